@@ -1,0 +1,1 @@
+"""What a placement costs: workloads, coefficients, one file per physical term, the step."""

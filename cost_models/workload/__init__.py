@@ -1,0 +1,1 @@
+"""Workloads: models, profiles from files, the catalog and the synthetic generator."""

@@ -1,0 +1,185 @@
+"""What is trained: the embedding tables with their access profile, the dense part, the batch and the precisions."""
+
+import itertools
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, field_validator, model_validator
+
+from topologies.documents import Record
+from topologies.units import Share
+
+Dtype = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+ComputeDtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
+Pipeline = Literal["none", "sparse-dist", "prefetch"]
+Software = Literal["torchrec", "hugectr"]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class TableProfile(Record):
+    """One embedding table and how a training step uses it."""
+
+    name: Name
+    rows: Annotated[int, Field(ge=1, le=10**13)]
+    """Number of embeddings."""
+    dim: Annotated[int, Field(ge=4, le=65536)]
+    """Elements per embedding; a multiple of 4, as the kernels need it."""
+    pooling_factor: PositiveFloat
+    """Mean number of ids per sample, summed over the features that share the table."""
+    features: Annotated[int, Field(ge=1)] | Annotated[tuple[Name, ...], Field(min_length=1)] = 1
+    """How many inputs share the table, or their names. A pooled table gives one vector per feature and sample."""
+    pooling_std: Annotated[float, Field(ge=0)] = 0.0
+    """Standard deviation of the number of ids per sample."""
+    zipf_alpha: Annotated[float, Field(ge=0, le=10)] | None = None
+    """Exponent of a power-law access curve over the rows. Unset, with no curve and no unique_fraction: uniform."""
+    access_cdf: tuple[tuple[Share, Share], ...] | None = None
+    """The access curve as points (share of the hottest rows, share of the accesses), rising to (1, 1)."""
+    unique_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Distinct ids over all ids of one global batch, where it was measured."""
+    dedup_factor: Annotated[float, Field(ge=1)] = 1.0
+    """Ids before over ids after deduplication across the samples of a batch."""
+    dtype: Dtype | None = None
+    """Of the stored weights. Unset: the workload's."""
+    optimizer: Optimizer | None = None
+    """Unset: the workload's."""
+    weighted: bool = False
+    """Whether every id carries a fp32 weight."""
+    pooled: bool = True
+    """Whether the vectors of a sample are summed (a bag); false for sequences."""
+    group: str | None = None
+    """A label for your own use; tables of one feature group."""
+
+    @field_validator("dim")
+    @classmethod
+    def _multiple_of_four(cls, dim: int) -> int:
+        if dim % 4:
+            raise ValueError(f"{dim} is not a multiple of 4; pad the table to {4 * math.ceil(dim / 4)} columns")
+        return dim
+
+    @field_validator("access_cdf")
+    @classmethod
+    def _rising(cls, points: tuple[tuple[float, float], ...] | None) -> tuple[tuple[float, float], ...] | None:
+        if points is None:
+            return None
+        pairs = list(itertools.pairwise(((0.0, 0.0), *points)))
+        if not points or points[-1] != (1.0, 1.0) or any(b[0] <= a[0] or b[1] < a[1] for a, b in pairs):
+            raise ValueError("must rise from (0, 0) to a last point (1, 1)")
+        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs]
+        if any(after > before * (1 + 1e-9) for before, after in itertools.pairwise(slopes)):
+            raise ValueError("must be concave: its first rows are the hottest")
+        return points
+
+    @model_validator(mode="after")
+    def _one_curve(self) -> Self:
+        if self.zipf_alpha is not None and self.access_cdf is not None:
+            raise ValueError("zipf_alpha and access_cdf exclude each other; give one")
+        return self
+
+    @property
+    def feature_count(self) -> int:
+        """How many inputs share the table."""
+        return self.features if isinstance(self.features, int) else len(self.features)
+
+
+class Embedding(Record):
+    """What holds for every table that does not say otherwise."""
+
+    dtype: Dtype = "fp32"
+    optimizer: Optimizer = "rowwise_adagrad"
+
+
+class Communication(Record):
+    """Precision of the pooled embeddings (forward) and of their gradients (backward) on the wire."""
+
+    forward: Dtype = "fp32"
+    backward: Dtype = "fp32"
+
+
+class Dense(Record):
+    """The part of the model that every rank holds: by its layers, or by its totals."""
+
+    numerical_features: Annotated[int, Field(ge=0)] = 0
+    bottom_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Output widths of the layers that read the numerical features."""
+    interaction: Literal["concat", "dot", "dcn", "pool"] = "concat"
+    """How features meet: concatenated, pairwise dot products (DLRM), low-rank cross layers (DCNv2), average-pooled."""
+    dcn_layers: Annotated[int, Field(ge=1)] = 3
+    dcn_low_rank: Annotated[int, Field(ge=1)] = 512
+    pool_stride: Annotated[int, Field(ge=1)] = 1
+    top_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Output widths of the layers after the interaction."""
+    macs_per_sample: Annotated[int, Field(ge=0)] | None = None
+    """Forward multiply-accumulates of one sample, instead of layers."""
+    parameters: Annotated[int, Field(ge=0)] | None = None
+    """Number of dense parameters, instead of layers."""
+    dtype: ComputeDtype = "tf32"
+    """Of the matrix products."""
+    optimizer: Optimizer = "sgd"
+
+    @model_validator(mode="after")
+    def _layers_or_totals(self) -> Self:
+        totals = (self.macs_per_sample is not None, self.parameters is not None)
+        if any(totals) and (self.bottom_mlp or self.top_mlp):
+            raise ValueError("give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both")
+        if any(totals) and not all(totals):
+            raise ValueError("macs_per_sample and parameters go together; one of them is missing")
+        if self.bottom_mlp and not self.numerical_features:
+            raise ValueError("bottom_mlp needs numerical_features, the width of its input")
+        return self
+
+
+class Workload(Record):
+    """A model, its batch and the way it is trained."""
+
+    name: Name
+    description: str = ""
+    global_batch: Annotated[int, Field(ge=1)] | None = None
+    """Samples per step over all ranks."""
+    batch_per_rank: Annotated[int, Field(ge=1)] | None = None
+    """Samples per step of one rank; instead of global_batch."""
+    tables: Annotated[tuple[TableProfile, ...], Field(min_length=1)]
+    embedding: Embedding = Embedding()
+    communication: Communication = Communication()
+    dense: Dense = Dense()
+    pipeline: Pipeline = "sparse-dist"
+    """What overlaps: nothing, the next batch's ids with the dense part, and also its cache misses."""
+    software: Software = "torchrec"
+    """Whose overheads and overlaps the costs follow."""
+    mode: Literal["training", "inference"] = "training"
+
+    @field_validator("tables")
+    @classmethod
+    def _unique_names(cls, tables: tuple[TableProfile, ...]) -> tuple[TableProfile, ...]:
+        seen: dict[str, int] = {}
+        twice = []
+        for index, table in enumerate(tables):
+            if table.name in seen:
+                twice.append(f"{table.name!r} (tables {seen[table.name]} and {index})")
+            seen.setdefault(table.name, index)
+        if twice:
+            raise ValueError(f"table names must differ; these stand twice: {', '.join(twice[:5])}")
+        return tables
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.global_batch is None) == (self.batch_per_rank is None):
+            raise ValueError("give exactly one of global_batch and batch_per_rank (flag: --global-batch)")
+        if self.dense.interaction == "dot":
+            widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
+            if len(widths) > 1:
+                raise ValueError(f"interaction 'dot' needs vectors of one width, not of {sorted(widths)}")
+        return self
+
+    def batch(self, world_size: int) -> float:
+        """Samples per step over all `world_size` ranks."""
+        return float(self.global_batch or (self.batch_per_rank or 0) * world_size)
+
+    def dtype_of(self, table: TableProfile) -> Dtype:
+        """Storage type of a table's weights."""
+        return table.dtype or self.embedding.dtype
+
+    def optimizer_of(self, table: TableProfile) -> Optimizer:
+        """Optimizer of a table."""
+        return table.optimizer or self.embedding.optimizer

@@ -1,0 +1,1 @@
+"""What the cluster is: units, cluster models, fabric, YAML with positions, catalog."""

@@ -1,0 +1,242 @@
+"""What a cluster is: node groups with their accelerators, memory tiers and links, and the network between nodes.
+
+Every bandwidth is for one direction. A rank is one accelerator; ranks are numbered node by node, in the order of
+the groups. All models are frozen and valid from birth.
+"""
+
+import hashlib
+import itertools
+import json
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from topologies.documents import Record
+from topologies.units import (
+    AccessesPerSecond,
+    ByteCount,
+    BytesPerSecond,
+    DollarsPerHour,
+    FlopPerSecond,
+    Seconds,
+    Share,
+    Watts,
+)
+
+Name = Annotated[str, Field(min_length=1, max_length=120)]
+Count = Annotated[int, Field(ge=1)]
+Tier = Literal["hbm", "ddr", "ssd"]
+TIERS: tuple[Tier, ...] = ("hbm", "ddr", "ssd")
+
+
+class Memory(Record):
+    """A memory: how much it holds and how fast it is read."""
+
+    capacity: ByteCount
+    bandwidth: BytesPerSecond
+
+
+class Storage(Record):
+    """The solid-state storage of one node, all its drives together."""
+
+    capacity: ByteCount
+    read_bandwidth: BytesPerSecond
+    write_bandwidth: BytesPerSecond
+    iops: AccessesPerSecond
+    """Random reads of one block per second."""
+    block_size: ByteCount = 4096
+    """The smallest piece that is read or written."""
+
+
+class Flops(Record):
+    """Peak dense arithmetic of one accelerator for each data type (no sparsity); unset means not supported."""
+
+    fp32: FlopPerSecond
+    tf32: FlopPerSecond | None = None
+    fp16: FlopPerSecond | None = None
+    bf16: FlopPerSecond | None = None
+    fp8: FlopPerSecond | None = None
+
+
+class Accelerators(Record):
+    """The accelerators of one node; all alike."""
+
+    count: Count
+    device: Name
+    """The key under which the coefficients of this device are found; any text for an unknown one."""
+    hbm: Memory
+    l2: ByteCount | None = None
+    """Size of the last-level cache on the device."""
+    flops: Flops
+
+
+class Host(Record):
+    """The host memory and storage of one node, shared by its accelerators."""
+
+    ddr: Memory | None = None
+    ssd: Storage | None = None
+
+
+class ScaleUp(Record):
+    """The fast fabric inside a domain of accelerators (NVLink, NVSwitch, xGMI)."""
+
+    kind: Name
+    bandwidth: BytesPerSecond
+    """Per accelerator, one direction."""
+    domain: Count | None = None
+    """How many consecutive accelerators it joins; unset: those of one node. It may span nodes (NVL72)."""
+    latency: Seconds = 1e-6
+
+
+class Pcie(Record):
+    """The PCIe tree between the accelerators and their host."""
+
+    bandwidth: BytesPerSecond
+    """Of one accelerator's own link, one direction."""
+    accelerators_per_switch: Count = 1
+    """How many accelerators share one uplink of the same bandwidth to the host."""
+    latency: Seconds = 1e-6
+
+
+class Nics(Record):
+    """Network cards of one node. Scale-out cards serve accelerators in equal consecutive shares."""
+
+    kind: Name
+    count: Count
+    bandwidth: BytesPerSecond
+    """Of one card, one direction."""
+    latency: Seconds = 2e-6
+
+
+class Links(Record):
+    """Everything that connects the accelerators of a node with each other, the host and the other nodes."""
+
+    pcie: Pcie
+    scale_up: ScaleUp | None = None
+    """Unset: accelerators of a node reach each other over PCIe."""
+    scale_out: Nics | None = None
+    """Cards for traffic between accelerators; needed by a cluster of more than one node."""
+    front_end: Nics | None = None
+    """Cards for the training data."""
+
+
+class Reserve(Record):
+    """The share of each tier that a plan must leave free (contexts, communication buffers, the operating system)."""
+
+    hbm: Share = 0.05
+    ddr: Share = 0.10
+    ssd: Share = 0.05
+
+
+class NodeGroup(Record):
+    """A number of equal nodes."""
+
+    name: Name
+    count: Count = 1
+    accelerators: Accelerators
+    host: Host = Host()
+    links: Links
+    reserve: Reserve = Reserve()
+    price: DollarsPerHour | None = None
+    """Per node. Unset: unknown."""
+    power: Watts | None = None
+    """Per node, all of it. Unset: unknown."""
+
+    @model_validator(mode="after")
+    def _whole_shares(self) -> "NodeGroup":
+        accelerators = self.accelerators.count
+        up = self.links.scale_up
+        if up is not None and up.domain is not None:
+            total = accelerators * self.count
+            if (accelerators % up.domain and up.domain % accelerators) or total % up.domain:
+                raise ValueError(
+                    f"a scale-up domain of {up.domain} does not divide {self.count} nodes of {accelerators} evenly;"
+                    f" choose a domain or a count so that whole nodes fill whole domains"
+                )
+        if (nics := self.links.scale_out) and accelerators % nics.count and nics.count % accelerators:
+            raise ValueError(
+                f"{nics.count} scale-out cards cannot serve {accelerators} accelerators in equal shares;"
+                f" one count must be a multiple of the other"
+            )
+        if accelerators % self.links.pcie.accelerators_per_switch:
+            raise ValueError(
+                f"{accelerators} accelerators do not fill switches of {self.links.pcie.accelerators_per_switch}"
+            )
+        return self
+
+
+class NetworkLevel(Record):
+    """One level of switches above the nodes, counted from below."""
+
+    name: Name
+    nodes: Count
+    """How many nodes stand under one switch (or one plane of rails) of this level."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    """Bandwidth below one switch divided by its bandwidth upwards."""
+    latency: Seconds = 1e-6
+
+
+class Network(Record):
+    """The network between nodes: levels from the leaves up. Above the last one everything is joined at full speed."""
+
+    levels: tuple[NetworkLevel, ...] = ()
+    rails: bool = False
+    """Whether equal cards of all nodes share a leaf (rail-optimised)."""
+
+    @field_validator("levels")
+    @classmethod
+    def _widening(cls, levels: tuple[NetworkLevel, ...]) -> tuple[NetworkLevel, ...]:
+        for below, above in itertools.pairwise(levels):
+            if above.nodes <= below.nodes or above.nodes % below.nodes:
+                raise ValueError(
+                    f"level {above.name!r} ({above.nodes} nodes) must hold whole switches of the level below,"
+                    f" {below.name!r} ({below.nodes} nodes)"
+                )
+        return levels
+
+
+class Topology(Record):
+    """A cluster."""
+
+    name: Name
+    description: str = ""
+    nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    network: Network = Network()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Topology":
+        names = [group.name for group in self.nodes]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two node groups are called {twice[0]!r}; give each its own name")
+        if self.node_count > 1:
+            lonely = [group.name for group in self.nodes if not self._reaches_others(group)]
+            if lonely:
+                raise ValueError(
+                    f"node group {lonely[0]!r} has no links.scale_out, and a cluster of {self.node_count} nodes needs it"
+                )
+        return self
+
+    def _reaches_others(self, group: NodeGroup) -> bool:
+        up = group.links.scale_up
+        spans_all = up is not None and (up.domain or 0) >= self.world_size
+        return group.links.scale_out is not None or spans_all
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return sum(group.count for group in self.nodes)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return sum(group.count * group.accelerators.count for group in self.nodes)
+
+    def fingerprint(self) -> str:
+        """A content hash over all fields."""
+        return fingerprint(self)
+
+
+def fingerprint(record: Record) -> str:
+    """`sha256:…` of the record's canonical JSON: equal content, equal hash."""
+    text = json.dumps(record.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,37 @@
+"""What is wrong with an input: every fault of a file at once, each with its place and its remedy."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One thing that is wrong in an input.
+
+    `line` and `column` count from 1; 0 means that the source has no such position (a Parquet file, `--set`).
+    `path` names the field (`nodes.0.count`); it may be empty when the fault is the whole file.
+    """
+
+    source: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        position = f":{self.line}:{self.column}" if self.line else ""
+        field = f" {self.path}:" if self.path else ""
+        return f"{self.source}{position}:{field} {self.message}"
+
+
+class InputError(ValueError):
+    """An input that cannot be used. `faults` holds everything that is wrong with it, in order of position."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(sorted(faults))
+        super().__init__("\n".join(map(str, self.faults)))
+
+    @classmethod
+    def at(cls, source: str, message: str, *, path: str = "", line: int = 0, column: int = 0) -> "InputError":
+        """One fault as an error."""
+        return cls([Fault(source, line, column, path, message)])

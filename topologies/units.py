@@ -1,0 +1,161 @@
+"""Quantities with units: `"40GiB"`, `"200Gb/s"`, `"2us"`, `"10%"`.
+
+Decimal and binary prefixes are kept apart (`GB` = 10^9 bytes, `GiB` = 2^30), and so are bits (`b`) and bytes
+(`B`). A bare number is refused where a unit is needed. The field types at the end are for pydantic models: they
+hold a plain number in the unit that the name of the type says and write themselves back with their unit, so a
+dumped model can be read again without loss.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+if TYPE_CHECKING:
+    import pint
+
+_DEFINITIONS = """
+milli- = 1e-3 = m-
+micro- = 1e-6 = u- = µ- = μ-
+nano- = 1e-9 = n-
+kilo- = 1e3 = k-
+mega- = 1e6 = M-
+giga- = 1e9 = G-
+tera- = 1e12 = T-
+peta- = 1e15 = P-
+kibi- = 2**10 = Ki-
+mebi- = 2**20 = Mi-
+gibi- = 2**30 = Gi-
+tebi- = 2**40 = Ti-
+pebi- = 2**50 = Pi-
+byte = [information] = B
+bit = byte / 8 = b
+second = [time] = s
+minute = 60 * second = min
+hour = 3600 * second = h
+bps = bit / second
+Bps = byte / second
+flop = [arithmetic] = FLOP = flops = FLOPs
+FLOPS = flop / second
+io = [access] = IO
+IOPS = io / second
+watt = [power] = W
+dollar = [money] = USD
+"""
+
+
+@lru_cache(maxsize=1)
+def _registry() -> "pint.UnitRegistry[float]":
+    import pint
+
+    registry: pint.UnitRegistry[float] = pint.UnitRegistry(None)
+    registry.load_definitions(_DEFINITIONS.strip().splitlines())
+    return registry
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str, unit: str, example: str) -> float:
+    """The number of `unit` in `text`.
+
+    Raises ValueError, with the remedy, for a missing, unknown or wrong unit and for anything but a finite number.
+    """
+    import pint
+
+    cleaned = text.strip().replace("$", "dollar")
+    if not cleaned or not (cleaned[0].isdigit() or cleaned[0] in ".+-") or "," in cleaned:
+        raise ValueError(f"{text!r} is not a quantity; write a number and a unit, for example {example}")
+    try:
+        quantity = _registry().Quantity(cleaned)
+        value = float(quantity.to(unit).magnitude)
+    except pint.UndefinedUnitError as error:
+        raise ValueError(f"unknown unit in {text!r} ({error.args[0]}); write for example {example}") from None
+    except pint.DimensionalityError:
+        what = "has no unit" if quantity.dimensionless else f"is not in {unit}"
+        raise ValueError(f"{text!r} {what}; write for example {example}") from None
+    except (pint.PintError, SyntaxError, TypeError, ZeroDivisionError, OverflowError):
+        raise ValueError(f"{text!r} is not a quantity; write for example {example}") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a finite number")
+    return value
+
+
+def parse_fraction(value: object) -> float:
+    """A share between 0 and 1 from `"10%"`, `0.1` or `"0.1"`."""
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a share; write 10% or 0.1")
+    try:
+        if isinstance(value, str) and value.strip().endswith("%"):
+            share = float(value.strip()[:-1]) / 100
+        else:
+            share = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a share; write 10% or 0.1") from None
+    if not 0 <= share <= 1:
+        raise ValueError(f"{value!r} is not between 0 and 100%")
+    return share
+
+
+def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Callable[[object], float]:
+    def validate(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, str):
+            raise ValueError(f"{value!r} has no unit; write for example {example}")
+        number = parse_quantity(value, unit, example)
+        if number < 0 or (positive and number == 0):
+            raise ValueError(f"{value!r} must be {'above' if positive else 'at least'} 0")
+        return round(number) if whole else number
+
+    return validate
+
+
+def _field_type(unit: str, suffix: str, example: str, *, whole: bool = False, positive: bool = True) -> Any:
+    """A pydantic field type: text with a unit in, a number of `unit` inside, text with `suffix` out."""
+    number: type = int if whole else float
+    return Annotated[
+        number,
+        BeforeValidator(_validator(unit, example, whole=whole, positive=positive)),
+        PlainSerializer(lambda value: f"{value!r}{suffix}", return_type=str),
+        WithJsonSchema({"type": "string", "examples": [example], "description": f"a quantity in {unit}"}),
+    ]
+
+
+if TYPE_CHECKING:
+    ByteCount = int
+    BytesPerSecond = float
+    Seconds = float
+    FlopPerSecond = float
+    AccessesPerSecond = float
+    Watts = float
+    DollarsPerHour = float
+    Share = float
+else:
+    ByteCount = _field_type("byte", "B", "40GB or 40GiB", whole=True)
+    BytesPerSecond = _field_type("byte / second", "B/s", "25GB/s or 200Gb/s")
+    Seconds = _field_type("second", "s", "2us", positive=False)
+    FlopPerSecond = _field_type("flop / second", "FLOP/s", "312TFLOP/s")
+    AccessesPerSecond = _field_type("io / second", "IOPS", "800kIOPS")
+    Watts = _field_type("watt", "W", "6.5kW")
+    DollarsPerHour = _field_type("dollar / hour", "USD/h", "32.77USD/h", positive=False)
+    Share = Annotated[
+        float,
+        BeforeValidator(parse_fraction),
+        WithJsonSchema({"type": ["string", "number"], "examples": ["10%", 0.1]}),
+    ]
+
+
+def format_bytes(count: float) -> str:
+    """A byte count for people, binary prefixes: `97.36 GiB`."""
+    for prefix in ("", "Ki", "Mi", "Gi"):
+        if abs(count) < 1024:
+            return f"{count:.0f} B" if not prefix else f"{count:.2f} {prefix}B"
+        count /= 1024
+    return f"{count:.2f} TiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: `3.412 ms`."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1 or unit == "us":
+            return f"{seconds * factor:.3f} {unit}"
+    raise AssertionError("unreachable")
