@@ -200,8 +200,15 @@ class Topology(Record):
 
     name: Name
     description: str = ""
-    nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    nodes: tuple[NodeGroup, ...]
     network: Network = Network()
+
+    @field_validator("nodes")
+    @classmethod
+    def _some(cls, nodes: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
+        if not nodes:
+            raise ValueError("is empty; describe at least one node group")
+        return nodes
 
     @model_validator(mode="after")
     def _consistent(self) -> "Topology":

@@ -139,7 +139,7 @@ class Workload(Record):
     """Samples per step over all ranks."""
     batch_per_rank: Annotated[int, Field(ge=1)] | None = None
     """Samples per step of one rank; instead of global_batch."""
-    tables: Annotated[tuple[TableProfile, ...], Field(min_length=1)]
+    tables: tuple[TableProfile, ...]
     embedding: Embedding = Embedding()
     communication: Communication = Communication()
     dense: Dense = Dense()
@@ -152,6 +152,8 @@ class Workload(Record):
     @field_validator("tables")
     @classmethod
     def _unique_names(cls, tables: tuple[TableProfile, ...]) -> tuple[TableProfile, ...]:
+        if not tables:
+            raise ValueError("is empty; a workload has at least one table")
         seen: dict[str, int] = {}
         twice = []
         for index, table in enumerate(tables):
