@@ -1,7 +1,7 @@
-"""What a cluster is: node groups with their accelerators, memory tiers and links, and the network between nodes.
+"""What a cluster is: node groups with accelerators, memory tiers and links, and the network between nodes.
 
-Every bandwidth is for one direction. A rank is one accelerator; ranks are numbered node by node, in the order of
-the groups. All models are frozen and valid from birth.
+Every bandwidth is for one direction. A rank is one accelerator; ranks are numbered node by node, in the order
+of the groups. All models are frozen and valid from birth.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from topologies.documents import Record
+from topologies.messages import Remedy
 from topologies.units import (
     AccessesPerSecond,
     ByteCount,
@@ -24,7 +25,7 @@ from topologies.units import (
 )
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, strict=True)]
 Tier = Literal["hbm", "ddr", "ssd"]
 TIERS: tuple[Tier, ...] = ("hbm", "ddr", "ssd")
 
@@ -49,7 +50,7 @@ class Storage(Record):
 
 
 class Flops(Record):
-    """Peak dense arithmetic of one accelerator for each data type (no sparsity); unset means not supported."""
+    """Peak dense arithmetic of one accelerator for each data type (no sparsity); unset: not supported."""
 
     fp32: FlopPerSecond
     tf32: FlopPerSecond | None = None
@@ -64,7 +65,11 @@ class Accelerators(Record):
     count: Count
     device: Name
     """The key under which the coefficients of this device are found; any text for an unknown one."""
-    hbm: Memory
+    hbm: Annotated[
+        Memory,
+        Remedy("a topology without HBM cannot be planned for: write hbm: {capacity: 80GB, bandwidth: 3.35TB/s}"),
+    ]
+    """The device's own memory, of whatever kind (GDDR counts too); of one accelerator."""
     l2: ByteCount | None = None
     """Size of the last-level cache on the device."""
     flops: Flops
@@ -121,7 +126,7 @@ class Links(Record):
 
 
 class Reserve(Record):
-    """The share of each tier that a plan must leave free (contexts, communication buffers, the operating system)."""
+    """The share of each tier that a plan must leave free (contexts, communication buffers, the system)."""
 
     hbm: Share = 0.05
     ddr: Share = 0.10
@@ -150,8 +155,8 @@ class NodeGroup(Record):
             total = accelerators * self.count
             if (accelerators % up.domain and up.domain % accelerators) or total % up.domain:
                 raise ValueError(
-                    f"a scale-up domain of {up.domain} does not divide {self.count} nodes of {accelerators} evenly;"
-                    f" choose a domain or a count so that whole nodes fill whole domains"
+                    f"a scale-up domain of {up.domain} does not divide {self.count} nodes of {accelerators}"
+                    f" evenly; choose a domain or a count so that whole nodes fill whole domains"
                 )
         if (nics := self.links.scale_out) and accelerators % nics.count and nics.count % accelerators:
             raise ValueError(
@@ -159,9 +164,8 @@ class NodeGroup(Record):
                 f" one count must be a multiple of the other"
             )
         if accelerators % self.links.pcie.accelerators_per_switch:
-            raise ValueError(
-                f"{accelerators} accelerators do not fill switches of {self.links.pcie.accelerators_per_switch}"
-            )
+            per_switch = self.links.pcie.accelerators_per_switch
+            raise ValueError(f"{accelerators} accelerators do not fill PCIe switches of {per_switch} each")
         return self
 
 
@@ -171,16 +175,16 @@ class NetworkLevel(Record):
     name: Name
     nodes: Count
     """How many nodes stand under one switch (or one plane of rails) of this level."""
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    oversubscription: Annotated[float, Field(ge=1, strict=True)] = 1.0
     """Bandwidth below one switch divided by its bandwidth upwards."""
     latency: Seconds = 1e-6
 
 
 class Network(Record):
-    """The network between nodes: levels from the leaves up. Above the last one everything is joined at full speed."""
+    """The network between nodes: levels from the leaves up; above the last, all is joined at full speed."""
 
     levels: tuple[NetworkLevel, ...] = ()
-    rails: bool = False
+    rails: Annotated[bool, Field(strict=True)] = False
     """Whether equal cards of all nodes share a leaf (rail-optimised)."""
 
     @field_validator("levels")
@@ -205,21 +209,24 @@ class Topology(Record):
 
     @field_validator("nodes")
     @classmethod
-    def _some(cls, nodes: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
+    def _some_and_distinct(cls, nodes: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
         if not nodes:
             raise ValueError("is empty; describe at least one node group")
+        first: dict[str, int] = {}
+        for index, group in enumerate(nodes):
+            if first.setdefault(group.name, index) != index:
+                places = f"nodes.{first[group.name]} and nodes.{index}"
+                raise ValueError(f"two node groups are called {group.name!r} ({places}); give each its own name")
         return nodes
 
     @model_validator(mode="after")
     def _consistent(self) -> "Topology":
-        names = [group.name for group in self.nodes]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two node groups are called {twice[0]!r}; give each its own name")
         if self.node_count > 1:
             lonely = [group.name for group in self.nodes if not self._reaches_others(group)]
             if lonely:
                 raise ValueError(
-                    f"node group {lonely[0]!r} has no links.scale_out, and a cluster of {self.node_count} nodes needs it"
+                    f"node group {lonely[0]!r} has no links.scale_out,"
+                    f" and a cluster of {self.node_count} nodes needs it"
                 )
         return self
 

@@ -1,27 +1,33 @@
-"""YAML (and tables) with positions: read, override, validate; every fault reported with its line and column."""
+"""YAML with positions: read, override, validate; every fault is reported with its line and column."""
 
-import difflib
-import types
-import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from topologies.errors import Fault, InputError
+from topologies.messages import Key as Key
+from topologies.messages import describe, is_model, types_at
+from topologies.messages import did_you_mean as did_you_mean
+from topologies.messages import field_names as field_names
+from topologies.messages import unknown_key as unknown_key
 
-Key = str | int
 Position = tuple[int, int]
 
 
 class Record(BaseModel):
-    """The base of every model that is read from a file: frozen, no unknown keys, no NaN; doc strings are the schema."""
+    """The base of every model that is read from a file: frozen, no unknown keys, no NaN."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
     )
 
 
@@ -33,24 +39,47 @@ class Document:
     """Plain data (dicts, lists, scalars) and the way back to where each value stood.
 
     `locate` maps a path of keys to (line, column), both from 1, or None when the source has no positions.
-    `overridden` remembers which paths were replaced from outside, and by what words.
+    `overridden` remembers which paths were replaced from outside: by which document, and where in it.
     """
 
     data: Any
     source: str
     locate: Callable[[Sequence[Key]], Position | None] = lambda _path: None
-    overridden: dict[tuple[Key, ...], str] = field(default_factory=dict)
+    overridden: dict[tuple[Key, ...], "Origin"] = field(default_factory=dict)
     directory: Path | None = None
     """Where relative paths inside the document start."""
 
     def fault(self, path: Sequence[Key], message: str) -> Fault:
-        """A fault at `path`, at the position of the nearest key that exists."""
-        dotted = ".".join(map(str, path))
+        """A fault at `path`, at the position of the nearest key that exists, in the document that set it."""
         for length in range(len(path), 0, -1):
-            if (words := self.overridden.get(tuple(path[:length]))) is not None:
-                return Fault(words, 0, 0, dotted, message)
+            if origin := self.overridden.get(tuple(path[:length])):
+                return self._fault_there(origin, path[length:], path, message)
         line, column = self.locate(path) or (0, 0)
-        return Fault(self.source, line, column, dotted, message)
+        return Fault(self.source, line, column, ".".join(map(str, path)), message)
+
+    def fault_within(self, path: Sequence[Key], message: str) -> Fault:
+        """A fault of the parts of `path` against each other: laid to the part overridden last, if any was."""
+        inside = [key for key in self.overridden if key != tuple(path) and key[: len(path)] == tuple(path)]
+        if not inside:
+            return self.fault(path, message)
+        return self._fault_there(self.overridden[inside[-1]], (), path, message)
+
+    @staticmethod
+    def _fault_there(origin: "Origin", rest: Sequence[Key], path: Sequence[Key], message: str) -> Fault:
+        document, at = origin
+        line, column = document.locate((*at, *rest)) or (0, 0)
+        return Fault(document.source, line, column, ".".join(map(str, path)), message)
+
+
+_REMEDIES = {
+    "mapping values are not allowed": "put text that holds ': ' in quotes, and check the indentation",
+    "cannot start any token": "indent with spaces, not tabs, put text that begins with @, ` or % in quotes",
+    "could not find expected ':'": "every key needs a colon and a space after it",
+}
+"""What to do about the commonest words of the YAML library."""
+
+Origin = tuple[Document, tuple[Key, ...]]
+"""A document that said a value, and where in it."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -60,6 +89,8 @@ class _Loader(yaml.CSafeLoader):
 def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     first: dict[str, yaml.Node] = {}
     for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
         if key.tag == "tag:yaml.org,2002:merge":
             continue
         if key.value in first:
@@ -81,7 +112,7 @@ def read_yaml(path: Path, name: str | None = None) -> Document:
     """
     source = name or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -93,22 +124,32 @@ def read_yaml(path: Path, name: str | None = None) -> Document:
 
 def parse_yaml(text: str, source: str) -> Document:
     """`read_yaml` for text that is already in memory."""
-    loader = _Loader(text)
+    root, data = _compose(text, source)
+    if root is None or data is None:
+        raise InputError.at(source, "is empty")
+    tree = root
+    return Document(data, source, lambda path: _position(tree, path))
+
+
+def _compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
+    """The tree of positions and the data of one YAML text; (None, None) for an empty one."""
     try:
-        root = loader.get_single_node()
-        data = None if root is None else loader.construct_document(root)
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            return root, None if root is None else loader.construct_document(root)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        message = error.problem or "is not valid YAML"
+        problem = error.problem or "is not valid YAML"
+        message = problem + next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in problem), "")
         raise InputError.at(source, message, line=line, column=column) from None
-    except yaml.YAMLError as error:
-        raise InputError.at(source, f"is not valid YAML: {error}") from None
-    finally:
-        loader.dispose()
-    if data is None:
-        raise InputError.at(source, "is empty")
-    return Document(data, source, lambda path: _position(root, path))
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: 2024-13-45, a number of 5,000 digits
+        raise InputError.at(source, f"is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError.at(source, "is nested too deeply") from None
 
 
 def _position(node: yaml.Node, path: Sequence[Key]) -> Position:
@@ -116,7 +157,8 @@ def _position(node: yaml.Node, path: Sequence[Key]) -> Position:
     mark = node.start_mark
     for key in path:
         if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(key)), None)
+            # From the end: what a merge (<<) brought in stands first, and the mapping's own keys win.
+            found = next(((k, v) for k, v in reversed(node.value) if k.value == str(key)), None)
             if found is None:
                 break
             mark, node = found[0].start_mark, found[1]
@@ -131,7 +173,8 @@ def _position(node: yaml.Node, path: Sequence[Key]) -> Position:
 def validate(document: Document, model: type[Model]) -> Model:
     """The document as a `model`. Raises InputError with all its faults."""
     if not isinstance(document.data, dict):
-        raise InputError.at(document.source, f"must be a mapping of keys, not a {type(document.data).__name__}")
+        kind = "list" if isinstance(document.data, list) else "single value"
+        raise InputError.at(document.source, f"must be a mapping of keys, not a {kind}", line=1, column=1)
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
@@ -139,105 +182,90 @@ def validate(document: Document, model: type[Model]) -> Model:
 
 
 def _faults(document: Document, model: type[BaseModel], error: ValidationError) -> Iterable[Fault]:
+    """One fault for each path; what the sides of a union say about one value is joined."""
+    messages: dict[tuple[Key, ...], list[str]] = {}
+    within = set()
     for item in error.errors(include_url=False):
-        path = [key for key in item["loc"] if isinstance(key, int) or not _is_union_tag(key)]
-        yield document.fault(path, _message(dict(item), model, path))
+        path = _data_path(document.data, item)
+        messages.setdefault(path, []).append(describe(item, model, path))
+        if item["type"] == "value_error":
+            within.add(path)
+    for path, found in messages.items():
+        place = document.fault_within if path in within else document.fault
+        yield place(path, "; or ".join(dict.fromkeys(found)))
 
 
-def _is_union_tag(key: str) -> bool:
-    """Pydantic puts the name of the tried type of a union into the path; such names hold a bracket or a capital."""
-    return "[" in key or key[:1].isupper() or key in {"int", "str", "float", "bool"}
-
-
-def _message(item: dict[str, Any], model: type[BaseModel], path: Sequence[Key]) -> str:
-    if item["type"] == "extra_forbidden":
-        return unknown_key(str(path[-1]), field_names(model, path[:-1]))
-    if item["type"] == "missing":
-        return "is missing"
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] in {"value_error", "assertion_error"}:
-        return message
-    return f"{message[0].lower()}{message[1:]} (got {item['input']!r})"
-
-
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """What to say about a key that does not exist."""
-    return f"unknown key{did_you_mean(key, known)}"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"`, or what there is to choose from."""
-    names = sorted(known)
-    if close := difflib.get_close_matches(word, names, n=1, cutoff=0.6):
-        return f"; did you mean {close[0]!r}?"
-    return f"; known here: {', '.join(names)}" if names else ""
-
-
-def field_names(model: type[BaseModel], path: Sequence[Key]) -> list[str]:
-    """The keys that a mapping at `path` inside a `model` may have."""
-    found = _types_at(model, path)
-    return [name for kind in found for name in _model_fields(kind)]
-
-
-def _model_fields(kind: Any) -> list[str]:
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
-
-
-def _types_at(kind: Any, path: Sequence[Key]) -> list[Any]:
-    """Every type that the annotation `kind` allows at `path` (unions are followed on all sides)."""
-    origin = typing.get_origin(kind)
-    if origin is Annotated:
-        return _types_at(typing.get_args(kind)[0], path)
-    if origin in (typing.Union, types.UnionType):
-        return [found for side in typing.get_args(kind) for found in _types_at(side, path)]
-    if not path:
-        return [kind]
-    if origin in (list, tuple):
-        return _types_at(typing.get_args(kind)[0], path[1:]) if isinstance(path[0], int) else []
-    if origin is dict:
-        return _types_at(typing.get_args(kind)[1], path[1:])
-    if isinstance(kind, type) and issubclass(kind, BaseModel) and path[0] in kind.model_fields:
-        return _types_at(kind.model_fields[str(path[0])].annotation, path[1:])
-    return []
+def _data_path(data: Any, item: ErrorDetails) -> tuple[Key, ...]:
+    """The keys of the document on the way to an error, without the sides of unions that pydantic adds."""
+    path: list[Key] = []
+    for depth, key in enumerate(item["loc"]):
+        inside = key in data if isinstance(data, dict) else isinstance(data, list) and isinstance(key, int)
+        if inside:
+            data = data[key]
+            path.append(key)
+        elif item["type"] == "missing" and depth == len(item["loc"]) - 1:
+            path.append(key)
+    return tuple(path)
 
 
 def override(document: Document, path: str, value: str, model: type[BaseModel], words: str) -> None:
     """Replace the field at the dotted `path` (`nodes.0.count`) by `value`, YAML text.
 
-    A list is entered by index or by the `name` of its element. `words` is how the user said it (`--set …`), for
-    messages. Raises InputError for a path that the `model` does not have.
+    A list is entered by index or by the `name` of its element. `words` is how the user said it (`--set …`),
+    for messages. Raises InputError for a path that the `model` does not have, or a value that is not YAML.
     """
-    keys = path.split(".")
-    data = document.data
-    taken: list[Key] = []
-    for depth, key in enumerate(keys):
-        step = _step(data, key, model, taken, words)
-        taken.append(step)
-        if depth == len(keys) - 1:
-            break
-        if isinstance(data, dict):
-            data = data.setdefault(step, {})
-        else:
-            data = data[int(step)]
     try:
-        data[taken[-1]] = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise InputError.at(words, f"{value!r} is not a YAML value") from None
-    document.overridden[tuple(taken)] = words
+        _, data = _compose(value, words)
+    except InputError as error:
+        raise InputError.at(words, f"the value is not YAML: {error.faults[0].message}") from None
+    assign(document, path, data, model, (Document(None, words), ()))
 
 
-def _step(data: Any, key: str, model: type[BaseModel], taken: list[Key], words: str) -> Key:
+def assign(document: Document, path: str, value: Any, model: type[BaseModel], origin: Origin) -> None:
+    """`override` with a value of plain data; `origin` is the document that says so, and where in it.
+
+    Mappings that are missing on the way are created; nothing changes when an error is raised.
+    """
+    source, at = origin
+    taken: list[Any] = []  # str for a mapping, int for a list
+    here = document.data
+    for name in path.split("."):
+        try:
+            key: Any = _step(here, name, model, taken)
+        except LookupError as error:
+            raise InputError([source.fault(at, str(error.args[0]))]) from None
+        taken.append(key)
+        here = here[key] if isinstance(here, list) else (here or {}).get(key)
+    inner = document.data
+    for depth, key in enumerate(taken[:-1], start=1):
+        if inner[key] is None if isinstance(inner, list) else inner.get(key) is None:
+            inner[key] = {}
+            document.overridden[tuple(taken[:depth])] = origin
+        inner = inner[key]
+    inner[taken[-1]] = value
+    document.overridden.pop(tuple(taken), None)  # so that the last word also stands last
+    document.overridden[tuple(taken)] = origin
+
+
+def _step(data: Any, key: str, model: type[BaseModel], taken: Sequence[Key]) -> Key:
+    """The key or index that `key` means inside `data`, which stands at `taken`. Raises LookupError."""
     at = ".".join(map(str, taken)) or "the top"
-    if isinstance(data, list):
-        names = [str(item.get("name")) for item in data if isinstance(item, dict)]
+    allowed = types_at(model, taken)
+    wants_list = any(get_origin(kind) in (tuple, list) for kind in allowed)
+    if isinstance(data, list) or (data is None and wants_list):
+        elements = data or []
+        names = [str(item.get("name")) for item in elements if isinstance(item, dict)]
         if key in names:
             return names.index(key)
-        if key.isdigit() and int(key) < len(data):
+        if key.isdecimal() and int(key) < len(elements):
             return int(key)
-        raise InputError.at(words, f"{at} has {len(data)} elements and none is {key!r}{did_you_mean(key, names)}")
-    if not isinstance(data, dict):
-        raise InputError.at(words, f"{at} is a single value; nothing called {key!r} is inside it")
+        known = names or [str(index) for index in range(min(len(elements), 8))]
+        count = f"{len(elements)} element{'' if len(elements) == 1 else 's'}"
+        raise LookupError(f"{at} has {count} and none is {key!r}{did_you_mean(key, known)}")
+    wants_mapping = any(is_model(kind) or get_origin(kind) is dict for kind in allowed)
+    if not (isinstance(data, dict) or (data is None and taken)) or not wants_mapping:
+        raise LookupError(f"{at} is a single value; nothing called {key!r} is inside it")
     known = field_names(model, taken)
-    if key not in known and key not in data:
-        raise InputError.at(words, f"there is no {key!r} at {at}{did_you_mean(key, known)}")
+    if known and key not in known:
+        raise LookupError(f"there is no {key!r} at {at}{did_you_mean(key, known)}")
     return key

@@ -35,3 +35,9 @@ class InputError(ValueError):
     def at(cls, source: str, message: str, *, path: str = "", line: int = 0, column: int = 0) -> "InputError":
         """One fault as an error."""
         return cls([Fault(source, line, column, path, message)])
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as a message shows it: its repr, cut to `limit` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,17 +1,20 @@
 """Quantities with units: `"40GiB"`, `"200Gb/s"`, `"2us"`, `"10%"`.
 
 Decimal and binary prefixes are kept apart (`GB` = 10^9 bytes, `GiB` = 2^30), and so are bits (`b`) and bytes
-(`B`). A bare number is refused where a unit is needed. The field types at the end are for pydantic models: they
-hold a plain number in the unit that the name of the type says and write themselves back with their unit, so a
-dumped model can be read again without loss.
+(`B`). A bare number is refused where a unit is needed. The field types at the end are for pydantic models:
+they hold a plain number in the unit that the name of the type says and write themselves back with their unit,
+so a dumped model can be read again without loss.
 """
 
 import math
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from topologies.errors import shown
 
 if TYPE_CHECKING:
     import pint
@@ -55,55 +58,60 @@ def _registry() -> "pint.UnitRegistry[float]":
     return registry
 
 
+# A number, then a unit that may itself hold digits only as an exponent: no arithmetic is evaluated.
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ$/*^ ]*)")
+
+
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str, unit: str, example: str) -> float:
     """The number of `unit` in `text`.
 
-    Raises ValueError, with the remedy, for a missing, unknown or wrong unit and for anything but a finite number.
+    Raises ValueError, with the remedy, for a missing, unknown or wrong unit and for what is no finite number.
     """
     import pint
 
-    cleaned = text.strip().replace("$", "dollar")
-    if not cleaned or not (cleaned[0].isdigit() or cleaned[0] in ".+-") or "," in cleaned:
-        raise ValueError(f"{text!r} is not a quantity; write a number and a unit, for example {example}")
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{shown(text)} is not a quantity; write a number and a unit, for example {example}")
+    number, name = float(found[1]), found[2].replace("$", "dollar").strip()
     try:
-        quantity = _registry().Quantity(cleaned)
-        value = float(quantity.to(unit).magnitude)
-    except pint.UndefinedUnitError as error:
-        raise ValueError(f"unknown unit in {text!r} ({error.args[0]}); write for example {example}") from None
+        value = float(_registry().Quantity(number, name).to(unit).magnitude)
+    except pint.UndefinedUnitError:
+        raise ValueError(f"unknown unit {name!r} in {shown(text)}; write for example {example}") from None
     except pint.DimensionalityError:
-        what = "has no unit" if quantity.dimensionless else f"is not in {unit}"
-        raise ValueError(f"{text!r} {what}; write for example {example}") from None
-    except (pint.PintError, SyntaxError, TypeError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"{text!r} is not a quantity; write for example {example}") from None
+        what = f"is not in {unit}" if name else "has no unit"
+        raise ValueError(f"{shown(text)} {what}; write for example {example}") from None
+    except (pint.PintError, SyntaxError, TypeError, ValueError, AttributeError):
+        raise ValueError(f"{shown(text)} is not a quantity; write for example {example}") from None
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a finite number")
+        raise ValueError(f"{shown(text)} is not a finite number")
     return value
 
 
 def parse_fraction(value: object) -> float:
     """A share between 0 and 1 from `"10%"`, `0.1` or `"0.1"`."""
-    if isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a share; write 10% or 0.1")
+    refusal = ValueError(f"{shown(value)} is not a share; write 10% or 0.1")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise refusal
+    text = str(value).strip()
     try:
-        if isinstance(value, str) and value.strip().endswith("%"):
-            share = float(value.strip()[:-1]) / 100
-        else:
-            share = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ValueError(f"{value!r} is not a share; write 10% or 0.1") from None
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise refusal from None
     if not 0 <= share <= 1:
-        raise ValueError(f"{value!r} is not between 0 and 100%")
+        raise ValueError(f"{shown(value)} is not between 0 and 100%")
     return share
 
 
 def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Callable[[object], float]:
     def validate(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, str):
-            raise ValueError(f"{value!r} has no unit; write for example {example}")
+        if isinstance(value, bool | dict | list | tuple | None):
+            raise ValueError(f"must be a quantity, for example {example}, not {shown(value)}")
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(value)} has no unit; write for example {example}")
         number = parse_quantity(value, unit, example)
         if number < 0 or (positive and number == 0):
-            raise ValueError(f"{value!r} must be {'above' if positive else 'at least'} 0")
+            raise ValueError(f"{shown(value)} must be {'above' if positive else 'at least'} 0")
         return round(number) if whole else number
 
     return validate

@@ -1,1 +1,30 @@
-"""Workloads: models, profiles from files, the catalog and the synthetic generator."""
+"""What is trained: table profiles and workloads, from files, the catalog and the generator."""
+
+from cost_models.workload.loading import WORKLOADS, load_workload
+from cost_models.workload.models import (
+    DTYPE_BYTES,
+    Communication,
+    ComputeDtype,
+    Dense,
+    Dtype,
+    Embedding,
+    Optimizer,
+    TableProfile,
+    Workload,
+)
+from cost_models.workload.profiles import read_profiles
+
+__all__ = [
+    "DTYPE_BYTES",
+    "WORKLOADS",
+    "Communication",
+    "ComputeDtype",
+    "Dense",
+    "Dtype",
+    "Embedding",
+    "Optimizer",
+    "TableProfile",
+    "Workload",
+    "load_workload",
+    "read_profiles",
+]

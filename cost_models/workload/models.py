@@ -1,43 +1,47 @@
-"""What is trained: the embedding tables with their access profile, the dense part, the batch and the precisions."""
+"""What is trained: the tables with their access profile, the dense part, the batch and the precisions."""
 
 import itertools
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
+from cost_models.workload import spellings
+from topologies.cluster import fingerprint
 from topologies.documents import Record
 from topologies.units import Share
 
-Dtype = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+Dtype = Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8"], BeforeValidator(spellings.dtype)]
 DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
-ComputeDtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(spellings.dtype)]
+Whole = BeforeValidator(spellings.whole_number)
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Curve = tuple[tuple[Share, Share], ...]
 
 
 class TableProfile(Record):
     """One embedding table and how a training step uses it."""
 
     name: Name
-    rows: Annotated[int, Field(ge=1, le=10**13)]
+    rows: Annotated[int, Field(ge=1, le=10**13), Whole]
     """Number of embeddings."""
-    dim: Annotated[int, Field(ge=4, le=65536)]
+    dim: Annotated[int, Field(ge=4, le=65536), Whole]
     """Elements per embedding; a multiple of 4, as the kernels need it."""
-    pooling_factor: PositiveFloat
-    """Mean number of ids per sample, summed over the features that share the table."""
-    features: Annotated[int, Field(ge=1)] | Annotated[tuple[Name, ...], Field(min_length=1)] = 1
-    """How many inputs share the table, or their names. A pooled table gives one vector per feature and sample."""
+    pooling_factor: Annotated[PositiveFloat, BeforeValidator(spellings.pooling)]
+    """Mean number of ids per sample, summed over the features that share the table (a list is summed)."""
+    features: Annotated[int | tuple[str, ...], BeforeValidator(spellings.features)] = 1
+    """How many inputs share the table, or their names. A pooled table gives a vector for each per sample."""
     pooling_std: Annotated[float, Field(ge=0)] = 0.0
     """Standard deviation of the number of ids per sample."""
     zipf_alpha: Annotated[float, Field(ge=0, le=10)] | None = None
-    """Exponent of a power-law access curve over the rows. Unset, with no curve and no unique_fraction: uniform."""
-    access_cdf: tuple[tuple[Share, Share], ...] | None = None
+    """Exponent of a power-law access curve. Unset, with no curve and no unique_fraction: uniform access."""
+    access_cdf: Annotated[Curve | None, BeforeValidator(spellings.curve)] = None
     """The access curve as points (share of the hottest rows, share of the accesses), rising to (1, 1)."""
     unique_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Distinct ids over all ids of one global batch, where it was measured."""
+    """Distinct ids over all ids of one global batch, if measured. Without a curve, it implies one."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
     """Ids before over ids after deduplication across the samples of a batch."""
     dtype: Dtype | None = None
@@ -55,12 +59,13 @@ class TableProfile(Record):
     @classmethod
     def _multiple_of_four(cls, dim: int) -> int:
         if dim % 4:
-            raise ValueError(f"{dim} is not a multiple of 4; pad the table to {4 * math.ceil(dim / 4)} columns")
+            padded = 4 * math.ceil(dim / 4)
+            raise ValueError(f"{dim} is not a multiple of 4; pad the table to {padded} columns")
         return dim
 
     @field_validator("access_cdf")
     @classmethod
-    def _rising(cls, points: tuple[tuple[float, float], ...] | None) -> tuple[tuple[float, float], ...] | None:
+    def _rising(cls, points: Curve | None) -> Curve | None:
         if points is None:
             return None
         pairs = list(itertools.pairwise(((0.0, 0.0), *points)))
@@ -104,7 +109,7 @@ class Dense(Record):
     bottom_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Output widths of the layers that read the numerical features."""
     interaction: Literal["concat", "dot", "dcn", "pool"] = "concat"
-    """How features meet: concatenated, pairwise dot products (DLRM), low-rank cross layers (DCNv2), average-pooled."""
+    """How features meet: joined, pairwise dots (DLRM), low-rank cross layers (DCNv2), average-pooled."""
     dcn_layers: Annotated[int, Field(ge=1)] = 3
     dcn_low_rank: Annotated[int, Field(ge=1)] = 512
     pool_stride: Annotated[int, Field(ge=1)] = 1
@@ -122,7 +127,9 @@ class Dense(Record):
     def _layers_or_totals(self) -> Self:
         totals = (self.macs_per_sample is not None, self.parameters is not None)
         if any(totals) and (self.bottom_mlp or self.top_mlp):
-            raise ValueError("give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both")
+            raise ValueError(
+                "give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both"
+            )
         if any(totals) and not all(totals):
             raise ValueError("macs_per_sample and parameters go together; one of them is missing")
         if self.bottom_mlp and not self.numerical_features:
@@ -135,9 +142,9 @@ class Workload(Record):
 
     name: Name
     description: str = ""
-    global_batch: Annotated[int, Field(ge=1)] | None = None
+    global_batch: Annotated[int, Field(ge=1), Whole] | None = None
     """Samples per step over all ranks."""
-    batch_per_rank: Annotated[int, Field(ge=1)] | None = None
+    batch_per_rank: Annotated[int, Field(ge=1), Whole] | None = None
     """Samples per step of one rank; instead of global_batch."""
     tables: tuple[TableProfile, ...]
     embedding: Embedding = Embedding()
@@ -185,3 +192,7 @@ class Workload(Record):
     def optimizer_of(self, table: TableProfile) -> Optimizer:
         """Optimizer of a table."""
         return table.optimizer or self.embedding.optimizer
+
+    def fingerprint(self) -> str:
+        """A content hash over all fields."""
+        return fingerprint(self)

@@ -1,0 +1,259 @@
+"""Which rows a batch reads: how many distinct ones, and which share of the reads the hottest rows take.
+
+The rows of a table are ordered by how often they are read. Under a power law row i of N is read with
+probability p_i = i^-a / H(N), where H(x) is the sum of i^-a up to x; a = 0 is uniform access. An empirical
+curve is piecewise linear: inside a piece all rows are equally hot. The ids of a batch are taken as
+independent draws, so L of them read a row at least once with probability 1 - (1 - p)^L.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.workload.models import TableProfile, Workload
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+HEAD = 8
+"""The hottest ranks, summed one by one; a sum beyond them is an integral from i - 1/2 to i + 1/2."""
+CERTAIN = 30.0
+"""A row with more expected reads than this counts as read: 1 - e^-30."""
+RARE = 1e-3
+"""A row with fewer expected reads than this counts as p L rows: the next term is below 0.05 %."""
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+"""Quadrature over the logarithm of the rank between the two, a range of at most ln(3e4) / a: six digits."""
+LOG_LOOKUPS = np.arange(0.0, 33.0)
+"""ln L of the stored curves: steps of one e-fold up to 8e13 ids, with a monotone cubic between them."""
+CHUNK = 512
+"""Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
+STEEPEST = 10.0
+"""The largest exponent that a profile may have."""
+
+
+def hit_rate(rows: ArrayLike, zipf_alpha: ArrayLike, cached_rows: ArrayLike) -> Floats:
+    """Share of the reads that go to the `cached_rows` hottest rows of a power law; broadcast."""
+    rows, alpha, cached = _broadcast(rows, zipf_alpha, cached_rows)
+    cached = np.clip(cached, 0.0, rows)
+    return _clip(_harmonic(cached, alpha) / _harmonic(rows, alpha), cached / rows, 1.0)
+
+
+def unique_rows(rows: ArrayLike, zipf_alpha: ArrayLike, lookups: ArrayLike) -> Floats:
+    """Expected distinct rows among `lookups` ids drawn from a power law; arguments are broadcast.
+
+    Within 0.1 % of the exact sum up to an exponent of 2, 0.2 % beyond. A fraction of an id counts as that
+    chance of one.
+    """
+    return _unique_rows(*_broadcast(rows, zipf_alpha, lookups))[0]
+
+
+def _broadcast(*arguments: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    first, second, third = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in arguments))
+    return first, second, third
+
+
+def _clip(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    return np.asarray(np.clip(values, low, high), dtype=np.float64)
+
+
+def _unique_rows(rows: Floats, alpha: Floats, lookups: Floats) -> tuple[Floats, Floats]:
+    """Expected distinct rows U, and d ln U / d ln L; all shapes equal."""
+    draws = np.maximum(lookups, 1.0)[..., None]
+    n, a = rows[..., None], alpha[..., None]
+    total = _harmonic(n, a)
+    ranks = np.arange(1.0, HEAD + 1)
+    found, rate = _read(np.minimum(ranks**-a / total, 1.0), draws)
+    head, head_rate = (np.where(ranks <= n, each, 0.0).sum(axis=-1) for each in (found, rate))
+    tail, tail_rate = (np.where(rows > HEAD, each, 0.0) for each in _tail(n, a, total, draws))
+    unique = head + tail
+    slope = (head_rate + tail_rate) * draws[..., 0] / unique
+    return np.where(lookups < 1, lookups, np.minimum(unique, np.minimum(rows, lookups))), slope
+
+
+def _read(probability: Floats, draws: Floats) -> tuple[Floats, Floats]:
+    """Chance that a row is read, 1 - (1 - p)^L, and its derivative by L."""
+    log_missed = np.log1p(-np.minimum(probability, 1 - 1e-15))
+    chance = -np.expm1(draws * log_missed)
+    return chance, -log_missed * (1 - chance)
+
+
+def _tail(rows: Floats, alpha: Floats, total: Floats, draws: Floats) -> tuple[Floats, Floats]:
+    """Distinct rows beyond the head, and their derivative by L; the arguments (only) end in an axis of 1."""
+    low, high = np.log(HEAD + 0.5), np.log(np.maximum(rows, HEAD) + 0.5)
+    slope = np.maximum(alpha, 1e-9)
+    certain = _clip(np.log(draws / total / CERTAIN) / slope, low, high)
+    rare = _clip(np.log(draws / total / RARE) / slope, certain, high)
+    half = (rare - certain) / 2
+    rank = (rare + certain) / 2 + half * NODES
+    density = half * WEIGHTS * np.exp(rank)
+    chance, rate = _read(np.exp(-alpha * rank) / total, draws)
+    mass = _power_integral(np.exp(rare), np.exp(high), alpha) / total
+    unique = np.exp(certain) - np.exp(low) + draws * mass
+    return unique[..., 0] + (density * chance).sum(axis=-1), mass[..., 0] + (density * rate).sum(axis=-1)
+
+
+def _harmonic(count: Floats, alpha: Floats) -> Floats:
+    """Sum of i^-alpha up to `count`: linear between the ranks of the head, smooth beyond."""
+    head = np.zeros(np.broadcast_shapes(count.shape, alpha.shape))
+    for rank in range(1, HEAD + 1):
+        head += np.clip(count - (rank - 1), 0.0, 1.0) * float(rank) ** -alpha
+    low, high = np.float64(HEAD + 0.5), np.maximum(count, HEAD) + 0.5
+    # Midpoint rule with its first correction: the sum is the integral less (f'(high) - f'(low)) / 24.
+    correction = alpha / 24 * (high ** (-alpha - 1) - low ** (-alpha - 1))
+    return np.asarray(head + _power_integral(low, high, alpha) + correction, dtype=np.float64)
+
+
+def _power_integral(low: Floats | np.float64, high: Floats, alpha: Floats) -> Floats:
+    """Integral of x^-alpha from `low` to `high`; stable around alpha = 1."""
+    slope, span = 1.0 - alpha, np.log(high / low)
+    flat = np.abs(slope * span) < 1e-8
+    safe = np.where(flat, 1.0, slope)
+    return np.asarray(np.where(flat, span, np.expm1(safe * span) / safe) * low**slope, dtype=np.float64)
+
+
+def _fitted_alpha(rows: Floats, unique_fraction: Floats, lookups: Floats) -> Floats:
+    """The exponent in its range under which `lookups` ids read `unique_fraction` x `lookups` rows."""
+    low, high = np.zeros_like(rows), np.full_like(rows, STEEPEST)
+    for _ in range(40):
+        middle = (low + high) / 2
+        too_many = unique_rows(rows, middle, lookups) > unique_fraction * lookups
+        low, high = np.where(too_many, middle, low), np.where(too_many, high, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class AccessCurves:
+    """The access curves of T tables, built once and asked often.
+
+    A `table` argument is an index array of any shape, or `slice(None)` for every table in order. The other
+    argument is broadcast against it, and so is the result.
+    """
+
+    rows: Floats
+    """[T]"""
+    alpha: Floats
+    """[T] exponent of the hit curve; without meaning for an empirical one."""
+    unique_alpha: Floats
+    """[T] exponent of the distinct-rows curve: fitted where unique_fraction was measured, else `alpha`."""
+    curves: tuple[Floats | None, ...]
+    """[T] empirical curve as [points, 2] from (0, 0) to (1, 1), or None."""
+    measured: Flags
+    """[T] whether unique_fraction was measured; then it, not an empirical curve, gives the distinct rows."""
+
+    @classmethod
+    def of(cls, workload: Workload, world_size: int = 1) -> "AccessCurves":
+        """The curves of a workload's tables.
+
+        `unique_fraction` was measured on one global batch, which depends on `world_size` where the workload
+        gives the batch per rank.
+        """
+        return cls.from_tables(workload.tables, workload.batch(world_size))
+
+    @classmethod
+    def from_tables(cls, tables: Sequence[TableProfile], batch: float) -> "AccessCurves":
+        """The curves of tables whose `unique_fraction` was measured on `batch` samples."""
+        rows = np.array([table.rows for table in tables], dtype=np.float64)
+        fraction = np.array([table.unique_fraction or np.nan for table in tables])
+        given = np.array([np.nan if table.zipf_alpha is None else table.zipf_alpha for table in tables])
+        measured = ~np.isnan(fraction)
+        lookups = np.array([table.pooling_factor * batch for table in tables])[measured]
+        unique_alpha = np.nan_to_num(given, nan=0.0)
+        unique_alpha[measured] = _fitted_alpha(rows[measured], fraction[measured], lookups)
+        curves = tuple(_points(table.access_cdf) for table in tables)
+        return cls(rows, np.where(np.isnan(given), unique_alpha, given), unique_alpha, curves, measured)
+
+    def hit_rate(self, table: Ints | slice, fraction: ArrayLike) -> Floats:
+        """Share of the reads that the hottest `fraction` (0 to 1) of a table's rows takes."""
+        fraction = _clip(np.asarray(fraction, dtype=np.float64), 0.0, 1.0)
+        rows, alpha = self.rows[table], self.alpha[table]
+        share = _clip(_harmonic(fraction * rows, alpha) / self._total[table], fraction, 1.0)
+        if not self._empirical.any():
+            return share
+        axis, shares = self._joined
+        found = np.interp(self._start[table] + fraction, axis, shares)
+        return np.where(self._empirical[table], np.maximum(found, fraction), share)
+
+    def unique_rows(self, table: Ints | slice, lookups: ArrayLike) -> Floats:
+        """Expected distinct rows among `lookups` ids of a table."""
+        values, slopes, kinds = self._unique_curves
+        kind, lookups = kinds[table], np.asarray(lookups, dtype=np.float64)
+        where = np.log(np.clip(lookups, 1.0, np.exp(LOG_LOOKUPS[-1])))
+        left = np.minimum(where.astype(np.int64), len(LOG_LOOKUPS) - 2)
+        t = where - left
+        start, end = values[kind, left], values[kind, left + 1]
+        m0, m1 = slopes[kind, left], slopes[kind, left + 1]
+        step = end - start
+        log_unique = start + t * (
+            m0 + t * (3 * step - 2 * m0 - m1 + t * (m0 + m1 - 2 * step))
+        )  # Hermite's cubic
+        most = np.minimum(self.rows[table], lookups)
+        return np.where(lookups < 1, lookups, np.minimum(np.exp(log_unique), most))
+
+    @cached_property
+    def _total(self) -> Floats:
+        """[T] H(N)."""
+        return _harmonic(self.rows, self.alpha)
+
+    @cached_property
+    def _empirical(self) -> Flags:
+        return np.array([curve is not None for curve in self.curves])
+
+    @cached_property
+    def _start(self) -> Floats:
+        """[T] where a table's curve starts on the axis of `_joined`."""
+        return np.cumsum(2.0 * self._empirical)
+
+    @cached_property
+    def _joined(self) -> tuple[Floats, Floats]:
+        """All empirical curves one after the other on one axis: one interpolation serves all tables."""
+        pairs = zip(self._start, self.curves, strict=True)
+        pieces = [np.stack([start + curve[:, 0], curve[:, 1]]) for start, curve in pairs if curve is not None]
+        axis, shares = np.concatenate(pieces, axis=1)
+        return axis, shares
+
+    @cached_property
+    def _unique_curves(self) -> tuple[Floats, Floats, Ints]:
+        """K curves: ln of the distinct rows on LOG_LOOKUPS [K, G], slopes [K, G]; and a table's curve [T]."""
+        by_law = self.measured | ~self._empirical
+        keys = np.stack([self.rows[by_law], self.unique_alpha[by_law]], axis=1)
+        laws, law = np.unique(keys, axis=0, return_inverse=True)
+        draws = np.exp(LOG_LOOKUPS)
+        found = []
+        for first in range(0, len(laws), CHUNK):
+            rows, alpha = laws[first : first + CHUNK].T
+            found.append(_unique_rows(*_broadcast(rows[:, None], alpha[:, None], draws)))
+        found += [
+            _unique_of_curve(self.rows[table], curve, draws)
+            for table, curve in enumerate(self.curves)
+            if curve is not None and not by_law[table]
+        ]
+        kinds = np.empty(len(self.rows), dtype=np.int64)
+        kinds[by_law] = law.reshape(-1)
+        kinds[~by_law] = len(laws) + np.arange(np.count_nonzero(~by_law))
+        values = np.log(np.concatenate([unique for unique, _ in found]))
+        return values, _monotone(values, np.concatenate([slope for _, slope in found])), kinds
+
+
+def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:
+    return None if curve is None else np.array([(0.0, 0.0), *curve])
+
+
+def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats, Floats]:
+    """`_unique_rows` of one empirical curve for [G] draws, as [1, G]: an exact sum over its pieces."""
+    size = rows * np.diff(curve[:, 0])
+    chance, rate = _read(np.minimum(np.diff(curve[:, 1]) / size, 1.0), draws[:, None])
+    unique = np.minimum((size * chance).sum(axis=1), np.minimum(rows, draws))
+    slope = (size * rate).sum(axis=1) * draws / unique
+    return unique[None, :], slope[None, :]
+
+
+def _monotone(values: Floats, slopes: Floats) -> Floats:
+    """Slopes [K, G] of rising `values`, cut back so that the cubic rises too (Fritsch & Carlson 1980)."""
+    steps = np.maximum(np.diff(values, axis=1), 0.0)
+    before = np.pad(steps, ((0, 0), (1, 0)), mode="edge")
+    after = np.pad(steps, ((0, 0), (0, 1)), mode="edge")
+    return _clip(slopes, 0.0, 3 * np.minimum(before, after))

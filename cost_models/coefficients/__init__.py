@@ -1,0 +1,125 @@
+"""The numbers that the cost model multiplies by: one file per device, link kind and software profile.
+
+Each value carries its unit, its source and its kind: `spec` (a data sheet), `measured`, `fitted` (to data) or
+`assumed` (nothing better is known). A device or link without a file of its own takes `default*`, and says so.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from cost_models.workload.models import Optimizer
+from topologies.documents import Record, read_yaml, validate
+from topologies.errors import InputError
+
+_DIRECTORY = Path(__file__).parent
+
+Kind = Literal["spec", "measured", "fitted", "assumed"]
+
+
+class Coefficient(Record):
+    """One number with its unit and where it comes from."""
+
+    value: float
+    unit: str
+    kind: Kind
+    source: str
+
+
+class CoefficientCurve(Record):
+    """A number that depends on one count, by points (count, value); linear between them in log2(count)."""
+
+    points: tuple[tuple[float, float], ...]
+    unit: str
+    kind: Kind
+    source: str
+
+
+class OptimizerCoefficient(Record):
+    """A number for each optimizer."""
+
+    by_optimizer: dict[Optimizer, float]
+    unit: str
+    kind: Kind
+    source: str
+
+
+class DeviceCoefficients(Record):
+    """What a device achieves of its data sheet."""
+
+    name: str
+    lookup_efficiency: Coefficient
+    sector_bytes: Coefficient
+    flop_utilization: Coefficient
+    activation_efficiency: Coefficient
+    pcie_efficiency: Coefficient
+    ddr_efficiency: Coefficient
+    cache_lookup_s: Coefficient
+
+
+class LinkCoefficients(Record):
+    """What collectives achieve of a link's bandwidth."""
+
+    name: str
+    all_to_all_efficiency: Coefficient
+    all_reduce_efficiency: Coefficient
+    ceiling_bytes_per_s: Coefficient | None = None
+    """An upper limit whatever the bandwidth."""
+    efficiency_by_domains: CoefficientCurve | None = None
+    """Replaces all_to_all_efficiency where it depends on how many scale-up domains take part."""
+
+
+class SoftwareCoefficients(Record):
+    """Overheads, memory passes and overlaps of a training framework and its kernels."""
+
+    name: str
+    step_overhead_s: Coefficient
+    forward_launch_s: Coefficient
+    backward_launch_s: Coefficient
+    backward_passes: OptimizerCoefficient
+    sequence_backward_passes: Coefficient
+    update_passes: Coefficient
+    uvm_forward_passes_per_lookup: Coefficient
+    uvm_forward_passes_per_row: Coefficient
+    uvm_backward_passes_per_row: Coefficient
+    cache_fetch_passes: Coefficient
+    activation_passes: Coefficient
+    gradient_bytes: Coefficient
+    collective_latency_s: Coefficient
+    all_reduce_overlaps_dense: bool
+    """Whether the dense gradients are reduced while the dense part still computes."""
+
+
+CoefficientSet = TypeVar("CoefficientSet", DeviceCoefficients, LinkCoefficients, SoftwareCoefficients)
+
+
+def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
+    document = read_yaml(path)
+    if base is not None:
+        document.data = {**read_yaml(base).data, **document.data}
+    return validate(document, model)
+
+
+@cache
+def device_coefficients(device: str) -> DeviceCoefficients:
+    """Those of a device; the default's, under the name `default`, where the device has no file."""
+    directory = _DIRECTORY / "devices"
+    default = directory / "default.yaml"
+    own = directory / f"{device}.yaml"
+    return _read(own, DeviceCoefficients, base=default) if own.is_file() else _read(default, DeviceCoefficients)
+
+
+@cache
+def link_coefficients(kind: str, default: Literal["default-scale-up", "default-scale-out"]) -> LinkCoefficients:
+    """Those of a link kind (`nvlink3`, `roce`, `pcie` …), or the named default's."""
+    own = _DIRECTORY / "links" / f"{kind}.yaml"
+    return _read(own if own.is_file() else _DIRECTORY / "links" / f"{default}.yaml", LinkCoefficients)
+
+
+@cache
+def software_coefficients(name: str) -> SoftwareCoefficients:
+    """Those of a software profile. Raises InputError for an unknown one."""
+    path = _DIRECTORY / "software" / f"{name}.yaml"
+    if not path.is_file():
+        raise InputError.at(name, "is not a known software profile; known: hugectr, torchrec")
+    return _read(path, SoftwareCoefficients)

@@ -1,0 +1,168 @@
+"""Kinds of rank: what the cost terms know of the hardware, one record per node group.
+
+Every rank of a node group is alike, so that a cost is computed once per kind, not once per rank.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.coefficients import (
+    DeviceCoefficients,
+    LinkCoefficients,
+    SoftwareCoefficients,
+    device_coefficients,
+    link_coefficients,
+    software_coefficients,
+)
+from cost_models.workload.models import Workload
+from topologies.cluster import NodeGroup, Topology
+
+
+@dataclass(frozen=True)
+class RankKind:
+    """The hardware that one rank of a node group sees; bandwidths are achieved ones, in bytes/s, one direction."""
+
+    group: str
+    world_size: int
+    node_ranks: int
+    """Ranks on its node."""
+    domain_ranks: int
+    """Ranks in its scale-up domain."""
+    lookup_bytes_per_s: float
+    hbm_bytes_per_s: float
+    """Peak, for streaming traffic."""
+    sector_bytes: float
+    flops_per_s: float
+    """Achieved, in the workload's dense data type."""
+    cache_lookup_s: float
+    link_all_to_all: float
+    """Of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
+    link_all_reduce: float
+    nic_all_to_all: float
+    """Of the card that serves the rank (all its cards together); infinite when no traffic leaves the domain."""
+    nic_all_reduce: float
+    pcie_bytes_per_s: float
+    """Of the rank's own link to the host, and of the uplink of its switch."""
+    ddr_bytes_per_s: float
+    """Of its node; 0 without DDR."""
+    ssd_read_bytes_per_s: float
+    ssd_write_bytes_per_s: float
+    ssd_iops: float
+    ssd_block_bytes: int
+    memory_bytes: tuple[int, int, int]
+    """Usable capacity after the reserve: HBM per rank, DDR and SSD per node."""
+
+    @property
+    def nodes_or_domains(self) -> float:
+        """How many scale-up domains the world has."""
+        return self.world_size / self.domain_ranks
+
+    @property
+    def nic_ranks_share(self) -> float:
+        """Share of the world that only the NIC reaches."""
+        return (self.world_size - self.domain_ranks) / self.world_size
+
+
+def rank_kinds(topology: Topology, workload: Workload) -> tuple[RankKind, ...]:
+    """One kind per node group, in the order of the groups."""
+    return tuple(_kind(topology, group, workload) for group in topology.nodes)
+
+
+def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
+    device = device_coefficients(group.accelerators.device)
+    ranks = group.accelerators.count
+    up = group.links.scale_up
+    domain = ranks if up is None or up.domain is None else up.domain
+    domains = max(1.0, topology.world_size / domain)
+    link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
+    port = up.bandwidth if up else group.links.pcie.bandwidth
+    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains)
+    host, hbm = group.host, group.accelerators.hbm
+    return RankKind(
+        group=group.name,
+        world_size=topology.world_size,
+        node_ranks=ranks,
+        domain_ranks=min(domain, topology.world_size),
+        lookup_bytes_per_s=hbm.bandwidth * device.lookup_efficiency.value,
+        hbm_bytes_per_s=hbm.bandwidth * device.activation_efficiency.value,
+        sector_bytes=device.sector_bytes.value,
+        flops_per_s=_peak_flops(group, workload) * device.flop_utilization.value,
+        cache_lookup_s=device.cache_lookup_s.value,
+        link_all_to_all=_rate(link, port, link.all_to_all_efficiency.value),
+        link_all_reduce=_rate(link, port, link.all_reduce_efficiency.value),
+        nic_all_to_all=nic_all_to_all,
+        nic_all_reduce=nic_all_reduce,
+        pcie_bytes_per_s=group.links.pcie.bandwidth * device.pcie_efficiency.value,
+        ddr_bytes_per_s=host.ddr.bandwidth * device.ddr_efficiency.value if host.ddr else 0.0,
+        ssd_read_bytes_per_s=host.ssd.read_bandwidth if host.ssd else 0.0,
+        ssd_write_bytes_per_s=host.ssd.write_bandwidth if host.ssd else 0.0,
+        ssd_iops=host.ssd.iops if host.ssd else 0.0,
+        ssd_block_bytes=host.ssd.block_size if host.ssd else 1,
+        memory_bytes=usable_bytes(group),
+    )
+
+
+def usable_bytes(group: NodeGroup) -> tuple[int, int, int]:
+    """Capacity less reserve: HBM of one rank, DDR and SSD of one node; 0 for a tier that the group lacks."""
+    reserve, host = group.reserve, group.host
+    return (
+        int(group.accelerators.hbm.capacity * (1 - reserve.hbm)),
+        int(host.ddr.capacity * (1 - reserve.ddr)) if host.ddr else 0,
+        int(host.ssd.capacity * (1 - reserve.ssd)) if host.ssd else 0,
+    )
+
+
+def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
+    achieved = bandwidth * efficiency
+    return min(achieved, link.ceiling_bytes_per_s.value) if link.ceiling_bytes_per_s else achieved
+
+
+def _nic_rates(group: NodeGroup, domains: float) -> tuple[float, float]:
+    nics = group.links.scale_out
+    if nics is None:
+        return float("inf"), float("inf")
+    link = link_coefficients(nics.kind, "default-scale-out")
+    cards = max(1, nics.count // group.accelerators.count)
+    bandwidth = nics.bandwidth * cards
+    curve = link.efficiency_by_domains
+    efficiency = link.all_to_all_efficiency.value
+    if curve is not None:
+        counts, values = zip(*curve.points, strict=True)
+        efficiency = float(np.interp(np.log2(domains), np.log2(counts), values))
+    return _rate(link, bandwidth, efficiency), _rate(link, bandwidth, link.all_reduce_efficiency.value)
+
+
+def _peak_flops(group: NodeGroup, workload: Workload) -> float:
+    """Peak of the dense data type, or of the nearest wider one that the device has."""
+    flops = group.accelerators.flops
+    wider = {"fp8": ("fp8", "fp16", "bf16", "tf32"), "fp16": ("fp16", "bf16", "tf32"), "bf16": ("bf16", "fp16", "tf32")}
+    for name in wider.get(workload.dense.dtype, (workload.dense.dtype,)):
+        if (peak := getattr(flops, name)) is not None:
+            return float(peak)
+    return flops.fp32
+
+
+@dataclass(frozen=True)
+class CoefficientsUsed:
+    """Which coefficient files a cost was computed with."""
+
+    software: SoftwareCoefficients
+    devices: tuple[DeviceCoefficients, ...]
+    links: tuple[LinkCoefficients, ...]
+
+    @classmethod
+    def of(cls, topology: Topology, workload: Workload) -> "CoefficientsUsed":
+        """Those for a cluster and a workload, each once, in the order of the node groups."""
+        links: list[LinkCoefficients] = []
+        for group in topology.nodes:
+            up, out = group.links.scale_up, group.links.scale_out
+            links.append(link_coefficients(up.kind if up else "pcie", "default-scale-up"))
+            if out is not None:
+                links.append(link_coefficients(out.kind, "default-scale-out"))
+        devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
+        return cls(
+            software=software_coefficients(workload.software),
+            devices=tuple(dict.fromkeys(devices)),
+            links=tuple(dict.fromkeys(links)),
+        )

@@ -1,0 +1,81 @@
+"""Who takes which bytes where: weights, optimizer state, cache, ids and outputs in flight."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cost_models.loads import BlockLoad
+from cost_models.shards import (
+    DATA_PARALLEL,
+    DDR,
+    DDR_CACHED,
+    HBM,
+    MEMORY_DDR,
+    MEMORY_HBM,
+    MEMORY_SSD,
+    SSD_CACHED,
+    Blocks,
+    Ints,
+)
+from cost_models.tables import Tables
+
+Component = Literal["weights", "optimizer", "cache", "ids", "outputs"]
+
+CACHE_INDEX_BYTES_PER_ROW = 4
+"""Of every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
+CACHE_INDEX_BYTES_PER_SLOT = 16
+"""Of every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
+BATCHES_IN_FLIGHT = {"none": 1, "sparse-dist": 2, "prefetch": 3}
+"""Batches whose ids are on the device at once, by pipeline (torchrec.distributed.train_pipeline)."""
+_HOME = np.array([MEMORY_HBM, MEMORY_DDR, MEMORY_DDR, MEMORY_SSD])
+"""Memory tier that holds the weights, by placement tier."""
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Samples per step and how many batches are in flight."""
+
+    global_samples: float
+    samples_per_rank: float
+    batches_in_flight: int
+
+
+def cached_rows(rows: Ints, cache_fraction: np.ndarray) -> np.ndarray:
+    """Rows that a cache holds: the fraction, rounded up to whole rows."""
+    return np.ceil(rows * cache_fraction)
+
+
+def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tuple[int, Component], BlockLoad]:
+    """Bytes of each block by (memory tier, component)."""
+    table = blocks.table
+    rows = tables.rows[table].astype(float)
+    weights = rows * tables.row_bytes(table, blocks.columns)
+    state = rows * tables.row_state_bytes(table, blocks.columns)
+    home = _HOME[blocks.tier]
+    out: dict[tuple[int, Component], BlockLoad] = {}
+    for tier in (MEMORY_HBM, MEMORY_DDR, MEMORY_SSD):
+        here = home == tier
+        out[tier, "weights"] = BlockLoad(by_rows=np.where(here, weights, 0.0))
+        out[tier, "optimizer"] = BlockLoad(by_rows=np.where(here, state, 0.0))
+
+    cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
+    slots = cached_rows(tables.rows[table], blocks.cache_fraction)
+    row = tables.row_bytes(table, blocks.columns) + tables.row_state_bytes(table, blocks.columns)
+    cache = slots * (row + CACHE_INDEX_BYTES_PER_SLOT) + rows * CACHE_INDEX_BYTES_PER_ROW
+    out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
+
+    replicated = blocks.sharding == DATA_PARALLEL
+    samples = np.where(replicated, batching.samples_per_rank, batching.global_samples)
+    ids = samples * tables.lookups_per_sample[table] * tables.id_bytes[table] * batching.batches_in_flight
+    out[MEMORY_HBM, "ids"] = BlockLoad(by_rows=ids)
+    passes = 2 if tables.training else 1  # the outputs, and their gradients
+    vectors = samples * tables.outputs_per_sample[table]
+    out[MEMORY_HBM, "outputs"] = BlockLoad(fixed=vectors * blocks.columns * tables.forward_wire_bytes * passes)
+    return out
+
+
+def is_supported(tier: int, memory_bytes: tuple[int, int, int]) -> bool:
+    """Whether a rank with these memories can hold a table in this placement tier at all."""
+    needs = {HBM: (), DDR_CACHED: (MEMORY_DDR,), DDR: (MEMORY_DDR,), SSD_CACHED: (MEMORY_SSD,)}[tier]
+    return all(memory_bytes[memory] > 0 for memory in needs)

@@ -1,0 +1,135 @@
+"""Workloads from wherever they are described: the catalog, a YAML file, a file of profiles, the generator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cost_models.workload.dialects import is_table_set, translate
+from cost_models.workload.models import Workload
+from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
+from cost_models.workload.synthetic import PREFIX, synthetic_workload
+from topologies.documents import Document, override, read_yaml, validate
+from topologies.errors import Fault, InputError
+from topologies.shelf import Shelf
+
+WORKLOADS = Shelf("workload", Path(__file__).with_name("catalog"))
+"""The workloads that are shipped."""
+BATCHES = ("global_batch", "batch_per_rank")
+
+
+def load_workload(
+    source: str | Path, *, global_batch: int | None = None, overrides: Sequence[str] = ()
+) -> Workload:
+    """The workload that `source` means.
+
+    `source` is a name of the catalog, a workload file (YAML or JSON; its `tables` inline or the name of a
+    file of profiles beside it), a file of profiles alone (CSV, Parquet, YAML or JSON; then `global_batch`
+    is needed), or `synthetic:1000@seed=7` (see `synthetic_workload`). `global_batch` takes the place of
+    either batch. `overrides` are texts `path=value`, applied in order; a table is entered by its name or
+    its index: `tables.cat_0.rows=1000`.
+
+    Raises InputError with everything that is wrong, each fault with its position.
+    """
+    draft = _open(str(source))
+    if isinstance(draft.document.data, dict):
+        if global_batch is not None:
+            _set_batch(draft.document, "global_batch", str(global_batch), f"--global-batch {global_batch}")
+        for text in overrides:
+            _override(draft, text)
+    return _finish(draft)
+
+
+@dataclass
+class _Draft:
+    """A workload before validation."""
+
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+    batch_expected: bool = False
+    """Whether nothing in the source could have said the batch."""
+    tables_settled: bool = False
+    """Whether the faults say already what is wrong with the list of tables as a whole."""
+
+
+def _open(source: str) -> _Draft:
+    if source.partition(":")[0] == PREFIX:
+        return _Draft(Document(synthetic_workload(source), source))
+    path = WORKLOADS.find(source)
+    if path.suffix.lower() not in YAML:
+        return _bare(path.stem, *collect_profiles(path))
+    document = read_yaml(path)
+    data = document.data
+    if isinstance(data, list) or is_table_set(data) or (isinstance(data, dict) and set(data) == {"tables"}):
+        return _bare(path.stem, *profiles_of(document))
+    return _described(document)
+
+
+def _bare(name: str, profiles: Document, faults: list[Fault]) -> _Draft:
+    """A file of profiles as a workload; everything else has its default."""
+    document = Document({"name": name, "tables": profiles.data}, profiles.source)
+    document.overridden[("tables",)] = (profiles, ())
+    return _Draft(document, faults, batch_expected=True, tables_settled=bool(faults) and not profiles.data)
+
+
+def _described(document: Document) -> _Draft:
+    """A workload file, with its tables read in."""
+    data: Any = document.data
+    tables = data.get("tables") if isinstance(data, dict) else None
+    if not isinstance(tables, str):
+        return _Draft(document, translate(document, ("tables",)) if tables is not None else [])
+    path = (document.directory or Path()) / tables
+    if not path.is_file():
+        missing = f"there is no file {path}; write a list of tables or the name of a file that holds one"
+        return _Draft(document, [document.fault(("tables",), missing)], tables_settled=True)
+    try:
+        profiles, faults = collect_profiles(path)
+    except InputError as error:
+        return _Draft(document, list(error.faults), tables_settled=True)
+    data["tables"] = profiles.data
+    document.overridden[("tables",)] = (profiles, ())
+    return _Draft(document, faults, tables_settled=bool(faults) and not profiles.data)
+
+
+def _set_batch(document: Document, key: str, value: str, words: str) -> None:
+    """Set one of the two batches from outside; the other one, if the source gave it, gives way."""
+    override(document, key, value, Workload, words)
+    for other in BATCHES:
+        if other != key and (other,) not in document.overridden:
+            document.data.pop(other, None)
+
+
+def _override(draft: _Draft, text: str) -> None:
+    words = f"--set workload.{text}"
+    path, equals, value = (part.strip() for part in text.partition("="))
+    try:
+        if not equals or not path:
+            raise InputError.at(words, "is not path=value; write for example workload.embedding.dtype=fp16")
+        if path in BATCHES:
+            _set_batch(draft.document, path, value, words)
+        else:
+            override(draft.document, path, value, Workload, words)
+    except InputError as error:
+        draft.faults.extend(error.faults)
+
+
+def _finish(draft: _Draft) -> Workload:
+    """The valid workload. Raises InputError with every fault."""
+    document, faults = draft.document, list(draft.faults)
+    data = document.data
+    if draft.batch_expected and not any(key in data for key in BATCHES):
+        advice = "a file of profiles does not say the batch; add --global-batch N"
+        faults.append(Fault(document.source, 0, 0, "global_batch", advice))
+        data["global_batch"] = 1  # so that the rest is checked too
+    tables = data.get("tables") if isinstance(data, dict) else None
+    doubles = duplicate_names(document, ("tables",), tables) if isinstance(tables, list) else []
+    faults += doubles
+    settled = draft.tables_settled or bool(doubles)
+    try:
+        workload = validate(document, Workload)
+    except InputError as error:
+        # What is known with its position, the model says again about the list as a whole.
+        faults += [fault for fault in error.faults if not (settled and fault.path == "tables")]
+    if faults:
+        raise InputError(faults)
+    return workload

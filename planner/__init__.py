@@ -1,0 +1,33 @@
+"""Which placement is best, and how we say so: `from planner import plan, load_topology, load_workload`."""
+
+from typing import TYPE_CHECKING, Any
+
+from planner._version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from cost_models.workload.loading import load_workload
+    from planner.api import plan
+    from planner.document import Plan, read_plan, write_plan
+    from planner.verification import verify
+    from topologies.loading import load_topology
+
+__all__ = ["Plan", "__version__", "load_topology", "load_workload", "plan", "read_plan", "verify", "write_plan"]
+
+_HOMES = {
+    "Plan": "planner.document",
+    "load_topology": "topologies.loading",
+    "load_workload": "cost_models.workload.loading",
+    "plan": "planner.api",
+    "read_plan": "planner.document",
+    "verify": "planner.verification",
+    "write_plan": "planner.document",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that the command line starts without numpy and ortools."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,80 @@
+"""Planning in one call: the steps from a cluster and a workload to a plan document."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.step import StepModel
+from cost_models.workload.loading import load_workload
+from cost_models.workload.models import Workload
+from planner.build import explain_shortage, placed_plan, provenance
+from planner.options import Policy, build_problem, enumerate_options
+from planner.document import Plan
+from planner.solvers.search import Limits, Progress, solve
+from topologies.cluster import Topology
+from topologies.documents import did_you_mean
+from topologies.errors import InputError
+from topologies.loading import load_topology
+
+
+def plan(
+    topology: Topology | str | Path,
+    workload: Workload | str | Path,
+    *,
+    tiers: Sequence[str] | None = None,
+    shardings: Sequence[str] | None = None,
+    time_limit_s: float = 30.0,
+    gap: float = 0.01,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Plan:
+    """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
+
+    `topology` and `workload` are models, catalog names or files. `tiers` and `shardings` limit what may be used;
+    `gap` is the relative distance from the bound at which to stop. The status of the plan is `infeasible` with an
+    explanation where nothing fits. Raises InputError for inputs that are wrong.
+    """
+    cluster = topology if isinstance(topology, Topology) else load_topology(topology)
+    model = StepModel(cluster, workload if isinstance(workload, Workload) else load_workload(workload))
+    policy = make_policy(tiers, shardings)
+    options = enumerate_options(model, policy)
+    problem = build_problem(model, options)
+    outcome = solve(problem, Limits(time_limit_s, gap), progress)
+    origin = provenance(model, policy, seed)
+    if outcome.placement is None or outcome.bound_s is None:
+        reason = explain_shortage(model, problem, outcome.shortage) if outcome.shortage else None
+        return Plan(
+            status=outcome.status,
+            objective=None,
+            simulated=None,
+            stages=(),
+            tables=(),
+            ranks=(),
+            provenance=origin,
+            infeasibility=reason,
+        )
+    tables, ranks, stages, objective = placed_plan(model, options, problem, outcome.placement, outcome.bound_s)
+    return Plan(
+        status=outcome.status,
+        objective=objective,
+        simulated=None,
+        stages=stages,
+        tables=tables,
+        ranks=ranks,
+        provenance=origin,
+    )
+
+
+def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) -> Policy:
+    """The policy of the names given; all of a kind where none is. Raises InputError for an unknown one."""
+    unknown = [
+        InputError.at(word, f"is not a {what}{did_you_mean(word, known)}")
+        for what, names, known in (("tier", tiers, PLACEMENT_TIERS), ("sharding", shardings, SHARDINGS))
+        for word in names or ()
+        if word not in known
+    ]
+    if unknown:
+        raise InputError([fault for error in unknown for fault in error.faults])
+    allowed_tiers: tuple[PlacementTier, ...] = tuple(t for t in PLACEMENT_TIERS if tiers is None or t in tiers)
+    allowed_shardings: tuple[Sharding, ...] = tuple(s for s in SHARDINGS if shardings is None or s in shardings)
+    return Policy(allowed_tiers, allowed_shardings)

@@ -1,0 +1,68 @@
+"""The command `planner`: its commands in the order of a first visit, `--version`, and `main`.
+
+Help must appear at once: nothing here, nor in a command's module, imports more than typer at the top.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from planner._version import VERSION
+from planner.cli import catalog, check, doctor, init, memory, plan, schema, verify
+from planner.cli.exits import guarded
+from planner.cli.group import Group
+
+
+class Program(Group):
+    """The group of all commands, run inside the boundary that turns exceptions into exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        return guarded(lambda: super(Program, self).invoke(ctx))
+
+
+app = typer.Typer(
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"planner {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Plan the embedding tables of a recommendation model on a cluster.
+
+    Which table, or part of it, lives on which accelerator, in which memory
+    tier, split how, so that the training step is as short as can be.
+
+    \b
+    Example:
+      planner plan --topology zionex-16 --workload dlrm-dcnv2 -o plan.json
+    """
+
+
+app.command()(plan.plan)
+app.command()(check.check)
+app.command()(verify.verify)
+app.command()(memory.memory)
+app.add_typer(catalog.app, name="catalog")
+app.command()(schema.schema)
+app.command()(init.init)
+app.command()(doctor.doctor)
+
+
+def main() -> None:
+    """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
+    app()

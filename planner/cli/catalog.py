@@ -1,0 +1,147 @@
+"""`planner catalog`: the clusters and models that come with the planner."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.group import Group
+from planner.cli.streams import Format, Record
+
+app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
+
+
+class Shelves(StrEnum):
+    """What the catalog holds."""
+
+    TOPOLOGIES = "topologies"
+    WORKLOADS = "workloads"
+
+
+class Kind(StrEnum):
+    """One of what the catalog holds."""
+
+    TOPOLOGY = "topology"
+    WORKLOAD = "workload"
+
+
+@app.callback()
+def catalog() -> None:
+    """Look at the shipped clusters and models.
+
+    \b
+    Example:
+      planner catalog list
+    """
+
+
+@app.command("list")
+def list_(
+    what: Annotated[
+        Shelves | None,
+        typer.Argument(metavar="KIND", help="topologies or workloads; unset: both.", show_default=False),
+    ] = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """List the catalog: names, key figures, descriptions.
+
+    \b
+    Example:
+      planner catalog list topologies
+    """
+    shelves = {Shelves.TOPOLOGIES: _topologies, Shelves.WORKLOADS: _workloads}
+    if what is not None:
+        streams.write_records(shelves[what](), output_format, formats=_formats())
+    elif output_format is Format.TABLE:
+        streams.write_records(_topologies(), output_format, formats=_formats())
+        print()
+        streams.write_records(_workloads(), output_format, formats=_formats())
+    else:
+        both = zip(Kind, (_topologies(), _workloads()), strict=True)
+        streams.write_records(
+            [
+                {"kind": kind, "name": record["name"], "description": record["description"]}
+                for kind, records in both
+                for record in records
+            ],
+            output_format,
+        )
+
+
+@app.command()
+def show(
+    name: flags.CatalogNameArgument,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(
+            metavar="topology|workload", help="Which one, where a name is both.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print one entry: YAML with the sources of its numbers.
+
+    Save it and edit it to describe a cluster or a model of your own.
+
+    \b
+    Example:
+      planner catalog show zionex-16 > my-cluster.yaml
+    """
+    kinds = [kind] if kind else list(Kind)
+    found = [choice for choice in kinds if name in flags.catalog_names(choice)]
+    if not found:
+        from topologies.messages import did_you_mean
+
+        raise typer.BadParameter(
+            f"the catalog has no {name!r}{did_you_mean(name, flags.catalog_names(*kinds))}", param_hint="NAME"
+        )
+    if len(found) > 1:
+        raise typer.BadParameter(
+            f"{name!r} is both a topology and a workload; add --kind topology or --kind workload",
+            param_hint="NAME",
+        )
+    print((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8"), end="")
+
+
+def _formats() -> dict[str, Callable[[float], str]]:
+    from topologies.units import format_bytes
+
+    return {"hbm_bytes": format_bytes, "weight_bytes": format_bytes}
+
+
+def _topologies() -> list[Record]:
+    from planner.cli.figures import hbm_bytes
+    from topologies.loading import load_topology
+
+    loaded = {name: load_topology(name) for name in flags.catalog_names(Kind.TOPOLOGY)}
+    return [
+        {
+            "name": name,
+            "nodes": topology.node_count,
+            "ranks": topology.world_size,
+            "hbm_bytes": hbm_bytes(topology),
+            "description": _first_line(topology.description),
+        }
+        for name, topology in loaded.items()
+    ]
+
+
+def _workloads() -> list[Record]:
+    from cost_models.workload.loading import load_workload
+    from planner.cli.figures import weight_bytes
+
+    loaded = {name: load_workload(name) for name in flags.catalog_names(Kind.WORKLOAD)}
+    return [
+        {
+            "name": name,
+            "tables": len(workload.tables),
+            "weight_bytes": weight_bytes(workload),
+            "description": _first_line(workload.description),
+        }
+        for name, workload in loaded.items()
+    ]
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,206 @@
+"""`planner check`: is a file what the planner can read, and is it plausible."""
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from topologies.errors import Fault
+
+Inspection = tuple[str, tuple["Fault", ...]]
+"""A summary of a valid file, and what looks wrong in it all the same."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is to say about one file."""
+
+    file: str
+    kind: str | None
+    summary: str = ""
+    faults: tuple["Fault", ...] = ()
+    warnings: tuple["Fault", ...] = ()
+
+
+def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format.TABLE) -> None:
+    """Check files: are they valid, and are their numbers plausible.
+
+    Finds out by itself whether a file is a topology, a workload, a table
+    profile or a plan. Prints every fault with its place and its remedy, and a
+    warning for a number that no known device has. Exits with 3 if there is any
+    fault; warnings alone are no fault.
+
+    \b
+    Example:
+      planner check topology.yaml workload.yaml
+    """
+    findings = [finding for file in files for finding in inspect(file)]
+    if output_format is Format.TABLE:
+        for finding in findings:
+            print("\n".join(_lines(finding)))
+    elif output_format is Format.JSON:
+        streams.write_json([_document(finding) for finding in findings])
+    else:
+        streams.write_records([record for finding in findings for record in _records(finding)], output_format)
+    if any(finding.faults for finding in findings):
+        raise typer.Exit(ExitCode.INVALID_INPUT)
+
+
+def inspect(file: str) -> list[Finding]:
+    """Everything there is to say about a file or catalog name (which may be a topology and a workload)."""
+    from topologies.errors import InputError
+
+    try:
+        kinds = [_kind_of_file(Path(file))] if Path(file).is_file() else _kinds_of_name(file)
+    except InputError as error:
+        return [Finding(file, None, faults=error.faults)]
+    return [_inspect(file, kind) for kind in kinds]
+
+
+def _inspect(file: str, kind: str) -> Finding:
+    from topologies.errors import InputError
+
+    try:
+        summary, warnings = INSPECTIONS[kind](file)
+    except InputError as error:
+        return Finding(file, kind, faults=error.faults)
+    return Finding(file, kind, summary, warnings=warnings)
+
+
+def _inspect_topology(file: str) -> Inspection:
+    from topologies.checks import warnings
+    from topologies.loading import read_topology, validated
+
+    document = read_topology(file)
+    topology = validated(document)
+    summary = f"{topology.node_count} nodes, {topology.world_size} ranks"
+    return summary, tuple(warnings(topology, document))
+
+
+def _inspect_workload(file: str) -> Inspection:
+    return _workload_summary(file, None)
+
+
+def _inspect_tables(file: str) -> Inspection:
+    return _workload_summary(file, 1)  # any batch will do: a profile has none of its own
+
+
+def _workload_summary(file: str, global_batch: int | None) -> Inspection:
+    from cost_models.workload.loading import load_workload
+    from planner.cli.figures import weight_bytes
+    from topologies.units import format_bytes
+
+    workload = load_workload(file, global_batch=global_batch)
+    return f"{len(workload.tables)} tables, {format_bytes(weight_bytes(workload))} of weights", ()
+
+
+def _inspect_plan(file: str) -> Inspection:
+    from planner.document import read_plan
+
+    plan = read_plan(Path(file))
+    return f"{plan.status}, {len(plan.tables)} tables on {len(plan.ranks)} ranks; see `planner verify`", ()
+
+
+INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
+    "topology": _inspect_topology,
+    "workload": _inspect_workload,
+    "table profile": _inspect_tables,
+    "plan": _inspect_plan,
+}
+
+
+def _kinds_of_name(name: str) -> list[str]:
+    from topologies.errors import InputError
+    from topologies.messages import did_you_mean
+
+    if kinds := [kind for kind in flags.SHELVES if name in flags.catalog_names(kind)]:
+        return kinds
+    hint = did_you_mean(name, flags.catalog_names(*flags.SHELVES))
+    raise InputError.at(name, f"is neither a file nor a catalog name{hint}")
+
+
+def _kind_of_file(path: Path) -> str:
+    """By its suffix where it is a table, else by the keys at its top."""
+    from cost_models.workload.dialects import is_table_set
+    from cost_models.workload.profiles import DELIMITERS, PARQUET
+    from topologies.errors import InputError
+
+    if path.suffix.lower() in (*DELIMITERS, *PARQUET):
+        return "table profile"
+    data = _read(path)
+    if isinstance(data, list) or is_table_set(data):
+        return "table profile"
+    if isinstance(data, dict):
+        if data.get("kind") == "plan":
+            return "plan"
+        if set(data) == {"tables"}:
+            return "table profile"
+        if kind := _nearest_kind([str(key) for key in data]):
+            return kind
+    known = "a topology has the key nodes, a workload and a table profile have tables, a plan has kind: plan"
+    raise InputError.at(str(path), f"is none of the files that are known here: {known}")
+
+
+def _read(path: Path) -> object:
+    """The plain data of a YAML or JSON file; JSON by its own parser, as plans can be long."""
+    from topologies.documents import read_yaml
+
+    if path.suffix.lower() == ".json":
+        try:
+            return json.loads(path.read_bytes())
+        except ValueError:
+            pass  # what is wrong, and where, is said below
+    return read_yaml(path).data
+
+
+def _nearest_kind(keys: list[str]) -> str | None:
+    """The kind of document to which most of `keys` belong; a misspelt key belongs to the nearest one."""
+    from cost_models.workload.models import Workload
+    from topologies.cluster import Topology
+
+    cluster, model = set(Topology.model_fields), set(Workload.model_fields)
+    kinds = dict.fromkeys((cluster - model) | {"base", "set"}, "topology") | dict.fromkeys(
+        model - cluster, "workload"
+    )
+    nearest = [match for key in keys for match in difflib.get_close_matches(key, kinds, n=1)]
+    votes = Counter(kinds[name] for name in nearest)
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def _lines(finding: Finding) -> list[str]:
+    """The finding as text: one line per fault or `ok`, then the warnings."""
+    if finding.faults:
+        return [str(fault) for fault in finding.faults]
+    warnings = [str(replace(warning, message=f"warning: {warning.message}")) for warning in finding.warnings]
+    return [f"{finding.file}: ok ({finding.kind}: {finding.summary})", *warnings]
+
+
+def _document(finding: Finding) -> dict[str, object]:
+    return {
+        "file": finding.file,
+        "kind": finding.kind,
+        "ok": not finding.faults,
+        "summary": finding.summary,
+        "faults": [asdict(fault) for fault in finding.faults],
+        "warnings": [asdict(warning) for warning in finding.warnings],
+    }
+
+
+def _records(finding: Finding) -> list[streams.Record]:
+    """One record per message; line and column are 0 where there is no position."""
+    from topologies.errors import Fault
+
+    verdict = Fault(finding.file, 0, 0, "", finding.summary)
+    messages = [("fault", fault) for fault in finding.faults] or [("ok", verdict)]
+    messages += [("warning", warning) for warning in finding.warnings]
+    return [{"file": finding.file, "severity": severity, **asdict(fault)} for severity, fault in messages]

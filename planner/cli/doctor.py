@@ -1,0 +1,114 @@
+"""`planner doctor`: is this machine fit to plan, and what to put into a bug report."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata, resources, util
+
+import typer
+
+from planner._version import VERSION
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+EXTRAS = ("torch", "plotly", "dask")
+OLDEST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One thing looked at."""
+
+    subject: str
+    value: str
+    ok: bool = True
+
+
+def doctor(output_format: flags.FormatFlag = Format.TABLE) -> None:
+    """Look whether this machine is fit to plan.
+
+    Python, the dependencies, a small plan, optional extras, processors, memory
+    and terminal. Paste it into a bug report. Exits with 1 if the planner cannot
+    work here.
+
+    \b
+    Example:
+      planner doctor
+    """
+    observations = list(observe())
+    streams.write_records(
+        [
+            {"subject": seen.subject, "value": seen.value, "verdict": "ok" if seen.ok else "PROBLEM"}
+            for seen in observations
+        ],
+        output_format,
+    )
+    if problems := [seen.subject for seen in observations if not seen.ok]:
+        streams.say(f"planner cannot work here: {', '.join(problems)}")
+        raise typer.Exit(ExitCode.BUG)
+
+
+def observe() -> Iterator[Observation]:
+    """Everything worth knowing about this machine."""
+    yield Observation("planner", VERSION)
+    yield Observation("python", platform.python_version(), sys.version_info >= OLDEST_PYTHON)
+    yield Observation("platform", platform.platform())
+    yield from _dependencies()
+    yield _small_plan()
+    for name in EXTRAS:
+        yield Observation(f"{name} (optional)", "present" if util.find_spec(name) else "absent")
+    yield Observation("cores", str(_cores()))
+    yield Observation("memory", _memory())
+    columns, _ = shutil.get_terminal_size()
+    lively = streams.is_lively(sys.stdout)
+    yield Observation("terminal", f"{columns} columns, {'colour' if lively else 'no colour'}")
+
+
+def _dependencies() -> Iterator[Observation]:
+    """The distributions that this one requires, without its extras."""
+    for requirement in metadata.requires("shardplan") or []:
+        if "extra ==" in requirement:
+            continue
+        match = re.match(r"[\w.-]+", requirement)
+        assert match is not None
+        try:
+            yield Observation(match[0], metadata.version(match[0]))
+        except metadata.PackageNotFoundError:
+            yield Observation(match[0], f"missing; this planner needs {requirement}", ok=False)
+
+
+def _small_plan() -> Observation:
+    """Plan what `planner init` writes: every library loads and the solver answers."""
+    try:
+        from cost_models.workload.loading import load_workload
+        from planner.api import plan
+        from planner.cli.init import SHIPPED
+        from topologies.loading import load_topology
+        from topologies.units import format_seconds
+
+        with resources.as_file(SHIPPED) as directory:
+            found = plan(
+                load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml")
+            )
+    except (ImportError, AttributeError, OSError, RuntimeError) as error:
+        return Observation("a small plan", f"fails: {error}", ok=False)
+    return Observation("a small plan", f"{found.status}, a step of {format_seconds(found.objective.step_s)}")
+
+
+def _cores() -> int:
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def _memory() -> str:
+    from topologies.units import format_bytes
+
+    try:
+        return format_bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return "unknown"

@@ -1,0 +1,67 @@
+"""How a command ends: the exit codes, and the one place where an exception becomes one."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NoReturn, TypeVar
+
+import typer
+
+from topologies.errors import InputError
+
+Result = TypeVar("Result")
+
+REPORT_BUGS = (
+    "planner: this is a bug in the planner, not in your input. Please report it with the lines above,"
+    " the command you typed and the output of `planner doctor`."
+)
+
+
+class ExitCode(IntEnum):
+    """What the shell sees."""
+
+    DONE = 0
+    BUG = 1
+    WRONG_COMMAND_LINE = 2
+    INVALID_INPUT = 3
+    INFEASIBLE = 4
+    NO_PLAN_IN_TIME = 5
+    GATE_FAILED = 6
+    PLANS_DIFFER = 7
+    INTERRUPTED = 130
+
+
+def guarded(action: Callable[[], Result]) -> Result:
+    """Run a command; whatever it raises becomes a message on stderr and an exit code."""
+    try:
+        result = action()
+        sys.stdout.flush()
+    except InputError as error:
+        _end(ExitCode.INVALID_INPUT, str(error))
+    except KeyboardInterrupt:
+        _end(ExitCode.INTERRUPTED, "planner: interrupted")
+    except BrokenPipeError:
+        _end_quietly()
+    except Exception as error:  # the one boundary: a bug ends with a request to report it
+        if hasattr(error, "exit_code"):  # Typer's own: a usage error, or a command's deliberate exit
+            raise
+        if isinstance(error, OSError) and error.filename is not None:
+            _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error.filename}: {error.strerror}")
+        _end(ExitCode.BUG, f"{traceback.format_exc()}\n{REPORT_BUGS}")
+    return result
+
+
+def _end(code: ExitCode, message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _end_quietly() -> NoReturn:
+    """The reader of our output (`head`) has seen enough, which is no failure.
+
+    Python flushes stdout once more as it ends; that must not meet the closed pipe again.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(ExitCode.DONE)

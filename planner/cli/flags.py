@@ -1,0 +1,233 @@
+"""Flags that several commands share, with their completion, and the reading of their values.
+
+Completion runs at every press of the tab key, so it looks at file names only.
+"""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from cost_models.workload.models import Workload
+    from topologies.cluster import Topology
+
+Word = TypeVar("Word", bound=str)
+
+SHELVES = {
+    "topology": resources.files("topologies") / "catalog",
+    "workload": resources.files("cost_models") / "workload" / "catalog",
+}
+"""The kinds of the catalog, and where their files are."""
+
+
+def catalog_names(*kinds: str) -> list[str]:
+    """The catalog names of `kinds`, from the names of the shipped files."""
+    files = (file for kind in kinds for file in SHELVES[kind].iterdir())
+    return sorted({Path(file.name).stem for file in files if file.name.endswith(".yaml")})
+
+
+def _completion(*kinds: str) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in catalog_names(*kinds) if name.startswith(incomplete)]
+
+    return complete
+
+
+TopologyFlag = Annotated[
+    str,
+    typer.Option(
+        "--topology",
+        "-t",
+        metavar="FILE|NAME",
+        help="The cluster: a YAML file or a catalog name.",
+        autocompletion=_completion("topology"),
+    ),
+]
+OptionalTopologyFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        "-t",
+        metavar="FILE|NAME",
+        help="The cluster: a YAML file or a catalog name.",
+        autocompletion=_completion("topology"),
+    ),
+]
+WorkloadFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        "-w",
+        metavar="FILE|NAME",
+        help="The model: YAML, CSV or Parquet file, catalog name or synthetic:N@seed=S."
+        " Unset: workload.yaml beside the topology file.",
+        autocompletion=_completion("workload"),
+    ),
+]
+PlannedWorkloadFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        "-w",
+        metavar="FILE|NAME",
+        help="The model: YAML, CSV or Parquet file, or catalog name.",
+        autocompletion=_completion("workload"),
+    ),
+]
+NodesFlag = Annotated[
+    int | None,
+    typer.Option("--nodes", metavar="N", min=1, help="Scale the cluster to N equal nodes."),
+]
+GlobalBatchFlag = Annotated[
+    int | None,
+    typer.Option("--global-batch", metavar="N", min=1, help="Samples per step over all ranks."),
+]
+SetFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a field, as in topology.nodes.0.count=4 or"
+        " workload.embedding.dtype=fp16. May be repeated.",
+    ),
+]
+FormatFlag = Annotated[
+    Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")
+]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+CatalogNameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A name that `planner catalog list` shows.",
+        autocompletion=_completion("topology", "workload"),
+    ),
+]
+CheckedArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="YAML, CSV, Parquet or plan files, or catalog names.",
+        show_default=False,
+        autocompletion=_completion("topology", "workload"),
+    ),
+]
+
+
+def default_workload(topology: str) -> str:
+    """The workload of a command line that names none: `workload.yaml` beside the topology file."""
+    beside = Path(topology).with_name("workload.yaml")
+    if Path(topology).is_file() and beside.is_file():
+        return str(beside)
+    where = f"there is no {beside}" if Path(topology).is_file() else f"{topology} comes without one"
+    offered = textwrap.fill(", ".join(catalog_names("workload")), 78, break_on_hyphens=False)
+    raise typer.BadParameter(
+        f"{where}; name a file or one of the catalog:\n{offered}", param_hint="--workload"
+    )
+
+
+def load_inputs(
+    topology: str,
+    workload: str | None,
+    *,
+    nodes: int | None,
+    global_batch: int | None,
+    overrides: Sequence[str] | None,
+) -> tuple["Topology", "Workload"]:
+    """The two inputs that the flags describe. Raises InputError with the faults of both."""
+    source = workload or default_workload(topology)
+    cluster, model = load_given(topology, source, nodes=nodes, global_batch=global_batch, overrides=overrides)
+    assert cluster is not None
+    assert model is not None
+    return cluster, model
+
+
+def load_given(
+    topology: str | None,
+    workload: str | None,
+    *,
+    nodes: int | None,
+    global_batch: int | None,
+    overrides: Sequence[str] | None,
+) -> tuple["Topology | None", "Workload | None"]:
+    """`load_inputs` where each input may be left out."""
+    from cost_models.workload.loading import load_workload
+    from topologies.errors import Fault, InputError
+    from topologies.loading import load_topology
+
+    of = split_overrides(overrides or ())
+    cluster, model = None, None
+    faults: list[Fault] = []
+    try:
+        cluster = load_topology(topology, nodes=nodes, overrides=of["topology"]) if topology else None
+    except InputError as error:
+        faults += error.faults
+    try:
+        model = (
+            load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
+        )
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return cluster, model
+
+
+def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """`topology.a.b=1` and `workload.c=2` as `a.b=1` and `c=2` for the input they belong to."""
+    split: dict[str, list[str]] = {kind: [] for kind in SHELVES}
+    for text in overrides:
+        path, equals, _ = text.partition("=")
+        kind, dot, _ = path.partition(".")
+        if not (equals and dot):
+            raise typer.BadParameter(
+                f"{text!r} is not PATH=VALUE; write for example topology.nodes.0.count=4", param_hint="--set"
+            )
+        if kind not in split:
+            from topologies.messages import did_you_mean
+
+            raise typer.BadParameter(
+                f"{path!r} must begin with topology. or workload.{did_you_mean(kind, split)}",
+                param_hint="--set",
+            )
+        split[kind].append(text.removeprefix(f"{kind}."))
+    return split
+
+
+def seconds(flag: str, text: str) -> float:
+    """The duration that a flag gives (`30s`, `2min`)."""
+    from topologies.units import parse_quantity
+
+    try:
+        return parse_quantity(text, "second", "30s")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+
+
+def share(flag: str, text: str) -> float:
+    """The share that a flag gives (`1%`, `0.01`)."""
+    from topologies.units import parse_fraction
+
+    try:
+        return parse_fraction(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+
+
+def words(flag: str, text: str | None, known: Sequence[Word]) -> tuple[Word, ...] | None:
+    """The words of a comma-separated flag, in the order of `known`; None where the flag was not given."""
+    if text is None:
+        return None
+    asked = [word.strip() for word in text.split(",")]
+    for word in asked:
+        if word not in known:
+            from topologies.messages import did_you_mean
+
+            raise typer.BadParameter(f"{word!r} is not known{did_you_mean(word, known)}", param_hint=flag)
+    return tuple(word for word in known if word in asked)

@@ -1,0 +1,49 @@
+"""`planner memory`: who takes which bytes where."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.streams import Format
+
+
+def memory(
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)
+    ] = None,
+    topology: flags.OptionalTopologyFlag = None,
+    workload: flags.WorkloadFlag = None,
+    nodes: flags.NodesFlag = None,
+    global_batch: flags.GlobalBatchFlag = None,
+    set_: flags.SetFlag = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Show who takes which bytes in which memory tier.
+
+    Weights, optimizer state, cache, ids and outputs in flight, dense part and
+    reserve: of a plan, or of a workload as a whole against a cluster.
+
+    \b
+    Examples:
+      planner memory plan.json
+      planner memory --topology zionex-16 --workload dlrm-dcnv2
+    """
+    if (plan is None) == (topology is None):
+        raise typer.BadParameter("give either a plan document or --topology and --workload")
+
+    from planner.document import read_plan
+    from planner.reports import memory as report
+
+    if plan is not None:
+        records = report.of_plan(read_plan(plan))
+    else:
+        assert topology is not None
+        records = report.of_inputs(
+            *flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+        )
+    if output_format is Format.TABLE:
+        report.render(records, streams.console())
+    else:
+        streams.write_records(records, output_format)

@@ -1,0 +1,95 @@
+"""`planner plan`: the main job."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+STATUS_EXITS = {
+    "optimal": ExitCode.DONE,
+    "feasible": ExitCode.DONE,
+    "infeasible": ExitCode.INFEASIBLE,
+    "timeout": ExitCode.NO_PLAN_IN_TIME,
+}
+
+
+def plan(
+    topology: flags.TopologyFlag,
+    workload: flags.WorkloadFlag = None,
+    nodes: flags.NodesFlag = None,
+    global_batch: flags.GlobalBatchFlag = None,
+    set_: flags.SetFlag = None,
+    tiers: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")
+    ] = None,
+    shardings: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise."),
+    ] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="When to stop searching.")] = "30s",
+    gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same plan.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan document here.")
+    ] = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+    quiet: flags.QuietFlag = False,
+) -> None:
+    """Place every table of a workload on a cluster.
+
+    Prints a summary: the estimated step time, the proven lower bound and the
+    gap between them, what binds each stage, and the bytes per memory tier.
+
+    \b
+    Example:
+      planner plan --topology zionex-16 --workload dlrm-dcnv2 -o plan.json
+
+    \b
+    What if: half the nodes, a bigger batch, half precision.
+      planner plan -t zionex-16 -w dlrm-dcnv2 --nodes 8 \\
+        --global-batch 131072 --set workload.embedding.dtype=fp16
+    """
+    began = time.perf_counter()
+    if output is not None and not output.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {output.parent}", param_hint="--output")
+    from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+
+    chosen_tiers = flags.words("--tiers", tiers, PLACEMENT_TIERS)
+    chosen_shardings = flags.words("--shardings", shardings, SHARDINGS)
+    time_limit_s = flags.seconds("--time-limit", time_limit)
+    wanted_gap = flags.share("--gap", gap)
+    cluster, model = flags.load_inputs(
+        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_
+    )
+
+    from planner import api
+    from planner.document import write_plan
+    from planner.reports import plan_summary
+
+    with streams.progress(quiet=quiet) as progress:
+        found = api.plan(
+            cluster,
+            model,
+            tiers=chosen_tiers,
+            shardings=chosen_shardings,
+            time_limit_s=time_limit_s,
+            gap=wanted_gap,
+            seed=seed,
+            progress=progress,
+        )
+    if output is not None:
+        write_plan(found, output)
+    if output_format is Format.JSON:
+        streams.write_json(found.model_dump(mode="json"))
+    elif output_format is Format.CSV:
+        streams.write_csv(plan_summary.shard_records(found))
+    else:
+        plan_summary.render(found, streams.console())
+    if not quiet:
+        streams.say(f"planned in {time.perf_counter() - began:.1f} s")
+    raise typer.Exit(STATUS_EXITS[found.status])

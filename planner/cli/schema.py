@@ -1,0 +1,75 @@
+"""`planner schema`: the JSON Schema of a document."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import streams
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class Kind(StrEnum):
+    """The documents that have a schema."""
+
+    TOPOLOGY = "topology"
+    WORKLOAD = "workload"
+    PLAN = "plan"
+
+
+def schema(
+    kind: Annotated[
+        Kind,
+        typer.Argument(metavar="KIND", help="topology, workload or plan.", show_default=False),
+    ],
+) -> None:
+    """Print the JSON Schema of a document.
+
+    An editor that knows it completes keys and marks mistakes as you type.
+
+    \b
+    Example:
+      planner schema topology > topology.schema.json
+    """
+    document = _model(kind).model_json_schema()
+    if kind is Kind.WORKLOAD:
+        _allow_a_file_of_tables(document)
+    if kind is Kind.TOPOLOGY:
+        _allow_a_base(document)
+    streams.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+
+
+def _allow_a_file_of_tables(workload: dict[str, Any]) -> None:
+    """`tables: tables.csv`, which is resolved before the model sees it."""
+    file = {"type": "string", "description": "A CSV, Parquet or YAML file, relative to this one."}
+    properties = workload["properties"]
+    properties["tables"] = {"anyOf": [file, properties["tables"]]}
+
+
+def _allow_a_base(topology: dict[str, Any]) -> None:
+    """`base: zionex` with `set: …`, which are merged before the model sees them."""
+    own = {"required": topology.pop("required")}
+    topology["anyOf"] = [own, {"required": ["base"]}]
+    topology["properties"] |= {
+        "base": {"type": "string", "description": "The catalog name or file of a topology to start from."},
+        "set": {
+            "type": "object",
+            "description": "Values for dotted paths of the base, as nodes.0.count: 16.",
+        },
+    }
+
+
+def _model(kind: Kind) -> "type[BaseModel]":
+    if kind is Kind.TOPOLOGY:
+        from topologies.cluster import Topology
+
+        return Topology
+    if kind is Kind.WORKLOAD:
+        from cost_models.workload.models import Workload
+
+        return Workload
+    from planner.document import Plan
+
+    return Plan

@@ -1,0 +1,77 @@
+"""`planner verify`: does a plan document say the truth."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from topologies.documents import Record
+
+SHOWN_DIFFERENCES = 5
+
+
+def verify(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+    topology: flags.OptionalTopologyFlag = None,
+    workload: flags.PlannedWorkloadFlag = None,
+    nodes: flags.NodesFlag = None,
+    global_batch: flags.GlobalBatchFlag = None,
+    set_: flags.SetFlag = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Recompute a plan from its inputs and compare.
+
+    Every table covered exactly once, capacities kept, stage times and their
+    sum right, the bound not above the objective. With --topology or
+    --workload also that the plan was made for these inputs. Prints what does
+    not hold, and exits with 6 if there is any.
+
+    \b
+    Example:
+      planner verify plan.json
+    """
+    from planner.document import read_plan
+    from planner.verification import verify as violations_of
+
+    document = read_plan(plan)
+    cluster, model = flags.load_given(
+        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_
+    )
+    violations = violations_of(document)
+    if cluster is not None:
+        violations += other_input("topology", document.provenance.topology.content, cluster)
+    if model is not None:
+        violations += other_input("workload", document.provenance.workload.content, model)
+    streams.write_records([{"violation": text} for text in violations], output_format)
+    if violations:
+        streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
+        raise typer.Exit(ExitCode.GATE_FAILED)
+    streams.say(f"{plan}: everything holds")
+
+
+def other_input(kind: str, planned: object, given: "Record") -> list[str]:
+    """In which fields the input that a plan was made for is not the given one; the first few."""
+    found = differences(planned, given.model_dump(mode="json"))
+    return [
+        f"made for another {kind}: {path or 'all of it'} was {was!r} and is {now!r}"
+        for path, was, now in itertools.islice(found, SHOWN_DIFFERENCES)
+    ]
+
+
+def differences(was: object, now: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """Every leaf (path, was, now) in which two plain documents differ; None where one has no such leaf."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in was | now:
+            yield from differences(was.get(key), now.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(was, list) and isinstance(now, list):
+        for index, (old, new) in enumerate(itertools.zip_longest(was, now)):
+            yield from differences(old, new, f"{path}.{index}".lstrip("."))
+    elif was != now:
+        yield path, was, now

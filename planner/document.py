@@ -1,0 +1,331 @@
+"""The plan document: what is placed where, what it costs, and what it was computed for. Stable JSON.
+
+Shards are kept as arrays, because a replicated table has one on every rank: 10,000 tables on 1,024 ranks make
+millions. In JSON they are a list of objects.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
+from cost_models.workload.models import Dtype
+from topologies.documents import Document, Record, validate
+from topologies.errors import InputError
+
+SCHEMA_VERSION = 1
+_SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
+_SHARD_LINE = (
+    '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
+)
+
+Status = Literal["optimal", "feasible", "infeasible", "timeout"]
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The shards of one table as arrays of [n], in the order of their columns, then rows."""
+
+    rank: Ints
+    row_start: Ints
+    rows: Ints
+    column_start: Ints
+    columns: Ints
+    bytes: Ints
+    """[n, 3] in HBM, DDR and SSD: weights, optimizer state, cache, and the ids and outputs in flight."""
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shards) and np.array_equal(self.as_matrix(), other.as_matrix())
+
+    def as_matrix(self) -> Ints:
+        """[n, 8] in the order of the keys of the document."""
+        own = np.stack([self.rank, self.row_start, self.rows, self.column_start, self.columns], axis=1)
+        return np.concatenate([own, self.bytes], axis=1)
+
+    @classmethod
+    def from_matrix(cls, matrix: Ints) -> "Shards":
+        """The inverse of `as_matrix`."""
+        return cls(*matrix[:, :5].T, matrix[:, 5:])
+
+    def to_json(self) -> str:
+        """The list of objects of the document, one to a line."""
+        return ",\n".join(_SHARD_LINE % tuple(row) for row in self.as_matrix().tolist())
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """The list of objects of the document."""
+        return [
+            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(MEMORY_TIERS, row[5:], strict=True))), strict=True))
+            for row in self.as_matrix().tolist()
+        ]
+
+    @classmethod
+    def _from_list(cls, items: Any) -> "Shards":
+        if isinstance(items, Shards):
+            return items
+        if not isinstance(items, list):
+            raise ValueError("must be a list of shards")
+        rows = []
+        for number, item in enumerate(items):
+            try:
+                size = item["bytes"]
+                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in MEMORY_TIERS]
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
+            if not all(type(value) is int and value >= 0 for value in row):
+                raise ValueError(f"shard {number} must hold whole numbers, none below 0")
+            rows.append(row)
+        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 8))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._from_list, serialization=core_schema.plain_serializer_function_ser_schema(cls.to_list)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        whole = {"type": "integer", "minimum": 0}
+        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(MEMORY_TIERS)}
+        properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
+        return {
+            "type": "array",
+            "items": {"type": "object", "properties": properties, "required": list(_SHARD_KEYS)},
+        }
+
+
+class Objective(Record):
+    """What the planner minimised."""
+
+    step_s: float
+    lower_bound_s: float
+    """No placement that the policy allows is faster."""
+    gap: float
+    """step_s / lower_bound_s - 1."""
+
+
+class Simulated(Record):
+    """The step as the event-driven simulator plays it."""
+
+    step_s: float
+    samples_per_s: float
+    exposed_comm_fraction: float
+
+
+class StageTime(Record):
+    """One stage of the step."""
+
+    name: str
+    seconds: float
+    critical_rank: int | None
+    """The first rank that makes the stage as long as it is; null where only a constant does."""
+
+
+class TierBytes(Record):
+    """Bytes in each memory tier."""
+
+    hbm: int
+    ddr: int
+    ssd: int
+
+
+class TablePlan(Record):
+    """Where one table lives."""
+
+    name: str
+    sharding: Sharding
+    tier: PlacementTier
+    dtype: Dtype
+    cache_fraction: float | None
+    """Share of the rows that the HBM cache holds; null where there is none."""
+    shards: Shards
+
+
+class RankPlan(Record):
+    """What one rank holds and how long it is busy."""
+
+    rank: int
+    node: int
+    bytes: TierBytes
+    """All that the rank takes, the dense part included."""
+    capacity: TierBytes
+    """Usable bytes, after the reserve: its own HBM, and the DDR and SSD that it shares with its node."""
+    seconds: dict[str, float]
+    """Per stage, on the resources that the rank uses."""
+
+
+class Source(Record):
+    """An input that the plan was computed for."""
+
+    name: str
+    fingerprint: str
+    """Content hash over all fields."""
+    content: dict[str, Any]
+    """The input itself, with every override; fields at their default are left out."""
+
+
+class CoefficientSources(Record):
+    """The coefficient files behind the costs."""
+
+    fingerprint: str
+    software: str
+    devices: tuple[str, ...]
+    links: tuple[str, ...]
+    kinds: dict[str, int]
+    """How many of the coefficients are spec, measured, fitted or assumed."""
+
+
+class PolicyUsed(Record):
+    """What the plan was allowed to use."""
+
+    tiers: tuple[PlacementTier, ...]
+    shardings: tuple[Sharding, ...]
+
+
+class Provenance(Record):
+    """What the plan was computed for, with and by."""
+
+    planner_version: str
+    topology: Source
+    workload: Source
+    coefficients: CoefficientSources
+    cost_model: str
+    solver: str
+    seed: int
+    wall_s: float | None = None
+    """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
+    policy: PolicyUsed
+
+
+class TierShortage(Record):
+    """What one tier lacks."""
+
+    tier: Literal["hbm", "ddr", "ssd"]
+    capacity_bytes: int
+    """Usable bytes of the whole cluster."""
+    short_bytes: int | None
+    """How much more of this tier alone would do; null where no amount of it alone does."""
+
+
+class TableDemand(Record):
+    """A table that is to blame."""
+
+    name: str
+    bytes: int
+    """Weights and optimizer state."""
+    reason: str
+
+
+class Infeasibility(Record):
+    """Why there is no plan."""
+
+    summary: str
+    tiers: tuple[TierShortage, ...]
+    tables: tuple[TableDemand, ...]
+
+
+class Plan(Record):
+    """A plan, or the proof that there is none."""
+
+    kind: Literal["plan"] = "plan"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    status: Status
+    objective: Objective | None
+    simulated: Simulated | None
+    stages: tuple[StageTime, ...]
+    tables: tuple[TablePlan, ...]
+    ranks: tuple[RankPlan, ...]
+    provenance: Provenance
+    infeasibility: Annotated[Infeasibility | None, Field(exclude_if=lambda value: value is None)] = None
+
+    def to_json(self) -> str:
+        """The document: one line for each shard, table head, rank and stage; the same plan gives the same bytes."""
+        head: dict[str, Any] = {"kind": self.kind, "schema_version": self.schema_version, "status": self.status}
+        parts = [_dumps(head)[1:-1]]
+        parts.append(f'"objective":{_dump(self.objective)}')
+        parts.append(f'"simulated":{_dump(self.simulated)}')
+        parts.append(f'"stages":{_lines(map(_dump, self.stages))}')
+        parts.append(f'"tables":{_lines(map(_table_json, self.tables))}')
+        parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
+        parts.append(f'"provenance":{_dump(self.provenance)}')
+        if self.infeasibility is not None:
+            parts.append(f'"infeasibility":{_dump(self.infeasibility)}')
+        return "{" + ",\n".join(parts) + "}\n"
+
+
+def _dumps(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _dump(record: BaseModel | None) -> str:
+    return "null" if record is None else _dumps(record.model_dump(mode="json"))
+
+
+def _lines(items: Iterable[str]) -> str:
+    text = ",\n".join(items)
+    return f"[\n{text}\n]" if text else "[]"
+
+
+def _table_json(table: TablePlan) -> str:
+    head = {
+        "name": table.name,
+        "sharding": table.sharding,
+        "tier": table.tier,
+        "dtype": table.dtype,
+        "cache_fraction": table.cache_fraction,
+    }
+    return f'{_dumps(head)[:-1]},"shards":[\n{table.shards.to_json()}\n]}}'
+
+
+def write_plan(plan: Plan, path: str | Path) -> None:
+    """Write the document: to a temporary file beside `path`, then renamed, so that no half plan is ever there.
+
+    Raises InputError if the place cannot be written.
+    """
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(plan.to_json())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read a plan document. Raises InputError for anything that is not one."""
+    source = str(path)
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError.at(source, "is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+    if not isinstance(data, dict) or data.get("kind") != "plan":
+        raise InputError.at(source, 'is not a plan document (no "kind": "plan")', path="kind")
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise InputError.at(
+            source, f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}", path="schema_version"
+        )
+    return validate(Document(data, source), Plan)
+

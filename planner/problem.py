@@ -1,0 +1,267 @@
+"""The planning problem as arrays: all that a solver sees.
+
+Sizes: T tables, O options, B blocks, W ranks, K kinds of rank, C columns (a resource in a stage), S stages, M memory
+tiers. An option is one legal way to hold one table; it consists of blocks. A block type with `block_count` n stands
+for n equal blocks, each placed on its own. The step that a placement takes is
+
+    sum over stages s of (stage_constants[s] + max over columns c of s, instances i of the column, of load[c, i])
+
+and load[c, i] sums, over the ranks that use instance i, their base load and what the placed blocks ask of them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+RANK, NODE, WORLD = range(3)
+"""Extent of a block: one rank; the ranks of one node; all ranks."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """See the module for the letters. Seconds and bytes throughout."""
+
+    kind_of_rank: Ints
+    """[W]"""
+    node_of_rank: Ints
+    """[W] ascending; the ranks of a node are consecutive and of one kind."""
+    stage_of_column: Ints
+    """[C]"""
+    resource_of_rank: Ints
+    """[C, W] instance of the column's resource that the rank uses; ascending along the ranks."""
+    stage_constants: Floats
+    """[S]"""
+    base_loads: Floats
+    """[K, C] load of each rank before any table."""
+    pool_of_rank: Ints
+    """[M, W] memory pool that the rank draws on; ascending along the ranks."""
+    pool_capacity: tuple[Floats, ...]
+    """M arrays [pools of the tier]: bytes that tables and base may use."""
+    base_bytes: Floats
+    """[M] bytes of each rank before any table."""
+
+    table_rows: Ints
+    """[T]"""
+    option_table: Ints
+    """[O] ascending."""
+    option_tied: Bools
+    """[O] whether the option's blocks must be on different ranks of one node."""
+    block_option: Ints
+    """[B] ascending."""
+    block_count: Ints
+    """[B]"""
+    block_extent: Ints
+    """[B] RANK, NODE or WORLD."""
+    block_replicated: Bools
+    """[B] WORLD only: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
+    fixed: Floats
+    """[K, B, C] load of each rank that takes part in the block, whatever rows it holds."""
+    by_rows: Floats
+    """[K, B, C] load times the share of the table's rows that the rank holds."""
+    everywhere: Floats
+    """[K, B, C] load of every rank of the world, once per block."""
+    bytes_fixed: Floats
+    """[K, B, M]"""
+    bytes_by_rows: Floats
+    """[K, B, M]"""
+    allowed: Bools
+    """[K, B] whether ranks of the kind may hold the block."""
+
+    @property
+    def tables(self) -> int:
+        """T"""
+        return len(self.table_rows)
+
+    @property
+    def world(self) -> int:
+        """W"""
+        return len(self.kind_of_rank)
+
+    @property
+    def kinds(self) -> int:
+        """K"""
+        return len(self.base_loads)
+
+    @cached_property
+    def option_start(self) -> Ints:
+        """[T + 1] where each table's options begin."""
+        return np.searchsorted(self.option_table, np.arange(self.tables + 1))
+
+    @cached_property
+    def block_start(self) -> Ints:
+        """[O + 1] where each option's blocks begin."""
+        return np.searchsorted(self.block_option, np.arange(len(self.option_table) + 1))
+
+    @cached_property
+    def node_start(self) -> Ints:
+        """[N + 1] first rank of each node."""
+        return np.searchsorted(self.node_of_rank, np.arange(self.node_of_rank[-1] + 2))
+
+    @cached_property
+    def ranks_of_kind(self) -> Ints:
+        """[K]"""
+        return np.bincount(self.kind_of_rank, minlength=self.kinds)
+
+    @cached_property
+    def node_ranks_of_kind(self) -> Ints:
+        """[K] ranks on each node of the kind."""
+        size = np.zeros(self.kinds, dtype=np.int64)
+        size[self.kind_of_rank] = np.diff(self.node_start)[self.node_of_rank]
+        return size
+
+    def world_share(self, block: int) -> Floats:
+        """[W] share of the table's rows that each rank holds of a WORLD block."""
+        if self.block_replicated[block]:
+            return np.ones(self.world)
+        rows = int(self.table_rows[self.option_table[self.block_option[block]]])
+        return row_shares(rows, self.world)
+
+    def node_share(self, block: int, ranks: int) -> Floats:
+        """[ranks] share of the rows that each rank of a node of `ranks` ranks holds of a NODE block."""
+        return row_shares(int(self.table_rows[self.option_table[self.block_option[block]]]), ranks)
+
+
+def row_shares(rows: int, ranks: int) -> Floats:
+    """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
+    size = -(-rows // ranks)
+    held = np.clip(rows - np.arange(ranks) * size, 0, size)
+    return held / rows
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A complete answer: an option for each table and a place for each block of it. I items, one per block."""
+
+    option_of_table: Ints
+    """[T]"""
+    item_block: Ints
+    """[I] block type; a type with count n has n items."""
+    item_place: Ints
+    """[I] the rank of a RANK block, the node of a NODE block, -1 for a WORLD block."""
+
+
+class LoadState:
+    """Loads and free memory as a placement grows; the arithmetic of the objective, for solvers.
+
+    `load` is [C, W]: for each rank the load of the instance it uses, so a shared instance's load stands at each of
+    its ranks. `free` is [M, W] in the same way.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        base = problem.base_loads[problem.kind_of_rank].T
+        self.load: Floats = np.empty_like(base)
+        for c, instance in enumerate(problem.resource_of_rank):
+            self.load[c] = np.bincount(instance, weights=base[c])[instance]
+        self.free: Floats = np.empty((len(problem.pool_capacity), problem.world))
+        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
+            taken = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
+            self.free[m] = (capacity - taken)[pool]
+        self._column_groups = _groups(problem.resource_of_rank)
+        self._tier_groups = _groups(problem.pool_of_rank)
+
+    def add(self, item_load: Floats, item_bytes: Floats, ranks: slice) -> None:
+        """Charge consecutive ranks: `item_load` [C, n] seconds and `item_bytes` [M, n]."""
+        for target, values, groups in (
+            (self.load, item_load, self._column_groups),
+            (self.free, -item_bytes, self._tier_groups),
+        ):
+            for rows, instance, first, last in groups:
+                touched = instance[ranks]
+                reach = slice(first[ranks.start], last[ranks.stop - 1])
+                here = instance[reach] - touched[0]
+                for row in rows:
+                    target[row, reach] += np.bincount(touched - touched[0], weights=values[row])[here]
+
+    def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
+        """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
+        for rows, _, first, last in self._column_groups:
+            self.load[rows, first[rank] : last[rank]] += load[rows, None]
+        for rows, _, first, last in self._tier_groups:
+            self.free[rows, first[rank] : last[rank]] -= size[rows, None]
+
+    def add_everywhere(self, per_kind: Floats) -> None:
+        """Charge every rank `per_kind` [K, C] seconds."""
+        problem = self._problem
+        seconds = per_kind[problem.kind_of_rank].T
+        for c, instance in enumerate(problem.resource_of_rank):
+            self.load[c] += np.bincount(instance, weights=seconds[c])[instance]
+
+    def stage_seconds(self) -> Floats:
+        """[S]"""
+        longest = self.load.max(axis=1)
+        seconds = np.zeros(len(self._problem.stage_constants))
+        np.maximum.at(seconds, self._problem.stage_of_column, longest)
+        return seconds + self._problem.stage_constants
+
+    def step_s(self) -> float:
+        """The objective."""
+        return float(self.stage_seconds().sum())
+
+    def overflow_bytes(self) -> float:
+        """Bytes by which the fullest pool is over its capacity; 0 when everything fits."""
+        return float(max(0.0, -self.free.min()))
+
+
+def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
+    """Rows of `instances` [R, W] that are shared alike: (rows, instance [W], first and last + 1 rank of it [W]).
+
+    Instances are consecutive ranks, so one slice updates all who share one.
+    """
+    found: dict[bytes, list[int]] = {}
+    for row, instance in enumerate(instances):
+        found.setdefault(instance.tobytes(), []).append(row)
+    groups = []
+    for rows in found.values():
+        instance = instances[rows[0]]
+        first = np.searchsorted(instance, instance, side="left")
+        last = np.searchsorted(instance, instance, side="right")
+        groups.append((np.array(rows), instance, first, last))
+    return groups
+
+
+def load_state(problem: Problem, placement: Placement) -> LoadState:
+    """The state of a complete placement, summed block by block."""
+    state = LoadState(problem)
+    place_everywhere(problem, state, placement.item_block)
+    for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
+        place_block(problem, state, block, place)
+    return state
+
+
+def place_everywhere(problem: Problem, state: LoadState, item_block: Ints) -> None:
+    """Charge the `everywhere` part of all items at once."""
+    count = np.bincount(item_block, minlength=len(problem.block_option))
+    chosen = np.flatnonzero(count)
+    state.add_everywhere(np.einsum("kbc,b->kc", problem.everywhere[:, chosen], count[chosen].astype(float)))
+
+
+def place_block(problem: Problem, state: LoadState, block: int, place: int) -> None:
+    """Charge one block at its place (rank, node, or -1 for the world), without its `everywhere` part."""
+    extent = problem.block_extent[block]
+    if extent == RANK:
+        kind = problem.kind_of_rank[place]
+        load = problem.fixed[kind, block] + problem.by_rows[kind, block]
+        size = problem.bytes_fixed[kind, block] + problem.bytes_by_rows[kind, block]
+        state.add_on_rank(load, size, place)
+        return
+    if extent == NODE:
+        ranks = slice(int(problem.node_start[place]), int(problem.node_start[place + 1]))
+        share = problem.node_share(block, ranks.stop - ranks.start)
+    else:
+        ranks = slice(0, problem.world)
+        share = problem.world_share(block)
+    state.add(*spread(problem, block, share, problem.kind_of_rank[ranks]), ranks)
+
+
+def spread(problem: Problem, block: int, share: Floats, kinds: Ints) -> tuple[Floats, Floats]:
+    """Loads [C, n] and bytes [M, n] of a block cut by rows over n ranks with these row shares and kinds."""
+    load = problem.fixed[kinds, block] + problem.by_rows[kinds, block] * share[:, None]
+    size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * share[:, None]
+    return load.T, size.T

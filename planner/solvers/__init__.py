@@ -1,0 +1,1 @@
+"""Solvers: functions from a problem (arrays) to a placement with its bound."""

@@ -1,0 +1,130 @@
+"""The master program of the cutting planes: the best weights and prices under the cuts known so far."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.problem import Bools, Floats, Problem
+from planner.solvers.prices import Prices
+
+if TYPE_CHECKING:
+    from ortools.math_opt.python import mathopt
+
+_FIRST_BOX = 8.0
+_LARGEST_BOX = 1e7
+
+
+class Master:
+    """A linear program over stage weights (summing to one per stage) and the price of each tier's whole capacity.
+
+    Seconds are scaled by the first cut's step, so that all its numbers are near one. Prices start inside a box that
+    grows while they press against it.
+    """
+
+    def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats) -> None:
+        """Of `instances` [K, C], columns `shared` [C] by all kinds and `capacity` [K, M], see `fluid.Fluid`."""
+        from ortools.math_opt.python import mathopt
+
+        self._mathopt = mathopt
+        self._instances, self._shared, self._stages = instances, shared, problem.stage_of_column
+        self._stage_count = len(problem.stage_constants)
+        self._capacity = capacity
+        self._unit_bytes: Floats = np.where(capacity > 0, capacity, 2.0**30)
+        kinds, columns = instances.shape
+        own = ~shared | (np.arange(kinds)[:, None] == 0)
+        self._weight_at = [
+            (k, c) for k in range(kinds) for c in range(columns) if own[k, c] and instances[k, c] > 0
+        ]
+        self._price_at = [(k, m) for k in range(kinds) for m in range(capacity.shape[1])]
+        self._scale = 0.0
+        self._model: mathopt.Model = mathopt.Model()
+        self._bound = self._model.add_variable(lb=-np.inf)
+        self._weights = [self._model.add_variable(lb=0.0) for _ in self._weight_at]
+        self._prices = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in self._price_at]
+        self._model.maximize(self._bound)
+        self._simplex: dict[int, mathopt.LinearConstraint] = {}
+        for stage in np.unique(self._stages).tolist():
+            members = [
+                weight
+                for weight, (_, column) in zip(self._weights, self._weight_at, strict=True)
+                if self._stages[column] == stage
+            ]
+            self._simplex[stage] = self._model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
+        self._cuts: list[mathopt.LinearConstraint] = []
+        self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
+        self._result: mathopt.SolveResult | None = None
+
+    def start(self) -> Prices:
+        """Equal weights within each stage, memory for nothing."""
+        sizes = {stage: 0 for stage in self._simplex}
+        for _, column in self._weight_at:
+            sizes[int(self._stages[column])] += 1
+        weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
+        return self._as_prices(weights, [0.0] * len(self._price_at))
+
+    def add_cut(self, seconds: Floats, size: Floats) -> None:
+        """Add the cut of one choice of options: its `seconds` [K, C] and bytes `size` [K, M], base included."""
+        mean = seconds / np.maximum(self._instances, 1.0)
+        mean[:, self._shared] = mean[:, self._shared].sum(axis=0)
+        if not self._scale:
+            stage_max = np.zeros(self._stage_count)
+            np.maximum.at(stage_max, self._stages, mean.max(axis=0))
+            self._scale = 1.0 / max(float(stage_max.sum()), 1e-12)
+        excess = (size - self._capacity) / self._unit_bytes
+        terms = [
+            self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)
+        ]
+        terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
+        self._cuts.append(
+            self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+        )
+
+    def solve(self) -> tuple[Prices, float]:
+        """The best weights and prices under the cuts, and the value there: no bound can be above it."""
+        while True:
+            self._result = self._solver.solve()
+            values = self._result.variable_values()
+            pressed = [
+                p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+            ]
+            for price in pressed:
+                price.upper_bound *= 10
+            if not pressed:
+                break
+        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices])
+        return prices, values[self._bound] / self._scale
+
+    def _as_prices(self, weights: list[float], prices: list[float]) -> Prices:
+        weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)
+        for (k, c), value in zip(self._weight_at, weights, strict=True):
+            share = max(value, 0.0) / self._instances[k, c]
+            if self._shared[c]:
+                weight[:, c] = share
+            else:
+                weight[k, c] = share
+        for (k, m), value in zip(self._price_at, prices, strict=True):
+            byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
+        return Prices(self._on_simplex(weight), byte)
+
+    def _on_simplex(self, weight: Floats) -> Floats:
+        """The weights scaled so that they sum to one per stage exactly, whatever the solver's tolerance."""
+        total = np.zeros(self._stage_count)
+        own = ~self._shared | (np.arange(len(weight))[:, None] == 0)
+        np.add.at(total, self._stages, (weight * self._instances * own).sum(axis=0))
+        return weight / total[self._stages]
+
+    def shares(self) -> Floats:
+        """[P] how the fluid optimum mixes the cuts' choices: their dual values."""
+        assert self._result is not None
+        duals = self._result.dual_values()
+        shares = np.abs([duals[cut] for cut in self._cuts])
+        return np.asarray(shares / shares.sum())
+
+    def stage_seconds(self) -> Floats:
+        """[S] stage times of the fluid optimum; 0 for a stage without resources."""
+        assert self._result is not None
+        duals = self._result.dual_values()
+        seconds = np.zeros(self._stage_count)
+        for stage, constraint in self._simplex.items():
+            seconds[stage] = abs(duals[constraint]) / self._scale
+        return seconds

@@ -1,0 +1,15 @@
+"""The multipliers of a lower bound."""
+
+from dataclasses import dataclass
+
+from planner.problem import Floats
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem`."""
+
+    weight: Floats
+    """[K, C] of one second on the resource that a rank of the kind uses; per stage they sum to one over instances."""
+    byte: Floats
+    """[K, M] of one byte, in seconds."""

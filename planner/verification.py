@@ -1,0 +1,234 @@
+"""Whether a plan document says the truth: recomputed from the inputs it carries, without a solver.
+
+Nothing here knows how a plan was found. Shards are read from the document, checked as rectangles, costed one by one
+by the cost model and summed; then every figure of the document is compared.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.shards import (
+    DATA_PARALLEL,
+    GRID_SHARD,
+    MEMORY_TIERS,
+    PLACEMENT_TIERS,
+    ROW_WISE,
+    SHARDINGS,
+    TABLE_COLUMN_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Blocks,
+    Ints,
+    PlacedShards,
+    block_rows,
+)
+from cost_models.step import Evaluation, StepModel
+from cost_models.workload.models import TableProfile, Workload
+from planner.document import Plan, Shards, Source, TablePlan
+from topologies.cluster import Topology, fingerprint
+from topologies.documents import Document, validate
+
+TOLERANCE = 1e-9
+"""Relative difference of seconds that two orders of summation may make."""
+COLUMN_UNIT = 4
+
+
+def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
+    """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
+    topology = validate(Document(plan.provenance.topology.content, "provenance.topology.content"), Topology)
+    workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
+    return topology, workload
+
+
+def verify(plan: Plan) -> list[str]:
+    """Everything that does not hold, in words; empty for a plan that is right.
+
+    Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
+    says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum and
+    the gap; the bound is not above the objective; the policy is kept. Raises InputError if the inputs in the
+    document cannot be read.
+    """
+    topology, workload = planned_inputs(plan)
+    violations = [
+        *_source("topology", plan.provenance.topology, topology),
+        *_source("workload", plan.provenance.workload, workload),
+    ]
+    if plan.objective is None:
+        return violations
+    placed = list(_tables(plan, topology, workload))
+    violations += placed
+    if placed:
+        return violations
+    model = StepModel(topology, workload)
+    evaluation = model.evaluate(placed_shards(plan))
+    violations += _shard_bytes(plan, model)
+    violations += _ranks(plan, model, evaluation)
+    violations += _capacities(plan, model, evaluation)
+    violations += _stages(plan, model, evaluation)
+    violations += _objective(plan)
+    return violations
+
+
+def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[str]:
+    found = fingerprint(record)
+    if found != source.fingerprint:
+        yield f"{kind}: the content hashes to {found}, the document says {source.fingerprint}"
+
+
+def _tables(plan: Plan, topology: Topology, workload: Workload) -> Iterator[str]:
+    planned = [table.name for table in plan.tables]
+    expected = [table.name for table in workload.tables]
+    if planned != expected:
+        missing = [name for name in expected if name not in set(planned)]
+        extra = [name for name in planned if name not in set(expected)]
+        yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
+        return
+    groups = [group.accelerators.count for group in topology.nodes for _ in range(group.count)]
+    node_start = np.concatenate([[0], np.cumsum(groups)])
+    for table, profile in zip(plan.tables, workload.tables, strict=True):
+        problem = _coverage(table, profile, node_start)
+        if problem:
+            yield f"table {table.name}: {problem}"
+        if table.dtype != workload.dtype_of(profile):
+            yield f"table {table.name}: stored as {table.dtype}, the workload says {workload.dtype_of(profile)}"
+        if table.tier not in plan.provenance.policy.tiers or table.sharding not in plan.provenance.policy.shardings:
+            yield f"table {table.name}: {table.sharding} in {table.tier} is not what the policy allows"
+        if table.tier.endswith("_cached") != (table.cache_fraction is not None):
+            yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
+
+
+def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints) -> str | None:
+    """What is wrong with how a table's shards cover it; None when every element is held as the sharding says."""
+    shards, world = table.shards, int(node_start[-1])
+    sharding = SHARDINGS.index(table.sharding)
+    if not len(shards) or shards.rank.max() >= world:
+        return "has no shards, or one on a rank that does not exist"
+    blocks = _column_blocks(shards)
+    if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
+        return "its column blocks do not tile the columns"
+    if any(np.unique(shards.columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
+        return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
+    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL) and len(blocks) != 1:
+        return f"{table.sharding} has one column block, not {len(blocks)}"
+    nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
+    if sharding == TABLE_COLUMN_WISE and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
+        return "table_column_wise needs different ranks of one node"
+    for _, _, index in blocks:
+        node = int(nodes[index[0]])
+        if sharding in (ROW_WISE, DATA_PARALLEL):
+            ranks = np.arange(world)
+        elif sharding in (TABLE_ROW_WISE, GRID_SHARD):
+            ranks = np.arange(node_start[node], node_start[node + 1])
+        else:
+            ranks = shards.rank[index][:1]
+        if not np.array_equal(shards.rank[index], ranks):
+            return f"{table.sharding} needs one shard on each of its ranks, in their order"
+        held = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
+        start = np.cumsum(held) - held
+        if sharding == DATA_PARALLEL:
+            held, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
+        if not (np.array_equal(shards.rows[index], held) and np.array_equal(shards.row_start[index], start)):
+            return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
+    return None
+
+
+def _column_blocks(shards: Shards) -> list[tuple[int, int, Ints]] | None:
+    """(first column, last + 1, shards) of each column block from the left; None where blocks overlap or leave gaps."""
+    starts = np.unique(shards.column_start)
+    found, reached = [], 0
+    for start in starts.tolist():
+        index = np.flatnonzero(shards.column_start == start)
+        if start != reached:
+            return None
+        reached = start + int(shards.columns[index[0]])
+        found.append((start, reached, index))
+    return found
+
+
+def placed_shards(plan: Plan) -> PlacedShards:
+    """The shards of all tables as one set of arrays."""
+    sizes = [len(table.shards) for table in plan.tables]
+    matrix = np.concatenate([table.shards.as_matrix() for table in plan.tables])
+
+    def spread(values: list[int] | list[float]) -> np.ndarray:
+        return np.repeat(np.array(values), sizes)
+
+    opens = np.concatenate(
+        [
+            np.isin(np.arange(len(table.shards)), np.unique(table.shards.column_start, return_index=True)[1])
+            for table in plan.tables
+        ]
+    )
+    blocks = Blocks(
+        table=spread(list(range(len(sizes)))),
+        sharding=spread([SHARDINGS.index(table.sharding) for table in plan.tables]),
+        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in plan.tables]),
+        columns=matrix[:, 4],
+        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in plan.tables]),
+    )
+    return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)
+
+
+def _shard_bytes(plan: Plan, model: StepModel) -> Iterator[str]:
+    placed = placed_shards(plan)
+    expected = model.shard_bytes(placed)
+    stated = np.concatenate([table.shards.bytes for table in plan.tables])
+    wrong = np.flatnonzero((np.abs(stated - expected) > 1).any(axis=1))
+    if len(wrong):
+        first = int(wrong[0])
+        name = plan.tables[int(placed.blocks.table[first])].name
+        yield f"bytes of {len(wrong)} shards; first: {name} on rank {placed.rank[first]}"
+
+
+def _ranks(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+    if [rank.rank for rank in plan.ranks] != list(range(model.topology.world_size)):
+        yield f"ranks: not 0 to {model.topology.world_size - 1} in order"
+        return
+    for rank in plan.ranks:
+        stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
+        if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
+            yield f"rank {rank.rank}: takes {evaluation.rank_bytes[rank.rank].round()} bytes, the document says {stored}"
+        stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
+        if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
+            yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
+        if rank.node != model.node_of_rank[rank.rank]:
+            yield f"rank {rank.rank}: stands on node {model.node_of_rank[rank.rank]}, not {rank.node}"
+
+
+def _capacities(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+    pairs = zip(MEMORY_TIERS, model.memory_pool_of_rank, model.memory_capacity, strict=True)
+    for m, (tier, pool, capacity) in enumerate(pairs):
+        taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
+        for k in np.flatnonzero(taken > capacity + 1).tolist():
+            where = "rank" if tier == "hbm" else "node"
+            yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
+        stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
+        if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:
+            yield f"{tier}: the capacity in the document is not the topology's less its reserve"
+
+
+def _stages(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+    if tuple(stage.name for stage in plan.stages) != model.stages:
+        yield f"stages: {[stage.name for stage in plan.stages]}, not {list(model.stages)}"
+        return
+    for stage, seconds, busy in zip(
+        plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, strict=True
+    ):
+        if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
+            yield f"stage {stage.name}: takes {seconds!r} s, the document says {stage.seconds!r}"
+        rank = stage.critical_rank
+        if rank is not None and not (rank < len(busy) and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
+            yield f"stage {stage.name}: rank {rank} does not bind it"
+
+
+def _objective(plan: Plan) -> Iterator[str]:
+    objective = plan.objective
+    assert objective is not None
+    total = sum(stage.seconds for stage in plan.stages)
+    if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
+        yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"
+    if not 0 < objective.lower_bound_s <= objective.step_s:
+        yield f"objective: the bound {objective.lower_bound_s!r} is not between 0 and the step {objective.step_s!r}"
+    elif not np.isclose(objective.gap, objective.step_s / objective.lower_bound_s - 1, rtol=1e-6, atol=1e-12):
+        yield f"objective: gap is {objective.gap!r}, not step_s / lower_bound_s - 1"

@@ -1,0 +1,105 @@
+"""`planner check` finds out what a file is and says everything that is wrong with it."""
+
+import csv
+import io
+import json
+
+import pytest
+
+
+@pytest.fixture
+def here(starter, monkeypatch):
+    """The starter files, by their bare names."""
+    monkeypatch.chdir(starter)
+    return starter
+
+
+def test_kinds_are_found_by_content(run, here):
+    """The name of a file does not matter; catalog names are taken too."""
+    (here / "topology.yaml").rename(here / "a.yml")
+    (here / "profile.yaml").write_text("- {name: t, rows: 10, dim: 4, pooling_factor: 1}\n")
+    result = run(
+        "check",
+        "a.yml",
+        "workload.yaml",
+        "tables.csv",
+        "profile.yaml",
+        "zionex-16",
+        "dlrm-dcnv2",
+        "--format",
+        "json",
+    )
+    assert result.exit_code == 0, result.stdout
+    assert [file["kind"] for file in json.loads(result.stdout)] == [
+        "topology",
+        "workload",
+        "table profile",
+        "table profile",
+        "topology",
+        "workload",
+    ]
+
+
+def test_every_fault_of_every_file_is_said_at_once(run, here):
+    """Faults stand at their line and column, files without any are still reported, the exit code is 3."""
+    text = (here / "topology.yaml").read_text()
+    broken = text.replace("nodes:", "nodez:", 1).replace("description:", "descripton:")
+    (here / "broken.yaml").write_text(broken)
+    result = run("check", "broken.yaml", "workload.yaml")
+    assert result.exit_code == 3
+    line = 1 + [text.startswith("nodez:") for text in broken.splitlines()].index(True)
+    assert f"broken.yaml:{line}:1: nodez: unknown key; did you mean 'nodes'?" in result.stdout
+    assert "descripton: unknown key; did you mean 'description'?" in result.stdout
+    assert "workload.yaml: ok" in result.stdout
+
+
+def test_a_fault_in_machine_formats_has_its_place(run, here):
+    """JSON and CSV hold line, column, path and message as fields."""
+    (here / "tables.csv").write_text("name,rows,dim,pooling_factor\na,0,4,1\n")
+    result = run("check", "tables.csv", "--format", "json")
+    assert result.exit_code == 3
+    (file,) = json.loads(result.stdout)
+    (fault,) = file["faults"]
+    assert (file["ok"], fault["source"], fault["line"]) == (False, "tables.csv", 2)
+    (record,) = csv.DictReader(io.StringIO(run("check", "tables.csv", "--format", "csv").stdout))
+    assert (record["severity"], record["line"], record["message"]) == ("fault", "2", fault["message"])
+
+
+def test_an_implausible_number_is_only_a_warning(run, here):
+    """GB/s where Gb/s is meant is legal, and said."""
+    path = here / "topology.yaml"
+    path.write_text(path.read_text().replace("200Gb/s", "200GB/s"))
+    result = run("check", "topology.yaml")
+    assert result.exit_code == 0
+    line = 1 + ["200GB/s" in text for text in path.read_text().splitlines()].index(True)
+    ok, *warnings = result.stdout.splitlines()
+    assert ok.startswith("topology.yaml: ok (")
+    assert warnings
+    for warning in warnings:
+        assert warning.startswith(f"topology.yaml:{line}:")
+        assert " warning: " in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.yaml", "colour: red\n", "is none of the files that are known here"),
+        ("x.yaml", "just words\n", "is none of the files that are known here"),
+        ("x.yaml", "", "is empty"),
+        ("x.yaml", "a: [1\n", "x.yaml:"),
+        ("x.json", '{"kind": "plan",', "x.json:"),
+    ],
+)
+def test_an_unknown_file_is_a_fault(run, here, name, content, said):
+    """No traceback, whatever the file holds."""
+    (here / name).write_text(content)
+    result = run("check", name)
+    assert result.exit_code == 3
+    assert said in result.stdout
+
+
+def test_a_name_that_is_nothing_is_a_fault(run):
+    """The nearest catalog name is offered."""
+    result = run("check", "zionex-61")
+    assert result.exit_code == 3
+    assert "is neither a file nor a catalog name; did you mean 'zionex-16'?" in result.stdout

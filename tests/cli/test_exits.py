@@ -1,0 +1,93 @@
+"""Every way a command can end has its exit code, and no exception gets past the boundary."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from planner.cli.app import Program
+from planner.cli.exits import ExitCode
+from topologies.errors import Fault, InputError
+
+
+def end_with(error: BaseException):
+    """The result of a program whose command raises `error`."""
+    app = typer.Typer(cls=Program, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def program():
+        """One command, as a group."""
+
+    @app.command()
+    def fail():
+        raise error
+
+    return CliRunner().invoke(app, ["fail"])
+
+
+def test_invalid_input_exits_with_3_and_says_every_fault():
+    """All faults are on stderr, in order of position, and stdout is empty."""
+    result = end_with(
+        InputError([Fault("b.yaml", 7, 3, "rows", "is missing"), Fault("a.yaml", 1, 1, "dim", "is zero")])
+    )
+    assert result.exit_code == ExitCode.INVALID_INPUT == 3
+    assert result.stderr.splitlines() == ["a.yaml:1:1: dim: is zero", "b.yaml:7:3: rows: is missing"]
+    assert result.stdout == ""
+
+
+def test_interruption_exits_with_130():
+    """Ctrl-C is told from a failure."""
+    result = end_with(KeyboardInterrupt())
+    assert result.exit_code == ExitCode.INTERRUPTED == 130
+    assert "interrupted" in result.stderr
+
+
+def test_a_bug_exits_with_1_and_asks_for_a_report():
+    """The traceback and where to send it, nothing on stdout."""
+    result = end_with(ZeroDivisionError("division by zero"))
+    assert result.exit_code == ExitCode.BUG == 1
+    assert "ZeroDivisionError: division by zero" in result.stderr
+    assert "planner doctor" in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_unusable_path_is_no_bug():
+    """A file that cannot be written is named in one line, without a traceback."""
+    result = end_with(PermissionError(13, "Permission denied", "plan.json"))
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE == 2
+    assert result.stderr == "planner: plan.json: Permission denied\n"
+
+
+@pytest.mark.parametrize("code", [ExitCode.INFEASIBLE, ExitCode.NO_PLAN_IN_TIME, ExitCode.GATE_FAILED])
+def test_a_deliberate_exit_passes(code):
+    """A command may end with any code of its own."""
+    assert end_with(typer.Exit(code)).exit_code == code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plam"], ["plan", "--nodez", "3"], ["plan"], ["plan", "-t", "x", "--nodes", "0"], ["schema", "plain"]],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_exits_with_2(run, words):
+    """Usage errors are on stderr and say where help is or what was meant."""
+    result = run(*words)
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE == 2
+    assert "Error: " in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_closed_pipe_is_no_failure():
+    """`planner schema topology | head -1` ends quietly."""
+    program = "from planner.cli.app import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "schema", "topology"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=60) == ExitCode.DONE

@@ -1,0 +1,77 @@
+"""Flags are read the same way by every command."""
+
+import pytest
+import typer
+
+from planner.cli import flags
+
+
+def test_overrides_are_split_by_their_prefix():
+    """`--set topology.…` goes to the cluster, `--set workload.…` to the model; values may hold any sign."""
+    split = flags.split_overrides(
+        ["topology.nodes.0.count=4", "workload.name=a=b.c", "workload.mode=inference"]
+    )
+    assert split == {"topology": ["nodes.0.count=4"], "workload": ["name=a=b.c", "mode=inference"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topolgy.name=x", "did you mean 'topology'?"),
+        ("name=x", "write for example"),
+        ("topology.name", "write for example"),
+        ("cluster.name=x", "must begin with topology. or workload."),
+    ],
+)
+def test_an_override_without_a_known_prefix_is_refused(text, said):
+    """The message holds the remedy."""
+    with pytest.raises(typer.BadParameter) as raised:
+        flags.split_overrides([text])
+    assert said in raised.value.message
+
+
+def test_the_workload_beside_the_topology_is_the_default(tmp_path):
+    """A topology file takes workload.yaml of its own directory; a catalog name has none."""
+    topology = tmp_path / "t.yaml"
+    topology.touch()
+    with pytest.raises(typer.BadParameter, match=r"there is no .*workload\.yaml"):
+        flags.default_workload(str(topology))
+    (tmp_path / "workload.yaml").touch()
+    assert flags.default_workload(str(topology)) == str(tmp_path / "workload.yaml")
+    with pytest.raises(typer.BadParameter, match="dlrm-dcnv2"):
+        flags.default_workload("zionex-16")
+
+
+def test_times_and_shares_carry_units():
+    """A time needs its unit, a share may be a percentage; else the message shows how to write it."""
+    assert flags.seconds("--time-limit", "2min") == 120
+    assert flags.share("--gap", "1%") == flags.share("--gap", "0.01") == 0.01
+    with pytest.raises(typer.BadParameter, match="30s"):
+        flags.seconds("--time-limit", "30")
+    with pytest.raises(typer.BadParameter, match="between 0 and 100%"):
+        flags.share("--gap", "200%")
+
+
+def test_words_are_checked_against_what_is_known():
+    """A list may hold spaces and comes back in the known order; a misspelt word is named."""
+    known = ("hbm", "ddr_cached", "ddr")
+    assert flags.words("--tiers", "ddr, hbm", known) == ("hbm", "ddr")
+    assert flags.words("--tiers", None, known) is None
+    with pytest.raises(typer.BadParameter, match="did you mean 'ddr_cached'"):
+        flags.words("--tiers", "hbm,ddr_cache", known)
+
+
+def test_catalog_names_are_completed(monkeypatch, run):
+    """The tab key offers the catalog's names after --topology, --workload and `catalog show`."""
+    assert "zionex-16" in flags.catalog_names("topology")
+    assert "dlrm-dcnv2" in flags.catalog_names("workload")
+    for line, offered in [
+        ("planner plan --topology zion", "zionex-16"),
+        ("planner memory --workload dlrm-dc", "dlrm-dcnv2"),
+        ("planner catalog show zion", "zionex-16"),
+        ("planner check dlrm-dc", "dlrm-dcnv2"),
+    ]:
+        monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+        assert offered in run().stdout.split()

@@ -1,0 +1,45 @@
+"""`planner init` leaves files that work as they are, and never destroys any."""
+
+import pytest
+
+from cost_models.workload.loading import load_workload
+from planner.cli.init import STARTERS
+from topologies.loading import load_topology
+
+
+def test_starters_are_valid(run, starter):
+    """What init writes, check passes without a warning."""
+    result = run("check", *(starter / name for name in STARTERS))
+    assert result.exit_code == 0
+    assert "warning" not in result.stdout
+    assert result.stdout.count(": ok (") == len(STARTERS)
+
+
+def test_starters_fit_together(starter):
+    """The workload finds its tables beside it, and the cluster can hold them."""
+    topology = load_topology(starter / "topology.yaml")
+    workload = load_workload(starter / "workload.yaml")
+    assert len(workload.tables) > 1
+    assert topology.world_size > 1
+
+
+def test_init_prints_files_and_the_next_command(run, tmp_path):
+    """Paths on stdout, what to do with them on stderr; missing directories are made."""
+    directory = tmp_path / "a" / "b"
+    result = run("init", directory)
+    assert result.stdout.split() == [str(directory / name) for name in STARTERS]
+    assert f"planner plan --topology {directory / 'topology.yaml'}" in result.stderr
+
+
+@pytest.mark.parametrize("name", STARTERS)
+def test_init_refuses_to_overwrite(run, tmp_path, name):
+    """A file in the way is named, kept, and nothing else is written; --force overwrites it."""
+    (tmp_path / name).write_text("mine")
+    result = run("init", tmp_path)
+    assert result.exit_code == 3
+    assert name in result.stderr
+    assert "--force" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+    assert run("init", tmp_path, "--force").exit_code == 0
+    assert (tmp_path / name).read_text() != "mine"

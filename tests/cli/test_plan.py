@@ -1,0 +1,144 @@
+"""`planner plan`, from flags to files and exit codes."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner._version import VERSION
+from planner.cli import plan as command
+from planner.cli.exits import ExitCode
+
+
+@pytest.fixture
+def plan(run, starter, tmp_path):
+    """`plan(*flags)`: plan the starter; `plan.json` is where the document is written."""
+
+    def go(*words):
+        return run("plan", "--topology", starter / "topology.yaml", "-o", tmp_path / "plan.json", *words)
+
+    return go
+
+
+def test_plan_writes_a_document_that_verifies(run, plan, tmp_path):
+    """A summary on stdout within 80 columns, talk on stderr, a document that `planner verify` accepts."""
+    result = plan()
+    assert result.exit_code == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "planned in" in result.stderr
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert document["kind"] == "plan"
+    assert document["objective"]["lower_bound_s"] <= document["objective"]["step_s"]
+    assert run("verify", tmp_path / "plan.json").exit_code == 0
+    assert [path.name for path in tmp_path.glob("*plan*")] == ["plan.json"]
+
+
+def test_json_on_stdout_is_the_document(plan, tmp_path):
+    """`--format json` prints what `-o` writes, and nothing else; so does a second run, byte for byte."""
+    first = plan("--format", "json", "--quiet")
+    written = (tmp_path / "plan.json").read_bytes()
+    assert json.loads(first.stdout) == json.loads(written)
+    assert first.stderr == ""
+    plan("--format", "json", "--quiet")
+    assert (tmp_path / "plan.json").read_bytes() == written
+
+
+def test_csv_on_stdout_lists_the_shards(plan, tmp_path):
+    """One record per shard."""
+    records = list(csv.DictReader(io.StringIO(plan("--format", "csv").stdout)))
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert len(records) == sum(len(table["shards"]) for table in document["tables"])
+
+
+def test_command_line_and_api_give_the_same_document(plan, starter, tmp_path):
+    """The same words in Python and in the shell."""
+    import planner
+
+    assert plan("--nodes", "4", "--set", "workload.embedding.dtype=fp16").exit_code == 0
+    found = planner.plan(
+        planner.load_topology(starter / "topology.yaml", nodes=4),
+        planner.load_workload(starter / "workload.yaml", overrides=["embedding.dtype=fp16"]),
+    )
+    assert json.loads((tmp_path / "plan.json").read_text()) == found.model_dump(mode="json")
+
+
+def test_what_fits_nowhere_exits_with_4(plan):
+    """An answer, not an error: how much is short is said."""
+    result = plan("--set", "topology.nodes.0.accelerators.hbm.capacity=1GB", "--tiers", "hbm")
+    assert result.exit_code == ExitCode.INFEASIBLE == 4
+    assert "GiB" in result.stdout
+
+
+def test_every_status_has_its_exit_code():
+    """Each outcome a plan may have."""
+    assert command.STATUS_EXITS == {"optimal": 0, "feasible": 0, "infeasible": 4, "timeout": 5}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--set", "topology.nodes.0.cuont=4"], 3, "did you mean 'count'?"),
+        (["--set", "workload.global_batch=-1", "--set", "topology.name=[]"], 3, "topology.name"),
+        (["--set", "topolgy.name=x"], 2, "did you mean 'topology'?"),
+        (["--tiers", "hbmm"], 2, "did you mean 'hbm'?"),
+        (["--shardings", "rowwise"], 2, "did you mean 'row_wise'?"),
+        (["--gap", "200%"], 2, "between 0 and 100%"),
+        (["--time-limit", "30"], 2, "30s"),
+        (["--workload", "dlrm-dcnv3"], 3, "did you mean 'dlrm-dcnv2'?"),
+    ],
+)
+def test_bad_input_writes_nothing(plan, tmp_path, words, code, said):
+    """The exit code tells a bad file from a bad command line; the message has the remedy; no file appears."""
+    result = plan(*words)
+    assert result.exit_code == code
+    assert said in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_an_output_directory_must_exist(run, starter, tmp_path):
+    """Said before the planning, not after."""
+    result = run("plan", "-t", starter / "topology.yaml", "-o", tmp_path / "none" / "plan.json")
+    assert result.exit_code == 2
+    assert "there is no directory" in result.stderr
+
+
+def test_without_a_workload_the_catalog_is_offered(run):
+    """A catalog topology has no workload beside it."""
+    result = run("plan", "--topology", "zionex-16")
+    assert result.exit_code == 2
+    assert "dlrm-dcnv2" in result.stderr
+
+
+def test_a_plan_for_other_inputs_is_refused(run, plan, starter, tmp_path):
+    """`verify --topology` names the field that differs and exits with 6."""
+    assert plan().exit_code == 0
+    same = run("verify", tmp_path / "plan.json", "--topology", starter / "topology.yaml")
+    assert same.exit_code == 0
+    other = run("verify", tmp_path / "plan.json", "--topology", starter / "topology.yaml", "--nodes", "3")
+    assert other.exit_code == ExitCode.GATE_FAILED == 6
+    assert "nodes.0.count was 2 and is 3" in " ".join(other.stdout.split())
+
+
+def test_memory_of_inputs_and_of_a_plan(run, plan, starter, tmp_path):
+    """Both say who takes which bytes, within 80 columns; one of them must be named."""
+    assert plan().exit_code == 0
+    for words in ([tmp_path / "plan.json"], ["--topology", starter / "topology.yaml"]):
+        shown = run("memory", *words)
+        assert shown.exit_code == 0, shown.stderr
+        assert "weights" in shown.stdout
+        assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert run("memory").exit_code == 2
+
+
+def test_the_launcher_of_a_checkout_is_the_same_program():
+    """`python cli.py` is what the installed command is."""
+    launcher = Path(__file__).parents[2] / "cli.py"
+    done = subprocess.run(
+        [sys.executable, launcher, "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == f"planner {VERSION}\n"

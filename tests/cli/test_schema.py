@@ -1,0 +1,36 @@
+"""`planner schema` prints JSON Schemas that describe what is read and written."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["topology", "workload", "plan"])
+def test_schema_is_json_schema(run, kind):
+    """A JSON Schema on stdout, nothing on stderr."""
+    result = run("schema", kind)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    assert document["$schema"].startswith("https://json-schema.org/")
+    assert document["type"] == "object"
+
+
+def test_schema_of_a_workload_allows_a_file_of_tables(run):
+    """As `tables: tables.csv` does in YAML."""
+    tables = json.loads(run("schema", "workload").stdout)["properties"]["tables"]
+    assert {side["type"] for side in tables["anyOf"]} == {"string", "array"}
+
+
+def test_fields_are_described(run):
+    """The words in the code that explain a field reach the schema, and quantities show an example."""
+    definitions = json.loads(run("schema", "topology").stdout)["$defs"]
+    assert definitions["ScaleUp"]["properties"]["bandwidth"]["examples"]
+    assert "one direction" in definitions["ScaleUp"]["properties"]["bandwidth"]["description"]
+
+
+def test_schema_of_a_topology_allows_a_base(run):
+    """A catalog entry may be built on another."""
+    document = json.loads(run("schema", "topology").stdout)
+    assert {"required": ["base"]} in document["anyOf"]
+    assert {"base", "set"} <= set(document["properties"])

@@ -1,0 +1,188 @@
+"""A workload comes from the catalog, a file of any kind or the generator; all faults are said at once."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cost_models.workload import WORKLOADS, Workload, load_workload
+from topologies.errors import InputError
+
+WORKLOAD = "name: w\nglobal_batch: 64\ntables: tables.csv\n"
+TABLES = "name,rows,dim,pooling_factor\na,10,8,1\nb,20,8,1\n"
+
+
+@pytest.fixture
+def workload_file(tmp_path: Path) -> Path:
+    (tmp_path / "tables.csv").write_text(TABLES)
+    path = tmp_path / "w.yaml"
+    path.write_text(WORKLOAD)
+    return path
+
+
+def test_tables_stand_beside_the_workload(workload_file: Path) -> None:
+    workload = load_workload(workload_file)
+    assert [table.rows for table in workload.tables] == [10, 20]
+    assert workload.name == "w"
+
+
+def test_profiles_alone_are_a_workload_once_the_batch_is_given(workload_file: Path) -> None:
+    profiles = workload_file.with_name("tables.csv")
+    workload = load_workload(profiles, global_batch=65536)
+    assert (workload.name, workload.global_batch) == ("tables", 65536)
+    with pytest.raises(InputError, match="--global-batch N"):
+        load_workload(profiles)
+
+
+def test_profiles_without_batch_have_their_other_faults_said_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(TABLES.replace("20", "0"))
+    with pytest.raises(InputError) as caught:
+        load_workload(path)
+    assert {fault.path for fault in caught.value.faults} == {"global_batch", "tables.1.rows"}
+
+
+def test_a_batch_from_outside_takes_the_place_of_either(workload_file: Path) -> None:
+    assert load_workload("fbgemm-050", global_batch=128).batch(8) == 128
+    assert load_workload(workload_file, overrides=["batch_per_rank=16"]).batch(8) == 128
+    assert load_workload(workload_file, global_batch=5, overrides=["global_batch=6"]).batch(8) == 6
+    with pytest.raises(InputError, match="--global-batch 0: global_batch: must be at least 1"):
+        load_workload(workload_file, global_batch=0)
+
+
+def test_overrides_reach_tables_by_name(workload_file: Path) -> None:
+    workload = load_workload(
+        workload_file, overrides=["tables.b.rows=1e3", "dense.dtype=FP16", "embedding.dtype=half"]
+    )
+    assert workload.tables[1].rows == 1000
+    assert (workload.dense.dtype, workload.embedding.dtype) == ("fp16", "fp16")
+    assert workload.dtype_of(workload.tables[0]) == "fp16"
+
+
+def test_every_fault_of_every_source_at_once(workload_file: Path) -> None:
+    workload_file.with_name("tables.csv").write_text(TABLES.replace("20", "0"))
+    workload_file.write_text(f"{WORKLOAD}softwear: torchrec\n")
+    overrides = ["tables.a.dim=6", "nothing", "embeding.dtype=fp16", "tables.c.rows=1"]
+    with pytest.raises(InputError) as caught:
+        load_workload(workload_file, overrides=overrides)
+    said = [str(fault).replace(f"{workload_file.parent}/", "") for fault in caught.value.faults]
+    assert said == [
+        "--set workload.embeding.dtype=fp16: there is no 'embeding' at the top; did you mean 'embedding'?",
+        "--set workload.nothing: is not path=value; write for example workload.embedding.dtype=fp16",
+        "--set workload.tables.a.dim=6: tables.0.dim: 6 is not a multiple of 4; pad the table to 8 columns",
+        "--set workload.tables.c.rows=1: tables has 2 elements and none is 'c'; known here: a, b",
+        "tables.csv:3:3: tables.1.rows: must be at least 1, not 0",
+        "w.yaml:4:1: softwear: unknown key; did you mean 'software'?",
+    ]
+
+
+def test_missing_and_broken_files_of_tables(workload_file: Path) -> None:
+    workload_file.with_name("tables.csv").write_text("name\na\n")
+    with pytest.raises(InputError) as caught:
+        load_workload(workload_file)
+    assert {fault.path for fault in caught.value.faults} == {"rows", "dim", "pooling_factor"}
+    workload_file.with_name("tables.csv").unlink()
+    with pytest.raises(InputError, match=r"w\.yaml:3:1: tables: there is no file"):
+        load_workload(workload_file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: w\nglobal_batch: 4\ntables: []\n", "w.yaml:3:1: tables: is empty"),
+        ("name: w\nglobal_batch: 4\n", "tables: is missing"),
+        ("just words\n", "must be a mapping"),
+        (
+            "name: w\nglobal_batch: 4\nbatch_per_rank: 4\ntables: [{name: a, rows: 1, dim: 4, hotness: 1}]\n",
+            "exactly one",
+        ),
+    ],
+)
+def test_bad_workloads(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_workload(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("dlrm-dcn", "neither a file nor a workload of the catalog; did you mean 'dlrm-dcnv2'"),
+        ("synthetic:0", "needs a count of tables from 1"),
+        ("synthetic:", "needs a count of tables from 1"),
+        ("synthetic:10@sed=1", "unknown knob 'sed'; did you mean 'seed'"),
+        ("synthetic:10@seed=x", "seed needs a whole number, not 'x'"),
+        ("synthetic:10@pooling=0", "pooling must be above 0"),
+        ("synthetic:10@dim=6", "tables.0.dim: 6 is not a multiple of 4"),
+    ],
+)
+def test_unknown_sources(source: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_workload(source)
+
+
+@pytest.mark.parametrize("name", WORKLOADS.names())
+def test_a_dumped_workload_can_be_read_again(name: str, tmp_path: Path) -> None:
+    """Without loss, and with the same fingerprint."""
+    workload = load_workload(name)
+    if len(workload.tables) > 700:
+        pytest.skip("large; the others show it")
+    path = tmp_path / "w.json"
+    path.write_text(workload.model_dump_json(exclude_none=True))
+    again = load_workload(path)
+    assert again == workload
+    assert again.fingerprint() == workload.fingerprint()
+
+
+def test_the_fingerprint_changes_with_any_field() -> None:
+    workload = load_workload("nv-tiny")
+    changed = load_workload("nv-tiny", overrides=["tables.t3.pooling_factor=1.5"])
+    assert workload.fingerprint() != changed.fingerprint()
+
+
+def test_five_thousand_tables_with_one_bad_line(tmp_path: Path) -> None:
+    """Said in under 5 seconds (on an idle machine in under 1)."""
+    lines = [
+        f"- {{name: t{i}, rows: {i + 9}, dim: 64, pooling_factor: 3, zipf_alpha: 1.1}}\n" for i in range(5000)
+    ]
+    lines[4000] = lines[4000].replace("rows: ", "rows: -")
+    path = tmp_path / "t.yaml"
+    path.write_text("".join(lines))
+    start = time.perf_counter()
+    with pytest.raises(
+        InputError, match=r"t\.yaml:4001:17: tables\.4000\.rows: must be at least 1"
+    ) as caught:
+        load_workload(path, global_batch=64)
+    assert len(caught.value.faults) == 1
+    assert time.perf_counter() - start < 5
+
+
+def test_ten_thousand_tables_from_csv_are_quick(tmp_path: Path) -> None:
+    """In a fresh process, imports included; a heavy library would show here."""
+    path = tmp_path / "t.csv"
+    rows = "".join(f"t{i},{i + 9},64,3.5,1.1\n" for i in range(10_000))
+    path.write_text(f"name,rows,dim,pooling_factor,zipf_alpha\n{rows}")
+    program = (
+        "import sys; from cost_models.workload import load_workload;"
+        f"assert len(load_workload({str(path)!r}, global_batch=1).tables) == 10000;"
+        "heavy = {'pandas', 'pyarrow', 'pint', 'networkx'} & set(sys.modules); assert not heavy, heavy"
+    )
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert time.perf_counter() - start < 5
+
+
+def test_a_workload_is_valid_from_birth() -> None:
+    table = {
+        "name": "a",
+        "rows": 10,
+        "dim": 8,
+        "pooling_factor": [1, 2.5],
+        "features": [{"nnz": 1}, {"nnz": 2}],
+    }
+    workload = Workload.model_validate({"name": "w", "global_batch": 1, "tables": [table]})
+    assert workload.tables[0].pooling_factor == 3.5
+    assert workload.tables[0].feature_count == 2

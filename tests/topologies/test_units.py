@@ -1,0 +1,125 @@
+"""Quantities with units: what they mean, what is refused, and that a dumped model reads back."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from topologies.documents import Record
+from topologies.units import (
+    ByteCount,
+    BytesPerSecond,
+    DollarsPerHour,
+    Seconds,
+    Share,
+    format_bytes,
+    format_seconds,
+    parse_fraction,
+    parse_quantity,
+)
+
+
+class _Sample(Record):
+    size: ByteCount
+    rate: BytesPerSecond
+    delay: Seconds
+    share: Share
+    price: DollarsPerHour | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("40GB", "byte", 40e9),
+        ("40GiB", "byte", 40 * 2**30),
+        ("40Gb", "byte", 5e9),
+        ("200Gb/s", "byte / second", 25e9),
+        ("200Gbps", "byte / second", 25e9),
+        ("25 GB/s", "byte / second", 25e9),
+        ("1.5TB", "byte", 1.5e12),
+        ("2us", "second", 2e-6),
+        ("2µs", "second", 2e-6),
+        ("1e-3s", "second", 1e-3),
+        ("312TFLOP/s", "flop / second", 312e12),
+        ("312TFLOPS", "flop / second", 312e12),
+        ("800kIOPS", "io / second", 800e3),
+        ("6.5kW", "watt", 6500),
+        ("32.77USD/h", "dollar / hour", 32.77),
+        ("32.77$/h", "dollar / hour", 32.77),
+        ("-1s", "second", -1),
+    ],
+)
+def test_decimal_and_binary_bits_and_bytes_are_kept_apart(text: str, unit: str, value: float) -> None:
+    """Every accepted form means its number exactly."""
+    assert parse_quantity(text, unit, "x") == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("40", "has no unit"),
+        ("40parsec", "unknown unit 'parsec'"),
+        ("40GB/s", "is not in byte"),
+        ("40s", "is not in byte"),
+        ("forty GB", "is not a quantity"),
+        ("1,000GB", "is not a quantity"),
+        ("2**10GB", "is not a quantity"),
+        ("GB", "is not a quantity"),
+        ("", "is not a quantity"),
+        ("nanGB", "is not a quantity"),
+        ("1e999GB", "is not a finite number"),
+        ("4 GB GB", "is not in byte"),
+        ("4/GB", "is not a quantity"),
+    ],
+)
+def test_wrong_quantities_say_what_to_write(text: str, words: str) -> None:
+    """Every refusal names the fault, and all but the infinite one give an example."""
+    with pytest.raises(ValueError, match=words.replace("*", r"\*")) as caught:
+        parse_quantity(text, "byte", "40GB")
+    assert "40GB" in str(caught.value) or "finite" in words
+
+
+@pytest.mark.parametrize(("value", "share"), [("10%", 0.1), (0.1, 0.1), ("0.1", 0.1), (0, 0), (1, 1), ("100%", 1)])
+def test_shares_are_percent_or_fraction(value: object, share: float) -> None:
+    """A share may be written as a percentage or as a fraction."""
+    assert parse_fraction(value) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("value", [True, None, [], "ten", "%", -0.1, "101%", 1.5, math.nan, math.inf])
+def test_wrong_shares_are_refused(value: object) -> None:
+    """Anything but a number between 0 and 1 is refused."""
+    with pytest.raises(ValueError, match="is not"):
+        parse_fraction(value)
+
+
+@pytest.mark.parametrize("size", [40, 4.5, True, None, ["40GB"], "0GB", "-1GB"])
+def test_a_size_needs_a_unit_and_is_positive(size: object) -> None:
+    """Bare numbers, zero and negative sizes are refused."""
+    with pytest.raises(ValidationError):
+        _Sample.model_validate({"size": size, "rate": "1GB/s", "delay": "0s", "share": 0})
+
+
+@given(
+    st.integers(1, 2**53),
+    st.floats(1e-3, 1e18, allow_nan=False),
+    st.floats(0, 1e6, allow_nan=False),
+    st.floats(0, 1),
+)
+def test_a_dumped_model_reads_back_without_loss(size: int, rate: float, delay: float, share: float) -> None:
+    """Model to JSON to model is the identity."""
+    texts = {"size": f"{size}B", "rate": f"{rate!r}B/s", "delay": f"{delay!r}s", "share": share}
+    sample = _Sample.model_validate(texts)
+    assert (sample.size, sample.rate, sample.delay) == (size, rate, delay)
+    assert _Sample.model_validate(sample.model_dump(mode="json")) == sample
+
+
+def test_formats_for_people() -> None:
+    """Sizes in binary prefixes, durations in the unit that fits."""
+    assert [format_bytes(count) for count in (512, 97.36 * 2**30, 2**42)] == [
+        "512 B",
+        "97.36 GiB",
+        "4.00 TiB",
+    ]
+    assert [format_seconds(s) for s in (1.5, 3.412e-3, 2e-7)] == ["1.500 s", "3.412 ms", "0.200 us"]

@@ -1,0 +1,225 @@
+"""The fabric of a cluster: which links traffic between two ranks crosses, and what binds a group of ranks.
+
+Traffic takes the scale-up fabric where both ranks are in one domain, else PCIe where they are in one node,
+else their own network cards and the network. It is never relayed by a third rank. The same rules stand here
+twice: as numpy index arrays, with the flows of an all-to-all counted in closed form, and as a networkx graph
+whose cheapest paths obey them.
+
+Every bandwidth is for one direction, in bytes/s; every latency is in seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.cluster import NodeGroup, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Vertex = tuple[str | int, ...]
+"""`("rank", 3)`, `("port", 3)`, `("scale-up", 0)`, `("pcie", 1)`, `("host", 0)`, `("nic", 3)`,
+`("switch", level, 2)`, `("core",)`, `("ddr", 0)`, `("ssd", 0)`, `("front-end", 0)`; all numbers count over
+the whole cluster."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One directed link of the fabric."""
+
+    start: Vertex
+    end: Vertex
+    kind: str
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+    def __str__(self) -> str:
+        start, end = (" ".join(map(str, vertex)) for vertex in (self.start, self.end))
+        return f"{self.kind} ({start} → {end})"
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What a group of ranks can do at most, and the link that binds it (None: one rank sends nothing)."""
+
+    bytes_per_s: float
+    link: Link | None
+
+
+class Fabric:
+    """A topology as index arrays. W ranks, N nodes, M cards, S PCIe switches; all indices count from 0.
+
+    Attributes:
+        group_of_rank: [W] node group.
+        node_of_rank: [W] node.
+        local_rank: [W] place within the node.
+        domain_of_rank: [W] scale-up domain; the ranks of a node where there is no scale-up fabric.
+        scale_up_bytes_per_s: [W] from the rank into its domain; 0 where there is no scale-up fabric.
+        port_bytes_per_s: [W] the rank's own PCIe link.
+        nic_of_rank: [W] the scale-out card that serves the rank, -1 for none. Several cards of one rank are
+            one card with their bandwidths summed.
+        nic_bytes_per_s: [M] of each card.
+        leaf_of_nic: [M] the switch of level 0 that the card is plugged into; 0 when there are no levels.
+        pcie_switch_of_rank: [W] the PCIe switch above the rank.
+        pcie_switch_bytes_per_s: [S] its uplink to the host.
+        group_of_node: [N] node group.
+        switch_of_node: [level][N] the switch above the node. With rails, at level 0, the plane of leaves
+            above it: plane p has the leaves p·R … p·R + R − 1 for R rails.
+        switch_bytes_per_s: [level][switch] uplink of every switch to the next level.
+        rails: how many leaves a plane has; 1 without rails.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        groups = topology.nodes
+        nodes = np.array([group.count for group in groups])
+        per_node = np.array([group.accelerators.count for group in groups])
+        self.group_of_node: Ints = np.repeat(np.arange(len(groups)), nodes)
+        ranks_of_node = per_node[self.group_of_node]
+        self.node_of_rank: Ints = np.repeat(np.arange(len(self.group_of_node)), ranks_of_node)
+        self.group_of_rank: Ints = self.group_of_node[self.node_of_rank]
+        first_rank = np.cumsum(ranks_of_node) - ranks_of_node
+        self.local_rank: Ints = np.arange(len(self.node_of_rank)) - first_rank[self.node_of_rank]
+
+        ups = [group.links.scale_up for group in groups]
+        domain_size = [up.domain or 0 if up else 0 for up in ups]
+        self.domain_of_rank: Ints = self._shares([size or n for size, n in zip(domain_size, per_node, strict=True)])
+        self.scale_up_bytes_per_s: Floats = self._per_rank([up.bandwidth if up else 0.0 for up in ups])
+
+        pcie = [group.links.pcie for group in groups]
+        self.port_bytes_per_s: Floats = self._per_rank([link.bandwidth for link in pcie])
+        self.pcie_switch_of_rank: Ints = self._shares([link.accelerators_per_switch for link in pcie])
+        self.pcie_switch_bytes_per_s: Floats = self._per_owner(self.pcie_switch_of_rank, self.port_bytes_per_s)
+        self._add_cards()
+        self._add_levels()
+
+    def _per_rank(self, of_group: Sequence[float]) -> Floats:
+        return np.array(of_group, dtype=np.float64)[self.group_of_rank]
+
+    def _shares(self, size_of_group: Sequence[int]) -> Ints:
+        """[W] the ranks of every group dealt out in consecutive shares of its size, numbered throughout."""
+        size = np.array(size_of_group)[self.group_of_rank]
+        first = np.searchsorted(self.group_of_rank, self.group_of_rank)  # of the rank's group
+        within = np.arange(len(size)) - first
+        starts = within % size == 0
+        return np.cumsum(starts) - 1
+
+    @staticmethod
+    def _per_owner(owner_of_rank: Ints, value_of_rank: Floats) -> Floats:
+        """The value of the first rank of every owner, owners in order."""
+        return value_of_rank[np.unique(owner_of_rank, return_index=True)[1]]
+
+    def _add_cards(self) -> None:
+        groups = self.topology.nodes
+        cards = [_cards(group) for group in groups]
+        has = np.array([count > 0 for count, _ in cards])[self.group_of_rank]
+        share = [group.accelerators.count // max(count, 1) for group, (count, _) in zip(groups, cards, strict=True)]
+        # A group without cards takes one number per node here; they are closed up again below.
+        numbers = self._shares(share)
+        used, found = np.unique(numbers[has], return_inverse=True)
+        self.nic_of_rank: Ints = np.full(len(numbers), -1)
+        self.nic_of_rank[has] = found
+        first = np.searchsorted(numbers, used)
+        self.nic_bytes_per_s: Floats = self._per_rank([bandwidth for _, bandwidth in cards])[first]
+        self._node_of_nic: Ints = self.node_of_rank[first]
+        self._rail_of_nic: Ints = self.local_rank[first] // np.array(share)[self.group_of_rank[first]]
+
+    def _add_levels(self) -> None:
+        network = self.topology.network
+        node = np.arange(len(self.group_of_node))
+        self.switch_of_node: tuple[Ints, ...] = tuple(node // level.nodes for level in network.levels)
+        self.rails = int(self._rail_of_nic.max(initial=0)) + 1 if network.rails and network.levels else 1
+        self.leaf_of_nic: Ints = np.zeros_like(self._node_of_nic)
+        if network.levels:
+            plane = self.switch_of_node[0][self._node_of_nic]
+            self.leaf_of_nic = plane * self.rails + (self._rail_of_nic if self.rails > 1 else 0)
+        below, members = self.leaf_of_nic, self.nic_bytes_per_s
+        uplinks = []
+        for number, level in enumerate(network.levels):
+            count = int(self.switch_of_node[number].max()) + 1
+            switches = count * (self.rails if number == 0 else 1)
+            uplinks.append(np.bincount(below, weights=members, minlength=switches) / level.oversubscription)
+            below, members = self._parents(number, switches), uplinks[-1]
+        self.switch_bytes_per_s: tuple[Floats, ...] = tuple(uplinks)
+
+    def _parents(self, level: int, switches: int) -> Ints:
+        """[switches of the level] the switch of the next level above each; 0 (the core) above the last."""
+        levels = self.topology.network.levels
+        if level + 1 == len(levels):
+            return np.zeros(switches, dtype=np.int64)
+        plane = np.arange(switches) // (self.rails if level == 0 else 1)
+        return plane * levels[level].nodes // levels[level + 1].nodes
+
+    @cached_property
+    def graph(self) -> "nx.DiGraph[Vertex]":
+        """The directed graph: `bandwidth` (bytes/s), `latency` (s), `kind` and routing `cost` of each edge.
+
+        Latency stands on the edges that lead upwards, away from the rank, so that the sum over a path counts
+        every fabric once.
+        """
+        from topologies.fabric_graph import build
+
+        return build(self)
+
+    def path(self, a: int, b: int) -> tuple[Link, ...]:
+        """The links that traffic from rank `a` to rank `b` crosses, in order; none for `a` to itself."""
+        import networkx as nx
+
+        vertices = nx.dijkstra_path(self.graph, ("rank", a), ("rank", b), weight="cost")
+        return tuple(self.link(start, end) for start, end in pairwise(vertices))
+
+    def link(self, start: Vertex, end: Vertex) -> Link:
+        """The link between two neighbours in the graph."""
+        edge = self.graph.edges[start, end]
+        return Link(start, end, edge["kind"], edge["bandwidth"], edge["latency"])
+
+    def all_to_all_bytes_per_s(self, ranks: Sequence[int] | Ints) -> float:
+        """The bytes/s that each of `ranks` can send when every one sends equally to every other."""
+        return self._binding(ranks)[0]
+
+    def all_to_all(self, ranks: Sequence[int] | Ints) -> Bottleneck:
+        """`all_to_all_bytes_per_s` and the link that binds; the one next to the ranks when several do."""
+        rate, ends = self._binding(ranks)
+        return Bottleneck(rate, self.link(*ends) if ends else None)
+
+    def _binding(self, ranks: Sequence[int] | Ints) -> tuple[float, tuple[Vertex, Vertex] | None]:
+        from topologies.flows import upward_flows
+
+        group = np.asarray(ranks, dtype=np.int64)
+        if not len(group) or len(np.unique(group)) < len(group):
+            raise ValueError("a group has at least one rank, and none twice")
+        rate, ends = float("inf"), None
+        for flow in upward_flows(self, group):
+            crossing = flow.pairs > 0
+            if not crossing.any():
+                continue
+            bound = flow.bytes_per_s[crossing] * (len(group) - 1) / flow.pairs[crossing]
+            tightest = int(np.argmin(bound))
+            if bound[tightest] < rate:
+                rate, ends = float(bound[tightest]), flow.ends(int(np.flatnonzero(crossing)[tightest]))
+        return rate, ends
+
+    def parent(self, level: int, switch: int) -> Vertex:
+        """What the switch of a level hangs on; level -1 asks for the card of that number."""
+        levels = self.topology.network.levels
+        if level + 1 == len(levels):
+            return ("core",)
+        if level < 0:
+            return ("switch", 0, int(self.leaf_of_nic[switch]))
+        return ("switch", level + 1, int(self._parents(level, switch + 1)[switch]))
+
+
+def _cards(group: NodeGroup) -> tuple[int, float]:
+    """How many scale-out cards a node has, and the bandwidth of each; the cards of one rank are one."""
+    nics = group.links.scale_out
+    if nics is None:
+        return 0, 0.0
+    cards = min(nics.count, group.accelerators.count)
+    return cards, nics.bandwidth * nics.count / cards

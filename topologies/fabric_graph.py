@@ -1,0 +1,82 @@
+"""The fabric as a networkx graph; `topologies.fabric` says what its vertices are and what the routing obeys.
+
+The costs make the cheapest path unique: scale-up before PCIe before the network. Only the links next to a
+rank cost something, those between switches almost nothing: were they dear, it would pay to reach another rail
+or PCIe switch by way of a neighbour, and traffic is never relayed by a third rank.
+"""
+
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from topologies.cluster import NodeGroup
+
+if TYPE_CHECKING:
+    from topologies.fabric import Fabric, Vertex
+
+SCALE_UP_COST, PCIE_COST, CARD_COST, SWITCH_COST = 1.0, 10.0, 1000.0, 1e-3
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
+
+    def join(self, below: "Vertex", above: "Vertex", kind: str, rate: float, latency: float, cost: float) -> None:
+        """A link up, which carries the latency, and one down."""
+        self.graph.add_edge(below, above, kind=kind, bandwidth=rate, latency=latency, cost=cost)
+        self.graph.add_edge(above, below, kind=kind, bandwidth=rate, latency=0.0, cost=cost)
+
+
+def build(fabric: "Fabric") -> "nx.DiGraph[Vertex]":
+    """The graph of a fabric. O(ranks + switches)."""
+    builder = _Builder()
+    groups = fabric.topology.nodes
+    for rank, group in enumerate(fabric.group_of_rank.tolist()):
+        _add_rank(builder, fabric, rank, groups[group])
+    for node, group in enumerate(fabric.group_of_node.tolist()):
+        _add_host(builder, node, groups[group])
+    _add_network(builder, fabric)
+    return builder.graph
+
+
+def _add_rank(builder: _Builder, fabric: "Fabric", rank: int, group: NodeGroup) -> None:
+    links = group.links
+    rate = links.pcie.bandwidth
+    port, switch = ("port", rank), ("pcie", int(fabric.pcie_switch_of_rank[rank]))
+    if up := links.scale_up:
+        domain = ("scale-up", int(fabric.domain_of_rank[rank]))
+        builder.join(("rank", rank), domain, up.kind, up.bandwidth, up.latency, SCALE_UP_COST)
+    builder.join(("rank", rank), port, "pcie", rate, links.pcie.latency, PCIE_COST)
+    builder.join(port, switch, "pcie", rate, 0.0, PCIE_COST)
+    builder.join(switch, ("host", int(fabric.node_of_rank[rank])), "pcie", rate, 0.0, SWITCH_COST)
+    if (nic := int(fabric.nic_of_rank[rank])) >= 0:
+        builder.join(port, ("nic", nic), "pcie", rate, 0.0, CARD_COST)
+
+
+def _add_host(builder: _Builder, node: int, group: NodeGroup) -> None:
+    host = ("host", node)
+    if ddr := group.host.ddr:
+        builder.join(host, ("ddr", node), "ddr", ddr.bandwidth, 0.0, PCIE_COST)
+    if ssd := group.host.ssd:
+        write, read = ssd.write_bandwidth, ssd.read_bandwidth
+        builder.graph.add_edge(host, ("ssd", node), kind="ssd", bandwidth=write, latency=0.0, cost=PCIE_COST)
+        builder.graph.add_edge(("ssd", node), host, kind="ssd", bandwidth=read, latency=0.0, cost=PCIE_COST)
+    if nics := group.links.front_end:
+        rate = nics.count * nics.bandwidth
+        builder.join(host, ("front-end", node), nics.kind, rate, nics.latency, PCIE_COST)
+
+
+def _add_network(builder: _Builder, fabric: "Fabric") -> None:
+    levels = fabric.topology.network.levels
+    first = levels[0].latency if levels else 0.0
+    group_of_nic = dict(zip(fabric.nic_of_rank.tolist(), fabric.group_of_rank.tolist(), strict=True))
+    for nic, rate in enumerate(fabric.nic_bytes_per_s.tolist()):
+        card = fabric.topology.nodes[group_of_nic[nic]].links.scale_out
+        kind, latency = (card.kind, card.latency) if card else ("", 0.0)
+        builder.join(("nic", nic), fabric.parent(-1, nic), kind, rate, latency + first, CARD_COST)
+    for number, (level, rates) in enumerate(zip(levels, fabric.switch_bytes_per_s, strict=True)):
+        latency = levels[number + 1].latency if number + 1 < len(levels) else 0.0
+        for switch, rate in enumerate(rates.tolist()):
+            if rate > 0:  # a leaf of a rail that the nodes of its plane do not have
+                below = ("switch", number, switch)
+                builder.join(below, fabric.parent(number, switch), level.name, rate, latency, SWITCH_COST)
