@@ -187,9 +187,7 @@ class AccessCurves:
         start, end = values[kind, left], values[kind, left + 1]
         m0, m1 = slopes[kind, left], slopes[kind, left + 1]
         step = end - start
-        log_unique = start + t * (
-            m0 + t * (3 * step - 2 * m0 - m1 + t * (m0 + m1 - 2 * step))
-        )  # Hermite's cubic
+        log_unique = start + t * (m0 + t * (3 * step - 2 * m0 - m1 + t * (m0 + m1 - 2 * step)))  # Hermite's cubic
         most = np.minimum(self.rows[table], lookups)
         return np.where(lookups < 1, lookups, np.minimum(np.exp(log_unique), most))
 

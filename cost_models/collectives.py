@@ -59,7 +59,11 @@ def _exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching
     reduced_in_node = whole * (node - 1) / node
     link_out = np.select(
         by_extent,
-        [to_each * (domain - 1), reduced_in_node + whole / node * (domain - node) / world, whole * (domain - 1) / domain],
+        [
+            to_each * (domain - 1),
+            reduced_in_node + whole / node * (domain - node) / world,
+            whole * (domain - 1) / domain,
+        ],
     )
     nic_out = np.select(
         by_extent,
@@ -67,9 +71,7 @@ def _exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching
     )
     link_in = np.select(by_extent, [0.0 * whole, reduced_in_node, link_out])
     nic_in = np.where(extent == WORLD, nic_out, 0.0)
-    link_in_all = np.select(
-        by_extent, [to_each * (domain - 1) / world, to_each * (domain - node) / world, 0.0 * whole]
-    )
+    link_in_all = np.select(by_extent, [to_each * (domain - 1) / world, to_each * (domain - node) / world, 0.0 * whole])
     nic_in_all = np.where(extent == WORLD, 0.0, to_each * (world - domain) / world)
     link, nic = kind.link_all_to_all, kind.nic_all_to_all
     return {

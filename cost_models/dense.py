@@ -67,12 +67,16 @@ def _layers(widths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(widths)
 
 
-def dense_seconds(workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float) -> float:
+def dense_seconds(
+    workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float
+) -> float:
     """Compute time of one rank's samples: matrix products, and activations `passes` times through HBM."""
     size = dense_size(workload)
     training = workload.mode == "training"
     flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs * samples
-    moved = size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * (passes if training else passes / 3)
+    moved = (
+        size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * (passes if training else passes / 3)
+    )
     return flops / flops_per_s + moved / hbm_bytes_per_s
 
 

@@ -52,7 +52,9 @@ class Lookup:
         table, blocks, kind, software = self._blocks.table, self._blocks, self._kind, self._software
         ids = self._lookups * self._tables.id_bytes[table]
         rows = np.where(self._in_place, 0.0, self._lookups * self._touched)
-        outputs = self._samples * self._tables.outputs_per_sample[table] * blocks.columns * self._tables.forward_wire_bytes
+        outputs = (
+            self._samples * self._tables.outputs_per_sample[table] * blocks.columns * self._tables.forward_wire_bytes
+        )
         index = np.where(self._cached, self._lookups * kind.cache_lookup_s, 0.0)
         host = np.where(
             self._in_place,

@@ -17,8 +17,15 @@ from cost_models.kinds import CoefficientsUsed, RankKind, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
-from cost_models.shards import DATA_PARALLEL, HBM, MEMORY_HBM, MEMORY_TIERS, PLACEMENT_TIERS, Blocks, Floats, Ints
-from cost_models.shards import PlacedShards
+from cost_models.shards import (
+    MEMORY_HBM,
+    MEMORY_TIERS,
+    PLACEMENT_TIERS,
+    Blocks,
+    Floats,
+    Ints,
+    PlacedShards,
+)
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -65,6 +72,8 @@ class Evaluation:
     """[S]"""
     critical_rank: tuple[int | None, ...]
     """[S] first rank of the resource that binds the stage; None where only a constant does."""
+    binding: tuple[Resource | None, ...]
+    """[S] the resource that binds the stage."""
     rank_stage_seconds: Floats
     """[W, S]"""
     rank_bytes: Floats
@@ -338,13 +347,16 @@ class StepModel:
     def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
         """From the loads [W, C] that each rank brings to its resources."""
         busy = np.zeros((len(load), len(self.stages)))
+        binding: list[Resource | None] = [None] * len(self.stages)
         for c, column in enumerate(self.columns):
             instance = self.resource_of_rank(column.resource)
             total = np.bincount(instance, weights=load[:, c])[instance]
+            if total.max() > busy[:, column.stage].max():
+                binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
         critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
         seconds = busy + self.stage_constants
-        return Evaluation(seconds.max(axis=0), critical, seconds, stored)
+        return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
 
     def shard_bytes(self, placed: PlacedShards) -> Floats:
         """[n, M] bytes of each shard."""

@@ -1,6 +1,6 @@
 """Planning in one call: the steps from a cluster and a workload to a plan document."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
@@ -8,8 +8,8 @@ from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import explain_shortage, placed_plan, provenance
-from planner.options import Policy, build_problem, enumerate_options
 from planner.document import Plan
+from planner.options import Policy, build_problem, enumerate_options
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
@@ -27,11 +27,13 @@ def plan(
     gap: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Plan:
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
     `topology` and `workload` are models, catalog names or files. `tiers` and `shardings` limit what may be used;
-    `gap` is the relative distance from the bound at which to stop. The status of the plan is `infeasible` with an
+    `gap` is the relative distance from the bound at which to stop, and `stop` is asked now and then whether to end
+    with the best plan so far; `progress` hears of every step. The status of the plan is `infeasible` with an
     explanation where nothing fits. Raises InputError for inputs that are wrong.
     """
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
@@ -39,7 +41,7 @@ def plan(
     policy = make_policy(tiers, shardings)
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)
-    outcome = solve(problem, Limits(time_limit_s, gap), progress)
+    outcome = solve(problem, Limits(time_limit_s, gap, stop), progress)
     origin = provenance(model, policy, seed)
     if outcome.placement is None or outcome.bound_s is None:
         reason = explain_shortage(model, problem, outcome.shortage) if outcome.shortage else None

@@ -11,12 +11,10 @@ from cost_models.kinds import CoefficientsUsed
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
 from cost_models.step import StepModel
 from planner._version import VERSION
-from planner.options import Options, Policy
 from planner.document import (
     CoefficientSources,
     Infeasibility,
     Objective,
-    Plan,
     PolicyUsed,
     Provenance,
     RankPlan,
@@ -28,6 +26,7 @@ from planner.document import (
     TierBytes,
     TierShortage,
 )
+from planner.options import Options, Policy
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.solvers.infeasible import Shortage
 from topologies.cluster import Topology, fingerprint
@@ -131,7 +130,10 @@ def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Int
 
 def _ranks(model: StepModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
     capacity = [
-        [int(of_pool[pool[rank]]) for of_pool, pool in zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)]
+        [
+            int(of_pool[pool[rank]])
+            for of_pool, pool in zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
+        ]
         for rank in range(len(busy))
     ]
     return tuple(
@@ -154,13 +156,16 @@ def explain_shortage(model: StepModel, problem: Problem, shortage: Shortage) -> 
     """A solver's proof in the user's words."""
     tables = model.workload.tables
     sizes = np.array(
-        [float(rows * (dim * size + state)) for rows, dim, size, state in zip(
-            model.tables.rows,
-            model.tables.dim,
-            model.tables.element_bytes,
-            model.tables.row_state_bytes(np.arange(len(tables)), model.tables.dim),
-            strict=True,
-        )]
+        [
+            float(rows * (dim * size + state))
+            for rows, dim, size, state in zip(
+                model.tables.rows,
+                model.tables.dim,
+                model.tables.element_bytes,
+                model.tables.row_state_bytes(np.arange(len(tables)), model.tables.dim),
+                strict=True,
+            )
+        ]
     )
     capacity = [float(of_pool.sum()) for of_pool in model.memory_capacity]
     tiers = tuple(
@@ -222,4 +227,3 @@ def _coefficients(used: CoefficientsUsed) -> CoefficientSources:
         links=tuple(link.name for link in used.links),
         kinds=dict(sorted(kinds.items())),
     )
-

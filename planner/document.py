@@ -24,9 +24,7 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
-_SHARD_LINE = (
-    '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
-)
+_SHARD_LINE = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
@@ -325,7 +323,8 @@ def read_plan(path: str | Path) -> Plan:
         raise InputError.at(source, 'is not a plan document (no "kind": "plan")', path="kind")
     if data.get("schema_version") != SCHEMA_VERSION:
         raise InputError.at(
-            source, f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}", path="schema_version"
+            source,
+            f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}",
+            path="schema_version",
         )
     return validate(Document(data, source), Plan)
-

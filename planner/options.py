@@ -77,9 +77,7 @@ class Options:
     def blocks(self) -> Blocks:
         """The block types as the cost model takes them."""
         of = self.block_option
-        return Blocks(
-            self.table[of], self.sharding[of], self.tier[of], self.block_columns, self.cache_fraction[of]
-        )
+        return Blocks(self.table[of], self.sharding[of], self.tier[of], self.block_columns, self.cache_fraction[of])
 
 
 def enumerate_options(model: StepModel, policy: Policy) -> Options:
@@ -97,9 +95,7 @@ def enumerate_options(model: StepModel, policy: Policy) -> Options:
     ]
     table, sharding, tier, splits, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(table, kind="stable")
-    table, sharding, tier, splits, fraction = (
-        array[order] for array in (table, sharding, tier, splits, fraction)
-    )
+    table, sharding, tier, splits, fraction = (array[order] for array in (table, sharding, tier, splits, fraction))
     units = model.tables.dim[table] // COLUMN_UNIT
     narrow, wide_count = units // splits, units % splits
     # two candidate block types per option: wide (narrow + 1 units) and narrow; drop those that do not occur
@@ -193,4 +189,3 @@ def _fits_alone(model: StepModel, blocks: Blocks, cost: BlockCosts, kind: int) -
     capacity = np.array(model.kinds[kind].memory_bytes, dtype=float)
     needed = np.where(np.arange(len(capacity)) == MEMORY_HBM, on_rank, on_node)
     return np.asarray(cost.supported & (needed <= capacity).all(axis=1))
-

@@ -112,7 +112,9 @@ def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints) -> str 
     if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL) and len(blocks) != 1:
         return f"{table.sharding} has one column block, not {len(blocks)}"
     nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
-    if sharding == TABLE_COLUMN_WISE and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
+    if sharding == TABLE_COLUMN_WISE and (
+        len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)
+    ):
         return "table_column_wise needs different ranks of one node"
     for _, _, index in blocks:
         node = int(nodes[index[0]])

@@ -18,9 +18,7 @@ WORKLOADS = Shelf("workload", Path(__file__).with_name("catalog"))
 BATCHES = ("global_batch", "batch_per_rank")
 
 
-def load_workload(
-    source: str | Path, *, global_batch: int | None = None, overrides: Sequence[str] = ()
-) -> Workload:
+def load_workload(source: str | Path, *, global_batch: int | None = None, overrides: Sequence[str] = ()) -> Workload:
     """The workload that `source` means.
 
     `source` is a name of the catalog, a workload file (YAML or JSON; its `tables` inline or the name of a

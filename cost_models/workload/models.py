@@ -127,9 +127,7 @@ class Dense(Record):
     def _layers_or_totals(self) -> Self:
         totals = (self.macs_per_sample is not None, self.parameters is not None)
         if any(totals) and (self.bottom_mlp or self.top_mlp):
-            raise ValueError(
-                "give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both"
-            )
+            raise ValueError("give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both")
         if any(totals) and not all(totals):
             raise ValueError("macs_per_sample and parameters go together; one of them is missing")
         if self.bottom_mlp and not self.numerical_features:

@@ -75,9 +75,7 @@ def show(
     name: flags.CatalogNameArgument,
     kind: Annotated[
         Kind | None,
-        typer.Option(
-            metavar="topology|workload", help="Which one, where a name is both.", show_default=False
-        ),
+        typer.Option(metavar="topology|workload", help="Which one, where a name is both.", show_default=False),
     ] = None,
 ) -> None:
     """Print one entry: YAML with the sources of its numbers.

@@ -169,9 +169,7 @@ def _nearest_kind(keys: list[str]) -> str | None:
     from topologies.cluster import Topology
 
     cluster, model = set(Topology.model_fields), set(Workload.model_fields)
-    kinds = dict.fromkeys((cluster - model) | {"base", "set"}, "topology") | dict.fromkeys(
-        model - cluster, "workload"
-    )
+    kinds = dict.fromkeys((cluster - model) | {"base", "set"}, "topology") | dict.fromkeys(model - cluster, "workload")
     nearest = [match for key in keys for match in difflib.get_close_matches(key, kinds, n=1)]
     votes = Counter(kinds[name] for name in nearest)
     return votes.most_common(1)[0][0] if votes else None

@@ -92,9 +92,7 @@ def _small_plan() -> Observation:
         from topologies.units import format_seconds
 
         with resources.as_file(SHIPPED) as directory:
-            found = plan(
-                load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml")
-            )
+            found = plan(load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml"))
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         return Observation("a small plan", f"fails: {error}", ok=False)
     return Observation("a small plan", f"{found.status}, a step of {format_seconds(found.objective.step_s)}")

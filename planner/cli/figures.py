@@ -11,6 +11,4 @@ def weight_bytes(workload: Workload) -> int:
 
 def hbm_bytes(topology: Topology) -> int:
     """HBM of all ranks."""
-    return sum(
-        group.count * group.accelerators.count * group.accelerators.hbm.capacity for group in topology.nodes
-    )
+    return sum(group.count * group.accelerators.count * group.accelerators.hbm.capacity for group in topology.nodes)

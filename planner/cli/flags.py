@@ -93,13 +93,10 @@ SetFlag = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Override a field, as in topology.nodes.0.count=4 or"
-        " workload.embedding.dtype=fp16. May be repeated.",
+        help="Override a field, as in topology.nodes.0.count=4 or workload.embedding.dtype=fp16. May be repeated.",
     ),
 ]
-FormatFlag = Annotated[
-    Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")
-]
+FormatFlag = Annotated[Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 CatalogNameArgument = Annotated[
     str,
@@ -127,9 +124,7 @@ def default_workload(topology: str) -> str:
         return str(beside)
     where = f"there is no {beside}" if Path(topology).is_file() else f"{topology} comes without one"
     offered = textwrap.fill(", ".join(catalog_names("workload")), 78, break_on_hyphens=False)
-    raise typer.BadParameter(
-        f"{where}; name a file or one of the catalog:\n{offered}", param_hint="--workload"
-    )
+    raise typer.BadParameter(f"{where}; name a file or one of the catalog:\n{offered}", param_hint="--workload")
 
 
 def load_inputs(
@@ -169,9 +164,7 @@ def load_given(
     except InputError as error:
         faults += error.faults
     try:
-        model = (
-            load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
-        )
+        model = load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
     except InputError as error:
         faults += error.faults
     if faults:

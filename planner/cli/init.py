@@ -13,9 +13,7 @@ STARTERS = ("topology.yaml", "workload.yaml", "tables.csv")
 
 
 def init(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write a cluster, a model and its tables to start from.

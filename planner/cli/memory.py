@@ -10,9 +10,7 @@ from planner.cli.streams import Format
 
 
 def memory(
-    plan: Annotated[
-        Path | None, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)
-    ] = None,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)] = None,
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.WorkloadFlag = None,
     nodes: flags.NodesFlag = None,

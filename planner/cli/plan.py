@@ -1,6 +1,9 @@
 """`planner plan`: the main job."""
 
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -63,15 +66,13 @@ def plan(
     chosen_shardings = flags.words("--shardings", shardings, SHARDINGS)
     time_limit_s = flags.seconds("--time-limit", time_limit)
     wanted_gap = flags.share("--gap", gap)
-    cluster, model = flags.load_inputs(
-        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_
-    )
+    cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
 
     from planner import api
     from planner.document import write_plan
     from planner.reports import plan_summary
 
-    with streams.progress(quiet=quiet) as progress:
+    with streams.progress(quiet=quiet) as report, interruption() as interrupted:
         found = api.plan(
             cluster,
             model,
@@ -80,7 +81,8 @@ def plan(
             time_limit_s=time_limit_s,
             gap=wanted_gap,
             seed=seed,
-            progress=progress,
+            progress=report and (lambda *state: report(progress_line(*state))),
+            stop=interrupted,
         )
     if output is not None:
         write_plan(found, output)
@@ -92,4 +94,39 @@ def plan(
         plan_summary.render(found, streams.console())
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
+    if interrupted():
+        raise KeyboardInterrupt
     raise typer.Exit(STATUS_EXITS[found.status])
+
+
+def progress_line(step: str, best_s: float | None, bound_s: float | None) -> str:
+    """What a user hears of the search: the step that ended, the best plan and the bound so far."""
+    from topologies.units import format_seconds
+
+    words = [step]
+    if best_s is not None:
+        words.append(f"best {format_seconds(best_s)}")
+    if bound_s is not None:
+        words.append(f"bound {format_seconds(bound_s)}")
+    if best_s is not None and bound_s is not None:
+        words.append(f"gap {best_s / bound_s - 1:.2%}")
+    return ", ".join(words)
+
+
+@contextmanager
+def interruption() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: once asks the search for its best plan so far, twice stops at once."""
+    pressed = False
+
+    def handle(_number: int, _frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        streams.say("stopping with the best plan so far; press Ctrl-C again to stop at once")
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -38,17 +38,17 @@ def verify(
       planner verify plan.json
     """
     from planner.document import read_plan
+    from planner.verification import planned_inputs
     from planner.verification import verify as violations_of
 
     document = read_plan(plan)
-    cluster, model = flags.load_given(
-        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_
-    )
+    cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     violations = violations_of(document)
+    planned_cluster, planned_model = planned_inputs(document)
     if cluster is not None:
-        violations += other_input("topology", document.provenance.topology.content, cluster)
+        violations += other_input("topology", planned_cluster, cluster)
     if model is not None:
-        violations += other_input("workload", document.provenance.workload.content, model)
+        violations += other_input("workload", planned_model, model)
     streams.write_records([{"violation": text} for text in violations], output_format)
     if violations:
         streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
@@ -56,9 +56,9 @@ def verify(
     streams.say(f"{plan}: everything holds")
 
 
-def other_input(kind: str, planned: object, given: "Record") -> list[str]:
+def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:
     """In which fields the input that a plan was made for is not the given one; the first few."""
-    found = differences(planned, given.model_dump(mode="json"))
+    found = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
     return [
         f"made for another {kind}: {path or 'all of it'} was {was!r} and is {now!r}"
         for path, was, now in itertools.islice(found, SHOWN_DIFFERENCES)

@@ -125,10 +125,7 @@ class Fluid:
         """Value [O] of each option, and the kind [B] that holds each block at that value."""
         problem = self.problem
         local = np.stack(
-            [
-                cost @ np.concatenate(pair)
-                for cost, *pair in zip(self._cost, prices.weight, prices.byte, strict=True)
-            ]
+            [cost @ np.concatenate(pair) for cost, *pair in zip(self._cost, prices.weight, prices.byte, strict=True)]
         )
         placed = np.where(problem.allowed, local, np.inf)
         everywhere = np.einsum("kbc,kc->b", self._everywhere, prices.weight, optimize=True)
@@ -141,11 +138,7 @@ class Fluid:
         problem = self.problem
         starts, stops = problem.block_start[option_of_table], problem.block_start[option_of_table + 1]
         lengths = stops - starts
-        blocks = (
-            np.repeat(starts, lengths)
-            + np.arange(lengths.sum())
-            - np.repeat(lengths.cumsum() - lengths, lengths)
-        )
+        blocks = np.repeat(starts, lengths) + np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
         count = problem.block_count[blocks].astype(float)
         total = np.zeros((problem.kinds, self._cost.shape[2]))
         local = np.stack(

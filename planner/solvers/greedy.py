@@ -20,9 +20,7 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(
-    problem: Problem, option_of_table: Ints, stage_seconds: Floats
-) -> tuple[Placement, LoadState] | None:
+def place(problem: Problem, option_of_table: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then those that need a node, then single ranks' from the largest to the smallest.
@@ -45,9 +43,7 @@ class _Greedy:
     def run(self, option_of_table: Ints) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
         blocks, tied = self._expand(option_of_table)
-        place_everywhere(
-            problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64)
-        )
+        place_everywhere(problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64))
         extent = problem.block_extent
         for block in (block for block in blocks if extent[block] == WORLD):
             place_block(problem, state, block, -1)
@@ -57,9 +53,7 @@ class _Greedy:
         by_size = sorted(blocks, key=self._size, reverse=True)
         done = (
             all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
-            and all(
-                self._put_together(group) for group in sorted(tied, key=lambda g: -sum(map(self._size, g)))
-            )
+            and all(self._put_together(group) for group in sorted(tied, key=lambda g: -sum(map(self._size, g))))
             and all(self._put_on_rank(block) for block in by_size if extent[block] == RANK)
         )
         if not done:
@@ -168,4 +162,3 @@ class _Greedy:
             place_block(problem, self._state, block, rank)
             self._record(block, rank)
         return self._state.overflow_bytes() == 0
-

@@ -86,7 +86,9 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tup
 def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
     """Bytes by which one tier must grow, over all kinds alike, for the fluid problem to fit; NaN if none suffice."""
     grown = capacity.copy()
-    most = float(fluid.price(Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), grown * 0))[0].sum())
+    most = float(
+        fluid.price(Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), grown * 0))[0].sum()
+    )
     low, high = 0.0, max(float(capacity.sum()), 2.0**40) * 64 + most
     weights = capacity[:, tier] / capacity[:, tier].sum() if capacity[:, tier].sum() > 0 else None
     if weights is None or not _fits(fluid, capacity, tier, weights * high):

@@ -1,14 +1,9 @@
 """The master program of the cutting planes: the best weights and prices under the cuts known so far."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from planner.problem import Bools, Floats, Problem
 from planner.solvers.prices import Prices
-
-if TYPE_CHECKING:
-    from ortools.math_opt.python import mathopt
 
 _FIRST_BOX = 8.0
 _LARGEST_BOX = 1e7
@@ -32,9 +27,7 @@ class Master:
         self._unit_bytes: Floats = np.where(capacity > 0, capacity, 2.0**30)
         kinds, columns = instances.shape
         own = ~shared | (np.arange(kinds)[:, None] == 0)
-        self._weight_at = [
-            (k, c) for k in range(kinds) for c in range(columns) if own[k, c] and instances[k, c] > 0
-        ]
+        self._weight_at = [(k, c) for k in range(kinds) for c in range(columns) if own[k, c] and instances[k, c] > 0]
         self._price_at = [(k, m) for k in range(kinds) for m in range(capacity.shape[1])]
         self._scale = 0.0
         self._model: mathopt.Model = mathopt.Model()
@@ -56,7 +49,7 @@ class Master:
 
     def start(self) -> Prices:
         """Equal weights within each stage, memory for nothing."""
-        sizes = {stage: 0 for stage in self._simplex}
+        sizes = dict.fromkeys(self._simplex, 0)
         for _, column in self._weight_at:
             sizes[int(self._stages[column])] += 1
         weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
@@ -71,22 +64,16 @@ class Master:
             np.maximum.at(stage_max, self._stages, mean.max(axis=0))
             self._scale = 1.0 / max(float(stage_max.sum()), 1e-12)
         excess = (size - self._capacity) / self._unit_bytes
-        terms = [
-            self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)
-        ]
+        terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
         terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
-        self._cuts.append(
-            self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
-        )
+        self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
     def solve(self) -> tuple[Prices, float]:
         """The best weights and prices under the cuts, and the value there: no bound can be above it."""
         while True:
             self._result = self._solver.solve()
             values = self._result.variable_values()
-            pressed = [
-                p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
-            ]
+            pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
             for price in pressed:
                 price.upper_bound *= 10
             if not pressed:

@@ -29,10 +29,11 @@ Progress = Callable[[str, float | None, float | None], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop. `gap` is relative: step / bound - 1."""
+    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), or when `stop` says so."""
 
     time_limit_s: float = 30.0
     gap: float = 0.01
+    stop: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Outcome:
 
 def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
     """The best placement found within the limits, with a lower bound on all placements."""
-    clock = _Clock(limits.time_limit_s)
+    clock = _Clock(limits)
     tell = progress or (lambda *_: None)
     fluid = Fluid(problem)
     missing = shortage(fluid)
@@ -75,11 +76,12 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
 
 
 class _Clock:
-    def __init__(self, limit_s: float) -> None:
-        self._end = time.monotonic() + limit_s
+    def __init__(self, limits: Limits) -> None:
+        self._end = time.monotonic() + limits.time_limit_s
+        self._stop = limits.stop
 
     def is_over(self) -> bool:
-        return time.monotonic() >= self._end
+        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
 
 
 def _ladder(fluid: Fluid, relaxed: FluidSolution, is_placed: Callable[[], bool]) -> Iterator[tuple[Bools, float]]:

@@ -8,9 +8,7 @@ from planner.cli import flags
 
 def test_overrides_are_split_by_their_prefix():
     """`--set topology.…` goes to the cluster, `--set workload.…` to the model; values may hold any sign."""
-    split = flags.split_overrides(
-        ["topology.nodes.0.count=4", "workload.name=a=b.c", "workload.mode=inference"]
-    )
+    split = flags.split_overrides(["topology.nodes.0.count=4", "workload.name=a=b.c", "workload.mode=inference"])
     assert split == {"topology": ["nodes.0.count=4"], "workload": ["name=a=b.c", "mode=inference"]}
 
 

@@ -58,6 +58,4 @@ def test_help_is_as_reviewed(run, path):
 
 def test_no_help_page_is_left_over():
     """Every golden page belongs to a command."""
-    assert {file.stem for file in GOLDEN.glob("planner*.txt")} == {
-        "-".join(("planner", *path)) for path in PATHS
-    }
+    assert {file.stem for file in GOLDEN.glob("planner*.txt")} == {"-".join(("planner", *path)) for path in PATHS}

@@ -49,7 +49,5 @@ def test_completion_reads_no_catalog_file():
         "import sys; from planner.cli.flags import catalog_names; catalog_names('topology', 'workload');"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert not set(done.stdout.split()) & HEAVY

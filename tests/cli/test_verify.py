@@ -1,7 +1,18 @@
 """`planner verify` names the inputs that a plan was not made for."""
 
 from planner.cli.verify import SHOWN_DIFFERENCES, differences, other_input
-from topologies.cluster import Memory
+from topologies.cluster import NodeGroup
+
+GROUP = {
+    "name": "a",
+    "accelerators": {
+        "count": 8,
+        "device": "X",
+        "hbm": {"capacity": "40GB", "bandwidth": "1555GB/s"},
+        "flops": {"fp32": "19.5TFLOP/s"},
+    },
+    "links": {"pcie": {"bandwidth": "32GB/s"}},
+}
 
 
 def test_equal_documents_have_no_difference():
@@ -23,9 +34,13 @@ def test_every_leaf_that_differs_is_named():
 
 def test_only_the_first_differences_are_shown():
     """Another model differs in every table; a few say enough."""
-    given = Memory.model_validate({"capacity": "40GB", "bandwidth": "1555GB/s"})
-    assert other_input("topology", given.model_dump(mode="json"), given) == []
-    planned = {**given.model_dump(mode="json"), "capacity": "80GB"} | {f"x{i}": i for i in range(10)}
+    planned = NodeGroup.model_validate(GROUP)
+    given = NodeGroup.model_validate(
+        GROUP
+        | {"count": 2, "name": "b", "price": "1USD/h", "power": "1kW"}
+        | {"reserve": {"hbm": "1%", "ddr": "1%", "ssd": "1%"}}
+    )
+    assert other_input("topology", planned, planned) == []
     found = other_input("topology", planned, given)
     assert len(found) == SHOWN_DIFFERENCES
-    assert found[0].startswith("made for another topology: capacity was '80GB' and is '40000000000B'")
+    assert "made for another topology: count was 1 and is 2" in found

@@ -81,16 +81,12 @@ def test_an_empirical_curve_is_followed() -> None:
     assert stored.hit_rate(index, fraction) == pytest.approx([0.45, 0.9, 0.95, 1.0, 0.6])
     assert stored.unique_rows(np.array([1]), 1e9)[0] == pytest.approx(5000)
     probability = np.r_[np.full(1000, 0.9 / 1000), np.full(4000, 0.1 / 4000)]
-    assert stored.unique_rows(np.array([1]), 3000)[0] == pytest.approx(
-        exact_unique(probability, 3000), rel=0.005
-    )
+    assert stored.unique_rows(np.array([1]), 3000)[0] == pytest.approx(exact_unique(probability, 3000), rel=0.005)
 
 
 def test_a_measured_unique_fraction_is_met_at_its_batch_and_implies_a_curve() -> None:
     measured = table(10**6, pooling_factor=10, unique_fraction=0.2)
-    stored = curves(
-        measured, table(10**6, pooling_factor=10, unique_fraction=0.2, zipf_alpha=0.5), batch=50_000
-    )
+    stored = curves(measured, table(10**6, pooling_factor=10, unique_fraction=0.2, zipf_alpha=0.5), batch=50_000)
     lookups = 10 * 50_000
     assert stored.unique_rows(slice(None), lookups) == pytest.approx([0.2 * lookups] * 2, rel=0.005)
     implied, given = stored.hit_rate(slice(None), 0.01)

@@ -53,9 +53,7 @@ def test_a_batch_from_outside_takes_the_place_of_either(workload_file: Path) -> 
 
 
 def test_overrides_reach_tables_by_name(workload_file: Path) -> None:
-    workload = load_workload(
-        workload_file, overrides=["tables.b.rows=1e3", "dense.dtype=FP16", "embedding.dtype=half"]
-    )
+    workload = load_workload(workload_file, overrides=["tables.b.rows=1e3", "dense.dtype=FP16", "embedding.dtype=half"])
     assert workload.tables[1].rows == 1000
     assert (workload.dense.dtype, workload.embedding.dtype) == ("fp16", "fp16")
     assert workload.dtype_of(workload.tables[0]) == "fp16"
@@ -145,16 +143,12 @@ def test_the_fingerprint_changes_with_any_field() -> None:
 
 def test_five_thousand_tables_with_one_bad_line(tmp_path: Path) -> None:
     """Said in under 5 seconds (on an idle machine in under 1)."""
-    lines = [
-        f"- {{name: t{i}, rows: {i + 9}, dim: 64, pooling_factor: 3, zipf_alpha: 1.1}}\n" for i in range(5000)
-    ]
+    lines = [f"- {{name: t{i}, rows: {i + 9}, dim: 64, pooling_factor: 3, zipf_alpha: 1.1}}\n" for i in range(5000)]
     lines[4000] = lines[4000].replace("rows: ", "rows: -")
     path = tmp_path / "t.yaml"
     path.write_text("".join(lines))
     start = time.perf_counter()
-    with pytest.raises(
-        InputError, match=r"t\.yaml:4001:17: tables\.4000\.rows: must be at least 1"
-    ) as caught:
+    with pytest.raises(InputError, match=r"t\.yaml:4001:17: tables\.4000\.rows: must be at least 1") as caught:
         load_workload(path, global_batch=64)
     assert len(caught.value.faults) == 1
     assert time.perf_counter() - start < 5

@@ -121,10 +121,7 @@ def test_published_table_sets_load_as_they_are(tmp_path: Path) -> None:
 
 
 def test_bad_values_are_said_all_at_once_with_line_and_column(tmp_path: Path) -> None:
-    text = (
-        f"{HEADER}a,0,8,1\nb,-5,8,1\nc,nan,8,1\nd,,8,1\n"
-        '"e\n e",10,6,1\nf,10,8,nan\ng,10,8,0\na,10,4,1\nh,ten,8,-1\n'
-    )
+    text = f'{HEADER}a,0,8,1\nb,-5,8,1\nc,nan,8,1\nd,,8,1\n"e\n e",10,6,1\nf,10,8,nan\ng,10,8,0\na,10,4,1\nh,ten,8,-1\n'
     assert faults_of(tmp_path / "t.csv", text) == [
         "t.csv:2:3: tables.0.rows: must be at least 1, not 0",
         "t.csv:3:3: tables.1.rows: must be at least 1, not -5",

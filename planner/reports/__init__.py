@@ -1,0 +1,1 @@
+"""What a user reads: summaries and tables made from plan documents."""

@@ -1,0 +1,96 @@
+"""Who takes which bytes where: of a plan, or of a workload as a whole against a cluster."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cost_models.dense import dense_bytes
+from cost_models.memory import block_bytes
+from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from planner.document import Plan
+from planner.verification import placed_shards, planned_inputs
+from topologies.cluster import NodeGroup, Topology
+from topologies.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Record = dict[str, str | int | float | None]
+
+PARTS = {
+    "weights": "weights",
+    "optimizer": "optimizer state",
+    "cache": "cache and its index",
+    "ids": "ids in flight",
+    "outputs": "outputs in flight",
+}
+DENSE_PARTS = {
+    "parameters": "dense parameters, gradients, state",
+    "activations": "dense activations",
+    "embeddings": "received embeddings",
+}
+
+
+def of_plan(plan: Plan) -> list[Record]:
+    """The bytes of a plan, summed over the cluster: a record for each part, then totals and capacities."""
+    model = StepModel(*planned_inputs(plan))
+    if plan.objective is None:
+        return of_inputs(model.topology, model.workload)
+    return _records(model, placed_shards(plan))
+
+
+def of_inputs(topology: Topology, workload: Workload) -> list[Record]:
+    """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
+    model = StepModel(topology, workload)
+    count = len(workload.tables)
+    zeros = np.zeros(count, dtype=np.int64)
+    blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, model.tables.dim, np.zeros(count))
+    whole = PlacedShards(blocks, zeros, model.tables.rows, np.ones(count, dtype=bool))
+    return _records(model, whole)
+
+
+def _records(model: StepModel, placed: PlacedShards) -> list[Record]:
+    blocks, which = placed.blocks.distinct()
+    shards = np.bincount(which, minlength=len(blocks)).astype(float)
+    rows = np.bincount(which, weights=placed.rows / model.tables.rows[placed.blocks.table], minlength=len(blocks))
+    parts: dict[str, Floats] = {words: np.zeros(len(MEMORY_TIERS)) for words in PARTS.values()}
+    for (tier, component), load in block_bytes(model.tables, blocks, model.batching).items():
+        parts[PARTS[component]][tier] += (load.fixed * shards).sum() + (load.by_rows * rows).sum()
+    world = model.topology.world_size
+    for component, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
+        parts[DENSE_PARTS[component]] = np.array([size * world, 0.0, 0.0])
+    capacity = np.sum([group.count * _capacity(group) for group in model.topology.nodes], axis=0)
+    usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
+    taken = np.sum(list(parts.values()), axis=0)
+    parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity}
+    return [_record(part, size) for part, size in parts.items()]
+
+
+def _capacity(group: NodeGroup) -> Floats:
+    """[M] bytes of one node, before the reserve."""
+    host = group.host
+    hbm = group.accelerators.count * group.accelerators.hbm.capacity
+    return np.array([hbm, host.ddr.capacity if host.ddr else 0, host.ssd.capacity if host.ssd else 0], dtype=float)
+
+
+def _record(part: str, size: Floats) -> Record:
+    return {"part": part, **{f"{tier}_bytes": round(float(size[m])) for m, tier in enumerate(MEMORY_TIERS)}}
+
+
+def render(records: Sequence[Record], console: "Console") -> None:
+    """Print the records as a table of the whole cluster, GiB and TiB."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    table.add_column("whole cluster")
+    for tier in MEMORY_TIERS:
+        table.add_column(tier, justify="right")
+    for record in records:
+        if record["part"] == "total":
+            table.add_section()
+        sizes = [record[f"{tier}_bytes"] for tier in MEMORY_TIERS]
+        table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))
+    console.print(table)

@@ -1,0 +1,178 @@
+"""The summary of a plan: step, bound, stages, memory, where the tables went, what would help; 80 columns."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.step import StepModel
+from planner.document import Infeasibility, Objective, Plan
+from planner.sensitivity import describe, gains
+from planner.verification import placed_shards, planned_inputs
+from topologies.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+RESOURCE_WORDS = {
+    "device": "accelerator (HBM, kernels)",
+    "host_link": "its own PCIe link",
+    "pcie": "PCIe switch",
+    "ddr": "DDR of its node",
+    "ssd": "SSD of its node",
+    "link_out": "scale-up link, sending",
+    "link_in": "scale-up link, receiving",
+    "nic_out": "scale-out card, sending",
+    "nic_in": "scale-out card, receiving",
+}
+
+
+def render(plan: Plan, console: "Console") -> None:
+    """Print the summary of a plan, or why there is none."""
+    topology, workload = planned_inputs(plan)
+    ranks, nodes = topology.world_size, topology.node_count
+    console.print(
+        f"{workload.name} on {topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} nodes,"
+        f" {workload.batch(ranks):,.0f} samples a step"
+    )
+    console.print()
+    if plan.objective is None:
+        _render_no_plan(plan, console)
+        return
+    model = StepModel(topology, workload)
+    placed = placed_shards(plan)
+    binding = model.evaluate(placed).binding
+    _render_objective(plan.objective, plan.status, workload.batch(ranks), console)
+    console.print(_stage_table(plan, [RESOURCE_WORDS.get(name or "", name or "") for name in binding]))
+    console.print()
+    console.print(_memory_table(plan))
+    console.print()
+    console.print(_placement_table(plan))
+    console.print()
+    console.print(describe(gains(model, placed), topology))
+    kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
+    console.print(f"Times are estimates of the {plan.provenance.cost_model} cost model, from {kinds} coefficients.")
+
+
+def shard_records(plan: Plan) -> list[dict[str, str | int | float | None]]:
+    """One flat record per shard, for CSV."""
+    return list(_shard_records(plan))
+
+
+def _shard_records(plan: Plan) -> Iterator[dict[str, str | int | float | None]]:
+    for table in plan.tables:
+        for shard in table.shards.to_list():
+            size = shard.pop("bytes")
+            yield {
+                "table": table.name,
+                "sharding": table.sharding,
+                "tier": table.tier,
+                "dtype": table.dtype,
+                "cache_fraction": table.cache_fraction,
+                **shard,
+                **{f"{tier}_bytes": size[tier] for tier in MEMORY_TIERS},
+            }
+
+
+def _grid(*columns: tuple[str, str]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+    return table
+
+
+def _render_objective(objective: Objective, status: str, samples: float, console: "Console") -> None:
+    grid = _grid(("", "left"), ("", "right"), ("", "left"))
+    grid.show_header = False
+    grid.add_row("step", format_seconds(objective.step_s), f"{samples / objective.step_s:,.0f} samples/s")
+    words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is faster than the bound"
+    grid.add_row("bound", format_seconds(objective.lower_bound_s), words)
+    console.print(grid)
+    console.print()
+
+
+def _stage_table(plan: Plan, binding: list[str]) -> "Table":
+    assert plan.objective is not None
+    table = _grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
+    for stage, words in zip(plan.stages, binding, strict=True):
+        rank = "" if stage.critical_rank is None else str(stage.critical_rank)
+        share = f"{stage.seconds / plan.objective.step_s:.1%}"
+        table.add_row(stage.name, format_seconds(stage.seconds), share, rank, words or "fixed cost")
+    return table
+
+
+def _memory_table(plan: Plan) -> "Table":
+    table = _grid(
+        ("memory", "left"),
+        ("of each", "left"),
+        ("mean", "right"),
+        ("fullest", "right"),
+        ("usable", "right"),
+        ("", "right"),
+    )
+    node = np.array([rank.node for rank in plan.ranks])
+    for tier in MEMORY_TIERS:
+        taken = np.array([getattr(rank.bytes, tier) for rank in plan.ranks], dtype=float)
+        capacity = np.array([getattr(rank.capacity, tier) for rank in plan.ranks], dtype=float)
+        if tier != "hbm":
+            taken = np.bincount(node, weights=taken)
+            capacity = capacity[np.unique(node, return_index=True)[1]]
+        if not capacity.any():
+            continue
+        full = int((taken / np.maximum(capacity, 1)).argmax())
+        table.add_row(
+            tier,
+            "rank" if tier == "hbm" else "node",
+            format_bytes(float(taken.mean())),
+            format_bytes(float(taken[full])),
+            format_bytes(float(capacity[full])),
+            f"{taken[full] / max(capacity[full], 1):.0%}",
+        )
+    return table
+
+
+def _placement_table(plan: Plan) -> "Table":
+    count = Counter((table.sharding, table.tier) for table in plan.tables)
+    tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
+    table = _grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    for sharding in SHARDINGS:
+        cells = [count[sharding, tier] for tier in tiers]
+        shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
+        if any(cells):
+            table.add_row(sharding, *(f"{cell:,}" if cell else "" for cell in cells), f"{shards:,}")
+    return table
+
+
+def _render_no_plan(plan: Plan, console: "Console") -> None:
+    if plan.infeasibility is None:
+        console.print("No plan was found within the time limit; nothing proves that there is none.")
+        console.print("Give it more time (--time-limit) or more memory.")
+        return
+    _render_infeasible(plan.infeasibility, plan.provenance.policy.tiers, console)
+
+
+def _render_infeasible(reason: Infeasibility, tiers: tuple[str, ...], console: "Console") -> None:
+    console.print(f"There is no plan: {reason.summary}.")
+    console.print()
+    if any(tier.short_bytes is not None for tier in reason.tiers):
+        table = _grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        for tier in reason.tiers:
+            short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
+            table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
+        console.print(table)
+        console.print()
+    blamed = _grid(("table", "left"), ("weights + state", "right"), ("", "left"))
+    for demand in reason.tables:
+        blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
+    console.print(blamed)
+    console.print()
+    left_out = [tier for tier in PLACEMENT_TIERS if tier not in tiers]
+    if left_out:
+        console.print(f"Allowing {', '.join(left_out)} (--tiers) or a smaller dtype may help.")
+    else:
+        console.print("More nodes (--nodes) or a smaller dtype (--set workload.embedding.dtype=fp16) may help.")

@@ -1,0 +1,83 @@
+"""What a little more of each resource would bring to a placement as it stands."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cost_models.shards import PlacedShards
+from cost_models.step import StepModel
+from topologies.cluster import Flops, NodeGroup, Topology
+from topologies.documents import Record
+
+GROWTH = 0.10
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The step with `GROWTH` more of one resource and everything else as it is."""
+
+    resource: str
+    step_s: float
+    saved: float
+    """Share of the step that goes away."""
+
+
+def gains(model: StepModel, placed: PlacedShards) -> list[Gain]:
+    """The gain from each resource that the cluster has, the largest first; those that bring nothing are left out."""
+    step_s = model.evaluate(placed).step_s
+    found = []
+    for resource, grow in _RESOURCES.items():
+        groups = tuple(grow(group) for group in model.topology.nodes)
+        if groups == model.topology.nodes:
+            continue
+        grown = StepModel(model.topology.model_copy(update={"nodes": groups}), model.workload).evaluate(placed).step_s
+        if grown < step_s * (1 - 1e-6):
+            found.append(Gain(resource, grown, 1 - grown / step_s))
+    return sorted(found, key=lambda gain: (-gain.saved, gain.resource))
+
+
+def _grow(record: Record, *path: str) -> Record:
+    """A copy in which the rate at `path` is larger; the record itself where the path leads to nothing."""
+    value = getattr(record, path[0])
+    if value is None:
+        return record
+    larger = value * (1 + GROWTH) if len(path) == 1 else _grow(value, *path[1:])
+    return record.model_copy(update={path[0]: larger})
+
+
+def _growing(*path: str) -> Callable[[NodeGroup], NodeGroup]:
+    def grow(group: NodeGroup) -> NodeGroup:
+        grown = _grow(group, *path)
+        assert isinstance(grown, NodeGroup)
+        return grown
+
+    return grow
+
+
+def _more_flops(group: NodeGroup) -> NodeGroup:
+    flops = group.accelerators.flops
+    larger = {name: rate * (1 + GROWTH) for name, rate in flops if rate is not None}
+    accelerators = group.accelerators.model_copy(update={"flops": Flops.model_construct(**larger)})
+    return group.model_copy(update={"accelerators": accelerators})
+
+
+_RESOURCES: dict[str, Callable[[NodeGroup], NodeGroup]] = {
+    "HBM bandwidth": _growing("accelerators", "hbm", "bandwidth"),
+    "FLOP/s": _more_flops,
+    "scale-up bandwidth": _growing("links", "scale_up", "bandwidth"),
+    "scale-out bandwidth": _growing("links", "scale_out", "bandwidth"),
+    "PCIe bandwidth": _growing("links", "pcie", "bandwidth"),
+    "DDR bandwidth": _growing("host", "ddr", "bandwidth"),
+    "SSD bandwidth": _growing("host", "ssd", "read_bandwidth"),
+    "SSD IOPS": _growing("host", "ssd", "iops"),
+}
+
+
+def describe(found: list[Gain], topology: Topology) -> str:
+    """One sentence: what helps most, and what comes next."""
+    if not found:
+        return f"10 % more of any one resource of {topology.name} would not shorten the step."
+    first, *rest = found
+    text = f"+{GROWTH:.0%} {first.resource} would shorten the step by {first.saved:.1%}"
+    if rest:
+        text += "; next " + ", ".join(f"{gain.resource} {gain.saved:.1%}" for gain in rest[:2])
+    return f"{text}."
