@@ -67,6 +67,10 @@ def _layers(widths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(widths)
 
 
+FORWARD_SHARE_OF_TRAFFIC = 1 / 3
+"""Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
+
+
 def dense_seconds(
     workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float
 ) -> float:
@@ -74,9 +78,8 @@ def dense_seconds(
     size = dense_size(workload)
     training = workload.mode == "training"
     flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs * samples
-    moved = (
-        size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * (passes if training else passes / 3)
-    )
+    crossings = passes if training else passes * FORWARD_SHARE_OF_TRAFFIC
+    moved = size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * crossings
     return flops / flops_per_s + moved / hbm_bytes_per_s
 
 

@@ -16,6 +16,7 @@ from cost_models.shards import (
     MEMORY_SSD,
     SSD_CACHED,
     Blocks,
+    Floats,
     Ints,
 )
 from cost_models.tables import Tables
@@ -41,9 +42,9 @@ class Batching:
     batches_in_flight: int
 
 
-def cached_rows(rows: Ints, cache_fraction: np.ndarray) -> np.ndarray:
+def cached_rows(rows: Ints, cache_fraction: Floats) -> Floats:
     """Rows that a cache holds: the fraction, rounded up to whole rows."""
-    return np.ceil(rows * cache_fraction)
+    return np.asarray(np.ceil(rows * cache_fraction))
 
 
 def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tuple[int, Component], BlockLoad]:

@@ -1,6 +1,7 @@
 """The words for shards, and shards as arrays: the common currency of estimator, solver, verifier and simulator."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -67,13 +68,32 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.table)
 
+    @cached_property
     def distinct(self) -> tuple["Blocks", Ints]:
         """The blocks without repetitions, and [n] which of them each one is."""
-        keys = np.stack([self.table, self.sharding, self.tier, self.columns], axis=1)
-        fraction, which_fraction = np.unique(self.cache_fraction, return_inverse=True)
-        rows, which = np.unique(np.column_stack([keys, which_fraction]), axis=0, return_inverse=True)
-        table, sharding, tier, columns, of_fraction = rows.T
-        return Blocks(table, sharding, tier, columns, fraction[of_fraction]), which.ravel()
+        fractions, fraction = np.unique(self.cache_fraction, return_inverse=True)
+        digits = (
+            (self.table, int(self.table.max(initial=0)) + 1),
+            (self.sharding, len(SHARDINGS)),
+            (self.tier, len(PLACEMENT_TIERS)),
+            (self.columns, int(self.columns.max(initial=0)) + 1),
+            (fraction, len(fractions)),
+        )
+        key = np.zeros(len(self), dtype=np.int64)
+        for digit, base in digits:
+            key = key * base + digit
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return self.take(first), which
+
+    def take(self, index: Ints) -> "Blocks":
+        """The blocks at these positions."""
+        return Blocks(
+            self.table[index],
+            self.sharding[index],
+            self.tier[index],
+            self.columns[index],
+            self.cache_fraction[index],
+        )
 
 
 @dataclass(frozen=True)

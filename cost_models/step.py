@@ -1,9 +1,7 @@
 """The training step: which resource is busy for how long in which stage, and the step as the sum of the stages.
 
-A stage ends with a collective, so everybody waits for the slowest: a stage takes its constant plus the largest load
-of any of its resources, and the step is the sum over the stages. Work that overlaps shares a stage: under the
-sparse-dist pipeline the next batch's ids travel while the dense part computes, so their loads join the stage
-`dense`, on resources of their own.
+A stage (see `schedule`) takes its constant plus the largest load of any of its resources; the step is the sum over the
+stages. Costs are computed for blocks on a kind of rank, many at once; a placement is summed from them.
 """
 
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from cost_models.kinds import CoefficientsUsed, RankKind, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
+from cost_models.schedule import Column, Schedule
 from cost_models.shards import (
     MEMORY_HBM,
     MEMORY_TIERS,
@@ -29,18 +28,6 @@ from cost_models.shards import (
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
-from topologies.fabric import Fabric
-
-_EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
-_HOST = ("pcie", "ddr", "ssd")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One kind of resource in one stage."""
-
-    stage: int
-    resource: Resource
 
 
 @dataclass(frozen=True)
@@ -92,7 +79,6 @@ class StepModel:
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
         self.topology, self.workload = topology, workload
-        self.fabric = Fabric(topology)
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = CoefficientsUsed.of(topology, workload)
@@ -100,110 +86,19 @@ class StepModel:
         samples = workload.batch(world)
         in_flight = BATCHES_IN_FLIGHT[workload.pipeline] if workload.mode == "training" else 1
         self.batching = Batching(samples, samples / world, in_flight)
-        self._stage_of_term = self._assign_stages()
-        self.stages: tuple[str, ...] = tuple(dict.fromkeys(self._stage_of_term.values()))
-        self.columns: tuple[Column, ...] = tuple(dict.fromkeys(self._list_columns()))
-        self._index = {(column.stage, column.resource): i for i, column in enumerate(self.columns)}
+        self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software)
+        self.kind_of_rank: Ints = self.schedule.kind_of_rank
+        self.node_of_rank: Ints = self.schedule.node_of_rank
 
-    # -- stages and columns ------------------------------------------------------------------------------------
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The S stages in their order."""
+        return self.schedule.stages
 
-    def _assign_stages(self) -> dict[str, str]:
-        """Stage of each term, in the order of the step."""
-        pipeline, training = self.workload.pipeline, self.workload.mode == "training"
-        overlap = self.coefficients.software.all_reduce_overlaps_dense
-        stages = {
-            "input_dist": "input_dist" if pipeline == "none" or not training else "dense",
-            "lookup_forward": "lookup_forward",
-            "fetch": "dense" if pipeline == "prefetch" and training else "lookup_forward",
-            "output_dist": "output_dist",
-            "dense": "dense",
-        }
-        if training:
-            stages["gradient_dist"] = "gradient_dist"
-            stages["lookup_backward"] = "lookup_backward"
-            stages["all_reduce"] = "dense" if overlap else "all_reduce"
-        stages["overhead"] = "overhead"
-        order = ("input_dist", "lookup_forward", "output_dist", "dense", "gradient_dist", "lookup_backward")
-        rank = {name: i for i, name in enumerate((*order, "all_reduce", "overhead"))}
-        return dict(sorted(stages.items(), key=lambda item: rank[item[1]]))
-
-    def _list_columns(self) -> list[Column]:
-        exchange = [name for name in _EXCHANGE if self._has(name)] + [name for name, *_ in self._uplinks]
-        host = [name for name in _HOST if self._has(name)]
-        resources = {
-            "input_dist": exchange,
-            "lookup_forward": ["device", *host],
-            "fetch": ["device" if self._stage_of_term["fetch"] == "lookup_forward" else "host_link", *host],
-            "output_dist": exchange,
-            "dense": ["device"],
-            "gradient_dist": exchange,
-            "lookup_backward": ["device", *host],
-            "all_reduce": exchange,
-            "overhead": [],
-        }
-        return [
-            Column(self.stages.index(stage), resource)
-            for term, stage in self._stage_of_term.items()
-            for resource in resources[term]
-        ]
-
-    def _has(self, resource: Resource) -> bool:
-        kinds = self.kinds
-        if resource.startswith("nic"):
-            return any(kind.domain_ranks < kind.world_size for kind in kinds)
-        if resource == "ddr":
-            return any(kind.ddr_bytes_per_s for kind in kinds)
-        if resource == "ssd":
-            return any(kind.ssd_iops for kind in kinds)
-        if resource == "pcie":
-            return self._has("ddr") or self._has("ssd")
-        return True
-
-    @cached_property
-    def _uplinks(self) -> list[tuple[Resource, int, Floats, Floats]]:
-        """Oversubscribed levels: (name, level, share [K] of a rank's card traffic that leaves it, rate [K])."""
-        found: list[tuple[Resource, int, Floats, Floats]] = []
-        for number, level in enumerate(self.topology.network.levels):
-            if level.oversubscription <= 1 or level.nodes >= self.topology.node_count:
-                continue
-            leaves, rates = [], []
-            for kind, group in zip(self.kinds, self.topology.nodes, strict=True):
-                below = min(level.nodes * kind.node_ranks, kind.world_size)
-                outside = kind.world_size - max(below, kind.domain_ranks)
-                beyond_domain = kind.world_size - kind.domain_ranks
-                leaves.append(outside / beyond_domain if beyond_domain else 0.0)
-                nics = group.links.scale_out
-                node_rate = nics.count * nics.bandwidth if nics else float("inf")
-                rates.append(level.nodes * node_rate / level.oversubscription)
-            for direction in ("out", "in"):
-                found.append((f"uplink{number}_{direction}", number, np.array(leaves), np.array(rates)))
-        return found
-
-    @cached_property
-    def kind_of_rank(self) -> Ints:
-        """[W] node group of each rank."""
-        return np.asarray(self.fabric.group_of_rank, dtype=np.int64)
-
-    @cached_property
-    def node_of_rank(self) -> Ints:
-        """[W]"""
-        return np.asarray(self.fabric.node_of_rank, dtype=np.int64)
-
-    def resource_of_rank(self, resource: Resource) -> Ints:
-        """[W] which instance of a resource each rank uses, numbered from 0."""
-        world = self.topology.world_size
-        if resource in {"device", "link_out", "link_in", "host_link"}:
-            found = np.arange(world)
-        elif resource in {"nic_out", "nic_in"}:
-            found = np.asarray(self.fabric.nic_of_rank)
-        elif resource == "pcie":
-            found = np.asarray(self.fabric.pcie_switch_of_rank)
-        elif resource in {"ddr", "ssd"}:
-            found = self.node_of_rank
-        else:
-            level = next(number for name, number, *_ in self._uplinks if name == resource)
-            found = np.asarray(self.fabric.switch_of_node[level])[self.node_of_rank]
-        return np.unique(found, return_inverse=True)[1].astype(np.int64)
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The C columns: a resource in a stage."""
+        return self.schedule.columns
 
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
@@ -218,19 +113,6 @@ class StepModel:
         return of_rank[:, 0], of_rank[first_of_node, 1], of_rank[first_of_node, 2]
 
     # -- what no placement changes ------------------------------------------------------------------------------
-
-    @cached_property
-    def stage_constants(self) -> Floats:
-        """[S] seconds that a stage takes whatever its loads: latencies and the fixed overhead."""
-        software = self.coefficients.software
-        constants = np.zeros(len(self.stages))
-        alone = {"input_dist", "output_dist", "gradient_dist", "all_reduce"}
-        for i, stage in enumerate(self.stages):
-            if stage in alone and self.topology.world_size > 1:
-                constants[i] = software.collective_latency_s.value
-            if stage == "overhead":
-                constants[i] = software.step_overhead_s.value
-        return constants
 
     @cached_property
     def base_loads(self) -> Floats:
@@ -255,24 +137,9 @@ class StepModel:
         return base
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
-        stage = self.stages.index(self._stage_of_term[term])
         for resource, value in seconds.items():
-            if (column := self._index.get((stage, resource))) is not None:
-                target[column] += value
-            for name, ratio in self._uplink_ratios(resource, kind):
-                target[self._index[stage, name]] += value * ratio
-
-    def _uplink_ratios(self, resource: Resource, kind: int) -> list[tuple[Resource, float]]:
-        """Seconds on each oversubscribed uplink for one second on a rank's card."""
-        if not resource.startswith("nic"):
-            return []
-        rate = self.kinds[kind].nic_all_to_all
-        direction = resource.removeprefix("nic")
-        return [
-            (name, float(leaves[kind] * rate / rates[kind]))
-            for name, _, leaves, rates in self._uplinks
-            if name.endswith(direction)
-        ]
+            for column, factor in self.schedule.targets(term, resource, kind):
+                target[column] += value * factor
 
     @cached_property
     def base_bytes(self) -> Floats:
@@ -309,17 +176,10 @@ class StepModel:
         return BlockCosts(*parts, bytes_fixed, bytes_by_rows, supported[blocks.tier])
 
     def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:
-        stage = self.stages.index(self._stage_of_term[term])
-        for name, load in loads.items():
-            serial = term == "fetch" and self._stage_of_term["fetch"] == "lookup_forward" and name == "host_link"
-            resource = "device" if serial else name
-            targets = [(resource, 1.0), *self._uplink_ratios(resource, kind)]
-            for target, ratio in targets:
-                column = self._index.get((stage, target))
-                if column is None:
-                    continue
+        for resource, load in loads.items():
+            for column, factor in self.schedule.targets(term, resource, kind):
                 for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
-                    part[:, column] += value * ratio
+                    part[:, column] += value * factor
 
     # -- what a placement costs ---------------------------------------------------------------------------------
 
@@ -329,7 +189,7 @@ class StepModel:
         load = self.base_loads[self.kind_of_rank].copy()
         stored = np.tile(self.base_bytes, (world, 1))
         share = placed.rows / self.tables.rows[placed.blocks.table]
-        distinct, which = placed.blocks.distinct()
+        distinct, which = placed.blocks.distinct
         opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
         for k in range(len(self.kinds)):
             costs = self.block_costs(distinct, k)
@@ -349,20 +209,20 @@ class StepModel:
         busy = np.zeros((len(load), len(self.stages)))
         binding: list[Resource | None] = [None] * len(self.stages)
         for c, column in enumerate(self.columns):
-            instance = self.resource_of_rank(column.resource)
+            instance = self.schedule.resource_of_rank(column.resource)
             total = np.bincount(instance, weights=load[:, c])[instance]
             if total.max() > busy[:, column.stage].max():
                 binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
         critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
-        seconds = busy + self.stage_constants
+        seconds = busy + self.schedule.constants
         return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
 
     def shard_bytes(self, placed: PlacedShards) -> Floats:
         """[n, M] bytes of each shard."""
         size = np.zeros((len(placed.rank), len(MEMORY_TIERS)))
         share = (placed.rows / self.tables.rows[placed.blocks.table])[:, None]
-        distinct, which = placed.blocks.distinct()
+        distinct, which = placed.blocks.distinct
         kind_of_shard = self.kind_of_rank[placed.rank]
         for k in range(len(self.kinds)):
             costs = self.block_costs(distinct, k)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from planner._version import VERSION as __version__
+from planner._version import VERSION
 
 if TYPE_CHECKING:
     from cost_models.workload.loading import load_workload
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from planner.document import Plan, read_plan, write_plan
     from planner.verification import verify
     from topologies.loading import load_topology
+
+__version__ = VERSION
 
 __all__ = ["Plan", "__version__", "load_topology", "load_workload", "plan", "read_plan", "verify", "write_plan"]
 

@@ -44,7 +44,7 @@ def plan(
     outcome = solve(problem, Limits(time_limit_s, gap, stop), progress)
     origin = provenance(model, policy, seed)
     if outcome.placement is None or outcome.bound_s is None:
-        reason = explain_shortage(model, problem, outcome.shortage) if outcome.shortage else None
+        reason = explain_shortage(model, outcome.shortage) if outcome.shortage else None
         return Plan(
             status=outcome.status,
             objective=None,

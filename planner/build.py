@@ -1,6 +1,7 @@
 """From a solver's placement to the plan document."""
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -94,7 +95,7 @@ def _items_of_tables(problem: Problem, placement: Placement) -> Iterator[list[tu
     order = np.lexsort((placement.item_place, placement.item_block))
     table = problem.option_table[problem.block_option[placement.item_block[order]]]
     bounds = np.searchsorted(table, np.arange(problem.tables + 1))
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in itertools.pairwise(bounds):
         index = order[start:stop]
         yield list(zip(placement.item_block[index].tolist(), placement.item_place[index].tolist(), strict=True))
 
@@ -124,24 +125,19 @@ def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Int
         ranks = np.arange(problem.world)
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
-    held = block_rows(rows, len(ranks), np.arange(len(ranks)))
+    held = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
     return ranks, np.cumsum(held) - held, held
 
 
 def _ranks(model: StepModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
-    capacity = [
-        [
-            int(of_pool[pool[rank]])
-            for of_pool, pool in zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
-        ]
-        for rank in range(len(busy))
-    ]
+    pools = zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
+    capacity = np.stack([of_pool[pool] for of_pool, pool in pools], axis=1).astype(np.int64)
     return tuple(
         RankPlan(
             rank=rank,
             node=int(model.node_of_rank[rank]),
             bytes=_tier_bytes(rank_bytes[rank].round().astype(int).tolist()),
-            capacity=_tier_bytes(capacity[rank]),
+            capacity=_tier_bytes(capacity[rank].tolist()),
             seconds=dict(zip(model.stages, busy[rank].tolist(), strict=True)),
         )
         for rank in range(len(busy))
@@ -152,21 +148,12 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-def explain_shortage(model: StepModel, problem: Problem, shortage: Shortage) -> Infeasibility:
+def explain_shortage(model: StepModel, shortage: Shortage) -> Infeasibility:
     """A solver's proof in the user's words."""
     tables = model.workload.tables
-    sizes = np.array(
-        [
-            float(rows * (dim * size + state))
-            for rows, dim, size, state in zip(
-                model.tables.rows,
-                model.tables.dim,
-                model.tables.element_bytes,
-                model.tables.row_state_bytes(np.arange(len(tables)), model.tables.dim),
-                strict=True,
-            )
-        ]
-    )
+    of = model.tables
+    every = np.arange(len(tables))
+    sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
     capacity = [float(of_pool.sum()) for of_pool in model.memory_capacity]
     tiers = tuple(
         TierShortage(

@@ -22,7 +22,7 @@ from cost_models.workload.models import Dtype
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
 _SHARD_LINE = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
 
@@ -55,11 +55,17 @@ class Shards:
     @classmethod
     def from_matrix(cls, matrix: Ints) -> "Shards":
         """The inverse of `as_matrix`."""
-        return cls(*matrix[:, :5].T, matrix[:, 5:])
+        rank, row_start, rows, column_start, columns = matrix[:, :5].T
+        return cls(rank, row_start, rows, column_start, columns, matrix[:, 5:])
 
     def to_json(self) -> str:
         """The list of objects of the document, one to a line."""
-        return ",\n".join(_SHARD_LINE % tuple(row) for row in self.as_matrix().tolist())
+        matrix = self.as_matrix()
+        if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
+            head, tail = _SHARD_LINE.split("%d", maxsplit=1)
+            rest = tail % tuple(matrix[0, 1:].tolist())
+            return head + f"{rest},\n{head}".join(map(str, self.rank.tolist())) + rest
+        return ",\n".join(_SHARD_LINE % tuple(row) for row in matrix.tolist())
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""

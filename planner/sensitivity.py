@@ -9,6 +9,8 @@ from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
 
 GROWTH = 0.10
+LEAST_GAIN = 0.0005
+"""Share of the step below which a gain is not worth a word."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +25,16 @@ class Gain:
 
 def gains(model: StepModel, placed: PlacedShards) -> list[Gain]:
     """The gain from each resource that the cluster has, the largest first; those that bring nothing are left out."""
-    step_s = model.evaluate(placed).step_s
+    now = model.evaluate(placed)
+    binding = {resource.split("_")[0].rstrip("0123456789") for resource in now.binding if resource is not None}
     found = []
-    for resource, grow in _RESOURCES.items():
+    for resource, (serves, grow) in _RESOURCES.items():
         groups = tuple(grow(group) for group in model.topology.nodes)
-        if groups == model.topology.nodes:
+        if groups == model.topology.nodes or not binding & serves:
             continue
         grown = StepModel(model.topology.model_copy(update={"nodes": groups}), model.workload).evaluate(placed).step_s
-        if grown < step_s * (1 - 1e-6):
-            found.append(Gain(resource, grown, 1 - grown / step_s))
+        if grown < now.step_s * (1 - LEAST_GAIN):
+            found.append(Gain(resource, grown, 1 - grown / now.step_s))
     return sorted(found, key=lambda gain: (-gain.saved, gain.resource))
 
 
@@ -60,16 +63,17 @@ def _more_flops(group: NodeGroup) -> NodeGroup:
     return group.model_copy(update={"accelerators": accelerators})
 
 
-_RESOURCES: dict[str, Callable[[NodeGroup], NodeGroup]] = {
-    "HBM bandwidth": _growing("accelerators", "hbm", "bandwidth"),
-    "FLOP/s": _more_flops,
-    "scale-up bandwidth": _growing("links", "scale_up", "bandwidth"),
-    "scale-out bandwidth": _growing("links", "scale_out", "bandwidth"),
-    "PCIe bandwidth": _growing("links", "pcie", "bandwidth"),
-    "DDR bandwidth": _growing("host", "ddr", "bandwidth"),
-    "SSD bandwidth": _growing("host", "ssd", "read_bandwidth"),
-    "SSD IOPS": _growing("host", "ssd", "iops"),
+_RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
+    "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
+    "FLOP/s": ({"device"}, _more_flops),
+    "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
+    "scale-out bandwidth": ({"nic", "uplink"}, _growing("links", "scale_out", "bandwidth")),
+    "PCIe bandwidth": ({"device", "link", "host", "pcie"}, _growing("links", "pcie", "bandwidth")),
+    "DDR bandwidth": ({"ddr"}, _growing("host", "ddr", "bandwidth")),
+    "SSD bandwidth": ({"ssd"}, _growing("host", "ssd", "read_bandwidth")),
+    "SSD IOPS": ({"ssd"}, _growing("host", "ssd", "iops")),
 }
+"""What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 
 
 def describe(found: list[Gain], topology: Topology) -> str:

@@ -190,7 +190,8 @@ def _ranks(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str
     for rank in plan.ranks:
         stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
-            yield f"rank {rank.rank}: takes {evaluation.rank_bytes[rank.rank].round()} bytes, the document says {stored}"
+            taken = evaluation.rank_bytes[rank.rank].round()
+            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored}"
         stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
         if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
             yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"

@@ -95,6 +95,8 @@ def _small_plan() -> Observation:
             found = plan(load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml"))
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         return Observation("a small plan", f"fails: {error}", ok=False)
+    if found.objective is None:
+        return Observation("a small plan", f"comes out {found.status}", ok=False)
     return Observation("a small plan", f"{found.status}, a step of {format_seconds(found.objective.step_s)}")
 
 

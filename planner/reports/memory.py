@@ -53,15 +53,15 @@ def of_inputs(topology: Topology, workload: Workload) -> list[Record]:
 
 
 def _records(model: StepModel, placed: PlacedShards) -> list[Record]:
-    blocks, which = placed.blocks.distinct()
+    blocks, which = placed.blocks.distinct
     shards = np.bincount(which, minlength=len(blocks)).astype(float)
     rows = np.bincount(which, weights=placed.rows / model.tables.rows[placed.blocks.table], minlength=len(blocks))
     parts: dict[str, Floats] = {words: np.zeros(len(MEMORY_TIERS)) for words in PARTS.values()}
     for (tier, component), load in block_bytes(model.tables, blocks, model.batching).items():
         parts[PARTS[component]][tier] += (load.fixed * shards).sum() + (load.by_rows * rows).sum()
     world = model.topology.world_size
-    for component, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
-        parts[DENSE_PARTS[component]] = np.array([size * world, 0.0, 0.0])
+    for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
+        parts[DENSE_PARTS[name]] = np.array([size * world, 0.0, 0.0])
     capacity = np.sum([group.count * _capacity(group) for group in model.topology.nodes], axis=0)
     usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
     taken = np.sum(list(parts.values()), axis=0)

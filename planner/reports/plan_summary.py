@@ -34,10 +34,8 @@ def render(plan: Plan, console: "Console") -> None:
     """Print the summary of a plan, or why there is none."""
     topology, workload = planned_inputs(plan)
     ranks, nodes = topology.world_size, topology.node_count
-    console.print(
-        f"{workload.name} on {topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} nodes,"
-        f" {workload.batch(ranks):,.0f} samples a step"
-    )
+    cluster = f"{topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)}"
+    console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
     if plan.objective is None:
         _render_no_plan(plan, console)

@@ -158,7 +158,7 @@ class Fluid:
         """[n, K x (C + M)] what each option asks of each kind in all, its blocks where the prices prefer them."""
         rows = [np.concatenate(self.usage(prices, np.array([option])), axis=1).ravel() for option in options]
         base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
-        return np.stack(rows) - base
+        return np.asarray(np.stack(rows) - base)
 
     def bound(self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0) -> tuple[float, Ints]:
         """The bound that the prices prove, rounded down, and the options that attain it."""

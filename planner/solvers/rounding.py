@@ -13,7 +13,7 @@ def round_options(fluid: Fluid, solution: FluidSolution) -> Ints:
     the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
     totals (seconds by column, bytes by tier) nearest to those of the fractions.
     """
-    agreed = solution.options[0].copy()
+    agreed: Ints = solution.options[0].copy()
     undecided = np.flatnonzero((solution.options != agreed).any(axis=0))
     if not len(undecided):
         return agreed
@@ -35,7 +35,8 @@ def round_options(fluid: Fluid, solution: FluidSolution) -> Ints:
 def _mixture(solution: FluidSolution, table: int) -> tuple[Ints, Floats]:
     """The options that the optimum mixes for a table, and their shares."""
     options, which = np.unique(solution.options[:, table], return_inverse=True)
-    return options, np.bincount(which, weights=solution.shares)
+    shares: Floats = np.bincount(which, weights=solution.shares).astype(float)
+    return options, shares
 
 
 def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:

@@ -59,7 +59,9 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
     relaxed = fluid.solve()
     tell("bound", None, relaxed.bound_s)
     best: tuple[Placement, float] | None = None
-    for usable, headroom in _ladder(fluid, relaxed, lambda: best is not None):
+    for usable, headroom in _ladder(fluid, relaxed):
+        if best is not None and headroom < 1:
+            break  # less memory only helps where nothing fits
         found = _attempt(fluid, usable, headroom)
         if found is not None and (best is None or found[1] < best[1]):
             best = found
@@ -84,26 +86,26 @@ class _Clock:
         return time.monotonic() >= self._end or (self._stop is not None and self._stop())
 
 
-def _ladder(fluid: Fluid, relaxed: FluidSolution, is_placed: Callable[[], bool]) -> Iterator[tuple[Bools, float]]:
-    """(options that may be used, share of the memory): all caps, with ever less memory until something fits."""
+def _ladder(fluid: Fluid, relaxed: FluidSolution) -> Iterator[tuple[Bools, float]]:
+    """(options that may be used, share of the memory): all caps, with ever less memory."""
     problem = fluid.problem
     seconds, size = _largest_share(problem, relaxed.stage_seconds), _largest_pool_share(problem)
     allowed = [_capped(problem, np.maximum(seconds / of_stage, size / of_pool)) for of_stage, of_pool in CAPS]
     for headroom in HEADROOMS:
-        if is_placed():
-            return
         for usable in allowed:
             yield usable, headroom
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
-    """[O] the largest share of a stage that one block of the option takes on one rank."""
+    """[O] the largest share of a stage that one block of the option takes on one rank; infinite if it fits on none."""
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
     load = np.where(problem.allowed[..., None], problem.fixed + problem.by_rows, np.inf)
     load = np.where((problem.block_extent == RANK)[:, None], load, problem.fixed)
-    load[:, problem.block_extent == WORLD] = 0.0
+    everywhere = problem.block_extent == WORLD
+    load[:, everywhere] = 0.0
     peak = (load / aim).max(axis=2).min(axis=0)
-    return np.maximum.reduceat(peak, problem.block_start[:-1])
+    fits = np.where(everywhere, problem.allowed.all(axis=0), problem.allowed.any(axis=0))
+    return np.maximum.reduceat(np.where(fits, peak, np.inf), problem.block_start[:-1])
 
 
 def _largest_pool_share(problem: Problem) -> Floats:

@@ -1,0 +1,200 @@
+"""The schedule of a step: its stages, what runs in which, and the resources that ranks share.
+
+A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
+sparse-dist pipeline the next batch's ids travel while the dense part computes, so their loads join the stage
+`dense`, on resources of their own.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.kinds import RankKind
+from cost_models.loads import Resource
+from cost_models.shards import Floats, Ints
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+from topologies.fabric import Fabric
+
+_ORDER = (
+    "input_dist",
+    "lookup_forward",
+    "output_dist",
+    "dense",
+    "gradient_dist",
+    "lookup_backward",
+    "all_reduce",
+    "overhead",
+)
+_COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_reduce"})
+_EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
+_HOST = ("pcie", "ddr", "ssd")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of resource in one stage."""
+
+    stage: int
+    resource: Resource
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """The way up from the switches of an oversubscribed network level, in one direction."""
+
+    resource: Resource
+    level: int
+    seconds_per_card_second: Floats
+    """[K] load on the uplink for one second of traffic on the card of a rank."""
+
+
+class Schedule:
+    """Stages and columns of one workload on one topology."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        kinds: tuple[RankKind, ...],
+        software: SoftwareCoefficients,
+    ) -> None:
+        self._topology, self._workload = topology, workload
+        self._kinds, self._software = kinds, software
+        self.fabric = Fabric(topology)
+        self.stage_of_term: dict[str, str] = self._assign_stages()
+        self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
+        self.columns: tuple[Column, ...] = tuple(dict.fromkeys(self._list_columns()))
+        self._index = {(column.stage, column.resource): i for i, column in enumerate(self.columns)}
+
+    def _assign_stages(self) -> dict[str, str]:
+        """Stage of each term, in the order of the step."""
+        pipeline, training = self._workload.pipeline, self._workload.mode == "training"
+        stages = {
+            "input_dist": "input_dist" if pipeline == "none" or not training else "dense",
+            "lookup_forward": "lookup_forward",
+            "fetch": "dense" if pipeline == "prefetch" and training else "lookup_forward",
+            "output_dist": "output_dist",
+            "dense": "dense",
+        }
+        if training:
+            stages["gradient_dist"] = "gradient_dist"
+            stages["lookup_backward"] = "lookup_backward"
+            stages["all_reduce"] = "dense" if self._software.all_reduce_overlaps_dense else "all_reduce"
+        stages["overhead"] = "overhead"
+        return dict(sorted(stages.items(), key=lambda item: _ORDER.index(item[1])))
+
+    def _list_columns(self) -> list[Column]:
+        exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
+        host = [name for name in _HOST if self._has(name)]
+        resources = {
+            "input_dist": exchange,
+            "lookup_forward": ["device", *host],
+            "fetch": ["device" if self.fetch_is_serial else "host_link", *host],
+            "output_dist": exchange,
+            "dense": ["device"],
+            "gradient_dist": exchange,
+            "lookup_backward": ["device", *host],
+            "all_reduce": exchange,
+            "overhead": [],
+        }
+        return [
+            Column(self.stages.index(stage), resource)
+            for term, stage in self.stage_of_term.items()
+            for resource in resources[term]
+        ]
+
+    def _has(self, resource: Resource) -> bool:
+        if resource.startswith("nic"):
+            return any(kind.domain_ranks < kind.world_size for kind in self._kinds)
+        if resource == "ddr":
+            return any(kind.ddr_bytes_per_s for kind in self._kinds)
+        if resource == "ssd":
+            return any(kind.ssd_iops for kind in self._kinds)
+        if resource == "pcie":
+            return self._has("ddr") or self._has("ssd")
+        return True
+
+    @property
+    def fetch_is_serial(self) -> bool:
+        """Whether cache misses are fetched before the lookup, on its time, instead of beside the dense part."""
+        return self.stage_of_term["fetch"] == "lookup_forward"
+
+    def column(self, term: str, resource: Resource) -> int | None:
+        """Index of the column that a term's load on a resource belongs to; None where no such thing can bind."""
+        return self._index.get((self.stages.index(self.stage_of_term[term]), resource))
+
+    def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
+        """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
+        serial = term == "fetch" and resource == "host_link" and self.fetch_is_serial
+        reached = [("device" if serial else resource, 1.0)]
+        if resource.startswith("nic"):
+            way = resource.removeprefix("nic")
+            reached += [
+                (uplink.resource, float(uplink.seconds_per_card_second[kind]))
+                for uplink in self.uplinks
+                if uplink.resource.endswith(way)
+            ]
+        columns = ((self.column(term, name), factor) for name, factor in reached)
+        return [(column, factor) for column, factor in columns if column is not None]
+
+    @cached_property
+    def constants(self) -> Floats:
+        """[S] seconds that a stage takes whatever its loads: latencies and the fixed overhead."""
+        constants = np.zeros(len(self.stages))
+        for i, stage in enumerate(self.stages):
+            if stage in _COLLECTIVES and self._topology.world_size > 1:
+                constants[i] = self._software.collective_latency_s.value
+            if stage == "overhead":
+                constants[i] = self._software.step_overhead_s.value
+        return constants
+
+    @cached_property
+    def uplinks(self) -> tuple[Uplink, ...]:
+        """Both directions of every oversubscribed level that does not hold the whole cluster."""
+        groups = self._topology.nodes
+        ranks = np.repeat([group.accelerators.count for group in groups], [group.count for group in groups])
+        cards = [(nics.count * nics.bandwidth if (nics := group.links.scale_out) else np.inf) for group in groups]
+        card_rate = np.repeat(cards, [group.count for group in groups])
+        kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
+        found: list[Uplink] = []
+        for level, switches in enumerate(self._topology.network.levels):
+            if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
+                continue
+            switch = np.asarray(self.fabric.switch_of_node[level])
+            below = np.bincount(switch, weights=ranks)[switch]
+            rate = np.bincount(switch, weights=card_rate)[switch] / switches.oversubscription
+            factor = np.zeros(len(groups))
+            for k, kind in enumerate(self._kinds):
+                outside = kind.world_size - np.maximum(below, kind.domain_ranks)
+                beyond_domain = max(kind.world_size - kind.domain_ranks, 1)
+                factor[k] = (outside / beyond_domain * kind.nic_all_to_all / rate)[kind_of_node == k].max()
+            found += [Uplink(f"uplink{level}_{way}", level, factor) for way in ("out", "in")]
+        return tuple(found)
+
+    @cached_property
+    def kind_of_rank(self) -> Ints:
+        """[W] node group of each rank."""
+        return np.asarray(self.fabric.group_of_rank, dtype=np.int64)
+
+    @cached_property
+    def node_of_rank(self) -> Ints:
+        """[W]"""
+        return np.asarray(self.fabric.node_of_rank, dtype=np.int64)
+
+    def resource_of_rank(self, resource: Resource) -> Ints:
+        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        if resource in {"device", "link_out", "link_in", "host_link"}:
+            found = np.arange(self._topology.world_size)
+        elif resource in {"nic_out", "nic_in"}:
+            found = np.asarray(self.fabric.nic_of_rank)
+        elif resource == "pcie":
+            found = np.asarray(self.fabric.pcie_switch_of_rank)
+        elif resource in {"ddr", "ssd"}:
+            found = self.node_of_rank
+        else:
+            level = next(uplink.level for uplink in self.uplinks if uplink.resource == resource)
+            found = np.asarray(self.fabric.switch_of_node[level])[self.node_of_rank]
+        return np.unique(found, return_inverse=True)[1].astype(np.int64)

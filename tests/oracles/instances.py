@@ -1,0 +1,207 @@
+"""Random tiny instances: clusters of at most 4 ranks, workloads of at most 5 tables, and problems made of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.shards import PLACEMENT_TIERS, PlacementTier
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from planner.options import Options, Policy, build_problem, enumerate_options
+from planner.problem import Problem
+from topologies.cluster import Topology
+
+POLICIES = (
+    Policy(),
+    Policy(tiers=("hbm",)),
+    Policy(tiers=("hbm", "ddr")),
+    Policy(tiers=("ddr_cached", "ddr")),
+    Policy(shardings=("table_wise", "column_wise")),
+    Policy(shardings=("table_wise", "row_wise", "table_row_wise")),
+    Policy(shardings=("data_parallel", "table_wise", "table_column_wise")),
+    Policy(tiers=("hbm", "ddr_cached"), shardings=("table_wise", "grid_shard", "row_wise")),
+)
+SHAPES = (
+    ((1, 2),),
+    ((1, 4),),
+    ((2, 1),),
+    ((2, 2),),
+    ((1, 1), (1, 2)),
+    ((1, 3), (1, 1)),
+    ((1, 2), (1, 2)),
+    ((2, 1), (1, 2)),
+)
+"""Node groups of the clusters, each as (nodes, ranks per node)."""
+
+
+def node_group(
+    name: str,
+    *,
+    nodes: int = 1,
+    ranks: int = 2,
+    hbm_bytes: float = 1e9,
+    hbm_bytes_per_s: float = 1.5e12,
+    ddr_bytes: float | None = 10e9,
+    ssd_bytes: float | None = None,
+    ranks_per_switch: int = 1,
+    cards: int | None = None,
+    has_scale_up: bool = True,
+    nic_bytes_per_s: float = 25e9,
+) -> dict[str, object]:
+    """The plain data of one node group, without reserves, so that its capacities are what a plan may use."""
+    host: dict[str, object] = {}
+    if ddr_bytes is not None:
+        host["ddr"] = {"capacity": f"{ddr_bytes:.0f}B", "bandwidth": "200GB/s"}
+    if ssd_bytes is not None:
+        speeds = {"read_bandwidth": "6GB/s", "write_bandwidth": "4GB/s", "iops": "1MIOPS"}
+        host["ssd"] = {"capacity": f"{ssd_bytes:.0f}B", **speeds}
+    links: dict[str, object] = {
+        "pcie": {"bandwidth": "31.5GB/s", "accelerators_per_switch": ranks_per_switch},
+        "scale_out": {"kind": "roce", "count": cards or ranks, "bandwidth": f"{nic_bytes_per_s:.0f}B/s"},
+    }
+    if has_scale_up:
+        links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s"}
+    return {
+        "name": name,
+        "count": nodes,
+        "accelerators": {
+            "count": ranks,
+            "device": "A100-SXM4-40GB",
+            "hbm": {"capacity": f"{hbm_bytes:.0f}B", "bandwidth": f"{hbm_bytes_per_s:.0f}B/s"},
+            "flops": {"fp32": "19.5TFLOP/s", "tf32": "156TFLOP/s"},
+        },
+        "host": host,
+        "links": links,
+        "reserve": {"hbm": 0, "ddr": 0, "ssd": 0},
+    }
+
+
+def topology(*groups: dict[str, object], oversubscription: float = 1.0) -> Topology:
+    """A cluster of these groups; above 1, every node has an oversubscribed switch of its own."""
+    levels = [{"name": "leaf", "nodes": 1, "oversubscription": oversubscription}] if oversubscription > 1 else []
+    return Topology.model_validate({"name": "tiny", "nodes": groups, "network": {"levels": levels}})
+
+
+def workload(tables: Sequence[dict[str, object]], **fields: object) -> Workload:
+    """A workload of these tables; names and pooling factors are filled in."""
+    filled = [{"name": f"t{i}", "pooling_factor": 10, **table} for i, table in enumerate(tables)]
+    return Workload.model_validate({"name": "tiny", "global_batch": 4096, "tables": filled, **fields})
+
+
+def keep_some_options(options: Options, most: int, random: np.random.Generator) -> Options:
+    """A random subset of the options: at most `most` of each table, and at least one of each tier it had at most.
+
+    The first kept of each table is drawn from those in its slowest tier, which is the one most likely to fit.
+    """
+    kept: list[int] = []
+    for table in np.unique(options.table).tolist():
+        own = np.flatnonzero(options.table == table)
+        roomy = own[options.tier[own] == options.tier[own].max()]
+        first = int(random.choice(roomy))
+        others = random.permutation(own[own != first])[: most - 1]
+        kept += sorted([first, *others.tolist()])
+    return select_options(options, np.array(kept))
+
+
+def select_options(options: Options, kept: np.ndarray) -> Options:
+    """The options at the ascending indices `kept`, with their blocks."""
+    number = np.full(len(options.table), -1)
+    number[kept] = np.arange(len(kept))
+    blocks = number[options.block_option] >= 0
+    return Options(
+        table=options.table[kept],
+        sharding=options.sharding[kept],
+        tier=options.tier[kept],
+        cache_fraction=options.cache_fraction[kept],
+        block_option=number[options.block_option[blocks]],
+        block_columns=options.block_columns[blocks],
+        block_count=options.block_count[blocks],
+    )
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One planning problem with where it comes from."""
+
+    model: StepModel
+    policy: Policy
+    options: Options
+    problem: Problem
+    description: str
+
+
+def tiny_instance(seed: int) -> Instance:
+    """A random instance: its cluster, its tables, its policy and a few options of each table follow from the seed.
+
+    Of each three seeds, one has ample memory, one fits about twice what it needs and one is tight.
+    """
+    random = np.random.default_rng(seed)
+    shape = SHAPES[random.integers(len(SHAPES))]
+    policy = POLICIES[random.integers(len(POLICIES))]
+    room = (50.0, 2.0, float(random.uniform(0.8, 1.3)))[seed % 3]
+    model_workload = _tiny_workload(random)
+    ranks = sum(nodes * each for nodes, each in shape)
+    needed = _bytes_needed(model_workload, policy, ranks)
+    groups = []
+    for i, (nodes, each) in enumerate(shape):
+        hbm = room * needed["hbm"] / ranks * random.uniform(0.8, 1.25)
+        ddr = room * needed["ddr"] * each / ranks * random.uniform(0.8, 1.25)
+        groups.append(
+            node_group(
+                f"g{i}",
+                nodes=nodes,
+                ranks=each,
+                hbm_bytes=max(hbm, 1e4),
+                hbm_bytes_per_s=float(random.choice([0.9e12, 1.5e12, 3.3e12])),
+                ddr_bytes=max(ddr, 1e4) if random.random() < 0.9 or "hbm" not in policy.tiers else None,
+                ssd_bytes=1e12 if random.random() < 0.3 else None,
+                ranks_per_switch=int(random.choice([n for n in (1, 2) if each % n == 0])),
+                cards=int(random.choice([n for n in (1, 2, each) if each % n == 0])),
+                has_scale_up=bool(random.random() < 0.8),
+                nic_bytes_per_s=float(random.choice([12.5e9, 25e9, 50e9])),
+            )
+        )
+    cluster = topology(*groups, oversubscription=float(random.choice([1.0, 1.0, 2.5])))
+    model = StepModel(cluster, model_workload)
+    options = keep_some_options(enumerate_options(model, policy), int(random.integers(2, 5)), random)
+    description = f"seed {seed}: {shape}, {len(model_workload.tables)} tables, {policy}, room {room:.2f}"
+    return Instance(model, policy, options, build_problem(model, options), description)
+
+
+def _tiny_workload(random: np.random.Generator) -> Workload:
+    tables: list[dict[str, object]] = []
+    for _ in range(int(random.integers(1, 6))):
+        table: dict[str, object] = {
+            "rows": int(10 ** random.uniform(2, 6)),
+            "dim": int(random.choice([4, 8, 16, 20, 32, 64, 128])),
+            "pooling_factor": float(np.round(10 ** random.uniform(0, 1.7), 2)),
+            "pooled": bool(random.random() < 0.85),
+            "weighted": bool(random.random() < 0.2),
+        }
+        if random.random() < 0.7:
+            table["zipf_alpha"] = float(np.round(random.uniform(0.5, 1.3), 2))
+        tables.append(table)
+    return workload(
+        tables,
+        global_batch=int(random.choice([256, 2048, 8192])),
+        embedding={"optimizer": str(random.choice(["sgd", "rowwise_adagrad", "adagrad", "adam"]))},
+        communication={"forward": str(random.choice(["fp32", "fp16"])), "backward": "fp16"},
+        dense={"macs_per_sample": 100_000, "parameters": 1000},
+        pipeline=str(random.choice(["none", "sparse-dist", "prefetch"])),
+        software=str(random.choice(["torchrec", "hugectr"])),
+        mode=str(random.choice(["training", "training", "inference"])),
+    )
+
+
+def _bytes_needed(workload: Workload, policy: Policy, ranks: int) -> dict[str, float]:
+    """A rough size of what the tables take in HBM and in DDR, by the first tier that the policy allows."""
+    weights = sum(8.0 * table.rows * table.dim for table in workload.tables)
+    batch = workload.batch(ranks)
+    in_flight = sum(
+        batch * (table.pooling_factor * 30 + 8 * table.dim * (1 if table.pooled else table.pooling_factor))
+        for table in workload.tables
+    )
+    tier: PlacementTier = min(policy.tiers, key=PLACEMENT_TIERS.index)
+    in_hbm = in_flight * 1.5 + (weights if tier == "hbm" else 0.3 * weights)
+    return {"hbm": in_hbm, "ddr": weights}
