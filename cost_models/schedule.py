@@ -13,6 +13,7 @@ import numpy as np
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import Resource
+from cost_models.model import Column
 from cost_models.shards import Floats, Ints
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -31,14 +32,6 @@ _ORDER = (
 _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_reduce"})
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
 _HOST = ("pcie", "ddr", "ssd")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One kind of resource in one stage."""
-
-    stage: int
-    resource: Resource
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,6 @@ A stage (see `schedule`) takes its constant plus the largest load of any of its 
 stages. Costs are computed for blocks on a kind of rank, many at once; a placement is summed from them.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 
 from cost_models import collectives
@@ -15,7 +12,8 @@ from cost_models.kinds import CoefficientsUsed, RankKind, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
-from cost_models.schedule import Column, Schedule
+from cost_models.model import BlockCosts, CostModel
+from cost_models.schedule import Schedule
 from cost_models.shards import (
     MEMORY_HBM,
     MEMORY_TIERS,
@@ -23,62 +21,19 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
-    PlacedShards,
 )
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
 
-@dataclass(frozen=True)
-class BlockCosts:
-    """Costs of n blocks on one kind of rank; C columns of seconds, M = 3 memory tiers of bytes.
-
-    See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
-    """
-
-    fixed: Floats
-    """[n, C]"""
-    by_rows: Floats
-    """[n, C]"""
-    everywhere: Floats
-    """[n, C]"""
-    bytes_fixed: Floats
-    """[n, M]"""
-    bytes_by_rows: Floats
-    """[n, M]"""
-    supported: np.ndarray
-    """[n] bool"""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a placement costs, recomputed from its shards."""
-
-    stage_seconds: Floats
-    """[S]"""
-    critical_rank: tuple[int | None, ...]
-    """[S] first rank of the resource that binds the stage; None where only a constant does."""
-    binding: tuple[Resource | None, ...]
-    """[S] the resource that binds the stage."""
-    rank_stage_seconds: Floats
-    """[W, S]"""
-    rank_bytes: Floats
-    """[W, M] with the dense part; DDR and SSD: the rank's own share of its node's."""
-
-    @property
-    def step_s(self) -> float:
-        """The sum of the stages."""
-        return float(self.stage_seconds.sum())
-
-
-class StepModel:
+class StepModel(CostModel):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
-        self.topology, self.workload = topology, workload
+        super().__init__(topology, workload)
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = CoefficientsUsed.of(topology, workload)
@@ -89,33 +44,23 @@ class StepModel:
         self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software)
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
+        self.stages, self.columns = self.schedule.stages, self.schedule.columns
+        self.constants: Floats = self.schedule.constants
+        self.base_loads: Floats = self._base_loads()
+        dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
+        self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
+        self.memory_capacity = self._memory_capacity()
 
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """The S stages in their order."""
-        return self.schedule.stages
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The C columns: a resource in a stage."""
-        return self.schedule.columns
-
-    @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
-        """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
-        return np.arange(self.topology.world_size), self.node_of_rank, self.node_of_rank
-
-    @cached_property
-    def memory_capacity(self) -> tuple[Floats, Floats, Floats]:
-        """Per memory tier, usable bytes of each pool (after the reserve)."""
+    def _memory_capacity(self) -> tuple[Floats, Floats, Floats]:
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         first_of_node = np.unique(self.node_of_rank, return_index=True)[1]
         return of_rank[:, 0], of_rank[first_of_node, 1], of_rank[first_of_node, 2]
 
-    # -- what no placement changes ------------------------------------------------------------------------------
+    def resource_of_rank(self, resource: Resource) -> Ints:
+        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        return self.schedule.resource_of_rank(resource)
 
-    @cached_property
-    def base_loads(self) -> Floats:
+    def _base_loads(self) -> Floats:
         """[K, C] seconds on each rank's resources before any table is placed: launches and the dense part."""
         base = np.zeros((len(self.kinds), len(self.columns)))
         software, workload = self.coefficients.software, self.workload
@@ -140,14 +85,6 @@ class StepModel:
         for resource, value in seconds.items():
             for column, factor in self.schedule.targets(term, resource, kind):
                 target[column] += value * factor
-
-    @cached_property
-    def base_bytes(self) -> Floats:
-        """[M] bytes on each rank before any table is placed: the dense part and the received embeddings."""
-        dense = sum(dense_bytes(self.workload, self.batching.samples_per_rank).values())
-        return np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
-
-    # -- what a block costs -------------------------------------------------------------------------------------
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
@@ -180,52 +117,3 @@ class StepModel:
             for column, factor in self.schedule.targets(term, resource, kind):
                 for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
                     part[:, column] += value * factor
-
-    # -- what a placement costs ---------------------------------------------------------------------------------
-
-    def evaluate(self, placed: PlacedShards) -> Evaluation:
-        """Stage times and bytes of a placement, summed shard by shard."""
-        world, kind_of_shard = self.topology.world_size, self.kind_of_rank[placed.rank]
-        load = self.base_loads[self.kind_of_rank].copy()
-        stored = np.tile(self.base_bytes, (world, 1))
-        share = placed.rows / self.tables.rows[placed.blocks.table]
-        distinct, which = placed.blocks.distinct
-        opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
-        for k in range(len(self.kinds)):
-            costs = self.block_costs(distinct, k)
-            load[self.kind_of_rank == k] += opened @ costs.everywhere
-            here = np.flatnonzero(kind_of_shard == k)
-            block, rank, held = which[here], placed.rank[here], share[here]
-            for c in range(load.shape[1]):
-                seconds = costs.fixed[block, c] + costs.by_rows[block, c] * held
-                load[:, c] += np.bincount(rank, weights=seconds, minlength=world)
-            for m in range(stored.shape[1]):
-                size = costs.bytes_fixed[block, m] + costs.bytes_by_rows[block, m] * held
-                stored[:, m] += np.bincount(rank, weights=size, minlength=world)
-        return self._evaluation(load, stored)
-
-    def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
-        """From the loads [W, C] that each rank brings to its resources."""
-        busy = np.zeros((len(load), len(self.stages)))
-        binding: list[Resource | None] = [None] * len(self.stages)
-        for c, column in enumerate(self.columns):
-            instance = self.schedule.resource_of_rank(column.resource)
-            total = np.bincount(instance, weights=load[:, c])[instance]
-            if total.max() > busy[:, column.stage].max():
-                binding[column.stage] = column.resource
-            busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
-        critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
-        seconds = busy + self.schedule.constants
-        return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
-
-    def shard_bytes(self, placed: PlacedShards) -> Floats:
-        """[n, M] bytes of each shard."""
-        size = np.zeros((len(placed.rank), len(MEMORY_TIERS)))
-        share = (placed.rows / self.tables.rows[placed.blocks.table])[:, None]
-        distinct, which = placed.blocks.distinct
-        kind_of_shard = self.kind_of_rank[placed.rank]
-        for k in range(len(self.kinds)):
-            costs = self.block_costs(distinct, k)
-            here = kind_of_shard == k
-            size[here] = costs.bytes_fixed[which[here]] + costs.bytes_by_rows[which[here]] * share[here]
-        return size

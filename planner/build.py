@@ -9,8 +9,8 @@ import numpy as np
 
 from cost_models.coefficients import Coefficient, CoefficientCurve, OptimizerCoefficient
 from cost_models.kinds import CoefficientsUsed
+from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
-from cost_models.step import StepModel
 from planner._version import VERSION
 from planner.document import (
     CoefficientSources,
@@ -38,7 +38,7 @@ _BLAMED = 5
 
 
 def placed_plan(
-    model: StepModel, options: Options, problem: Problem, placement: Placement, bound_s: float
+    model: CostModel, options: Options, problem: Problem, placement: Placement, bound_s: float
 ) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
     tables, rank_bytes = _tables(model, options, problem, placement)
@@ -63,7 +63,7 @@ def placed_plan(
 
 
 def _tables(
-    model: StepModel, options: Options, problem: Problem, placement: Placement
+    model: CostModel, options: Options, problem: Problem, placement: Placement
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
@@ -129,7 +129,7 @@ def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Int
     return ranks, np.cumsum(held) - held, held
 
 
-def _ranks(model: StepModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
+def _ranks(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
     pools = zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
     capacity = np.stack([of_pool[pool] for of_pool, pool in pools], axis=1).astype(np.int64)
     return tuple(
@@ -148,7 +148,7 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-def explain_shortage(model: StepModel, shortage: Shortage) -> Infeasibility:
+def explain_shortage(model: CostModel, shortage: Shortage) -> Infeasibility:
     """A solver's proof in the user's words."""
     tables = model.workload.tables
     of = model.tables
@@ -177,7 +177,7 @@ def explain_shortage(model: StepModel, shortage: Shortage) -> Infeasibility:
     return Infeasibility(summary=summary, tiers=tiers, tables=demand)
 
 
-def provenance(model: StepModel, policy: Policy, seed: int) -> Provenance:
+def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
     """What the plan was computed for, with and by."""
     return Provenance(
         planner_version=VERSION,

@@ -1,33 +1,29 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cost_models.model import CostModel
 from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
     GRID_SHARD,
-    MEMORY_HBM,
-    NODE,
     PLACEMENT_TIERS,
     ROW_WISE,
     SHARDINGS,
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    WORLD,
     Blocks,
     Floats,
     Ints,
     PlacementTier,
     Sharding,
-    block_rows,
 )
-from cost_models.step import BlockCosts, StepModel
-from planner.problem import Bools, Problem
+from planner.problem import Problem
 
 COLUMN_UNIT = 4
 """Column widths are multiples of 4 (FBGEMM's vector width)."""
@@ -80,7 +76,7 @@ class Options:
         return Blocks(self.table[of], self.sharding[of], self.tier[of], self.block_columns, self.cache_fraction[of])
 
 
-def enumerate_options(model: StepModel, policy: Policy) -> Options:
+def enumerate_options(model: CostModel, policy: Policy) -> Options:
     """All options that the policy allows, table by table.
 
     table_column_wise is column_wise with its blocks held on one node, at the same cost: it is only enumerated where
@@ -106,10 +102,10 @@ def enumerate_options(model: StepModel, policy: Policy) -> Options:
     return Options(table, sharding, tier, fraction, option[occurs], columns[occurs], count[occurs])
 
 
-def _cuts(model: StepModel, policy: Policy, tier: PlacementTier) -> Sequence[tuple[int, int]]:
+def _cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> Sequence[tuple[int, int]]:
     """(sharding, column blocks) that are tried in a tier."""
     world, nodes = model.topology.world_size, model.topology.node_count
-    most = max(kind.node_ranks for kind in model.kinds)
+    most = max(group.accelerators.count for group in model.topology.nodes)
     column_splits = SPLITS if tier == "hbm" else FEW_SPLITS
     cuts = [(TABLE_WISE, 1)]
     if world > 1:
@@ -126,7 +122,7 @@ def _cuts(model: StepModel, policy: Policy, tier: PlacementTier) -> Sequence[tup
 
 
 def _variants(
-    model: StepModel, sharding: int, splits: int, tier: PlacementTier, fraction: float
+    model: CostModel, sharding: int, splits: int, tier: PlacementTier, fraction: float
 ) -> tuple[Ints, Ints, Ints, Ints, Floats]:
     """(table, sharding, tier, splits, cache fraction) of the tables to which one way of cutting applies."""
     tables = model.tables
@@ -136,24 +132,24 @@ def _variants(
     if sharding == ROW_WISE:
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= max(kind.node_ranks for kind in model.kinds)
+        applies &= tables.rows >= max(group.accelerators.count for group in model.topology.nodes)
     index = np.flatnonzero(applies)
     whole = np.ones(len(index), dtype=np.int64)
     code = PLACEMENT_TIERS.index(tier)
     return index, whole * sharding, whole * code, whole * splits, np.full(len(index), fraction)
 
 
-def build_problem(model: StepModel, options: Options) -> Problem:
+def build_problem(model: CostModel, options: Options) -> Problem:
     """The arrays that a solver works on."""
     blocks = options.blocks
-    costs = [model.block_costs(blocks, kind) for kind in range(len(model.kinds))]
+    costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
-    return Problem(
+    problem = Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
-        resource_of_rank=np.stack([model.schedule.resource_of_rank(column.resource) for column in columns]),
-        stage_constants=model.schedule.constants,
+        resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
+        stage_constants=model.constants,
         base_loads=model.base_loads,
         pool_of_rank=np.stack(model.memory_pool_of_rank),
         pool_capacity=model.memory_capacity,
@@ -170,22 +166,7 @@ def build_problem(model: StepModel, options: Options) -> Problem:
         everywhere=np.stack([cost.everywhere for cost in costs]),
         bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
         bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
-        allowed=np.stack([_fits_alone(model, blocks, cost, kind) for kind, cost in enumerate(costs)]),
+        allowed=np.stack([cost.supported for cost in costs]),
     )
-
-
-def _fits_alone(model: StepModel, blocks: Blocks, cost: BlockCosts, kind: int) -> Bools:
-    """[B] whether a rank (or node) of the kind, otherwise empty, can hold the block."""
-    ranks = model.kinds[kind].node_ranks
-    extent = EXTENT_OF_SHARDING[blocks.sharding]
-    rows = model.tables.rows[blocks.table]
-    cut_over = np.select([extent == NODE, extent == WORLD], [ranks, model.topology.world_size], 1)
-    replicated = blocks.sharding == DATA_PARALLEL
-    share = np.where(replicated, 1.0, block_rows(rows, cut_over, 0) / rows)[:, None]
-    on_rank = cost.bytes_fixed + cost.bytes_by_rows * share + model.base_bytes
-    held_by_node = np.select([extent == NODE, extent == WORLD], [ranks, ranks], 1)
-    node_share = np.where(extent == NODE, 1.0, np.minimum(1.0, share[:, 0] * held_by_node))[:, None]
-    on_node = cost.bytes_fixed * held_by_node[:, None] + cost.bytes_by_rows * node_share + model.base_bytes * ranks
-    capacity = np.array(model.kinds[kind].memory_bytes, dtype=float)
-    needed = np.where(np.arange(len(capacity)) == MEMORY_HBM, on_rank, on_node)
-    return np.asarray(cost.supported & (needed <= capacity).all(axis=1))
+    fits_alone = (problem.pool_demand <= 1).all(axis=2)
+    return replace(problem, allowed=problem.allowed & fits_alone)

@@ -115,6 +115,29 @@ class Problem:
         size[self.kind_of_rank] = np.diff(self.node_start)[self.node_of_rank]
         return size
 
+    @cached_property
+    def pool_demand(self) -> Floats:
+        """[K, B, M] the most bytes that one block takes from one memory pool of a kind, as a share of the pool.
+
+        Of a pool without capacity the share is infinite where the block needs it, else 0.
+        """
+        demand = np.zeros((self.kinds, len(self.block_option), len(self.pool_capacity)))
+        cut = np.where(self.block_extent == NODE, self.node_ranks_of_kind[:, None], 1)
+        cut = np.where(self.block_extent == WORLD, np.where(self.block_replicated, 1, self.world), cut)
+        rows = self.table_rows[self.option_table[self.block_option]]
+        largest = -(-rows // cut) / rows
+        for k in range(self.kinds):
+            first = int(np.flatnonzero(self.kind_of_rank == k)[0])
+            ranks = int(self.node_ranks_of_kind[k])
+            for m, (pool, capacity) in enumerate(zip(self.pool_of_rank, self.pool_capacity, strict=True)):
+                sharing = int((pool[first : first + ranks] == pool[first]).sum())
+                together = np.where(self.block_extent == RANK, 1, sharing)
+                share = np.minimum(largest[k] * together, np.where(self.block_replicated, sharing, 1.0))
+                size = self.bytes_fixed[k, :, m] * together + self.bytes_by_rows[k, :, m] * share
+                free = capacity[pool[first]] - sharing * self.base_bytes[m]
+                demand[k, :, m] = size / free if free > 0 else np.where(size > 0, np.inf, 0.0)
+        return demand
+
     def world_share(self, block: int) -> Floats:
         """[W] share of the table's rows that each rank holds of a WORLD block."""
         if self.block_replicated[block]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cost_models.model import CostModel, Evaluation
+from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     GRID_SHARD,
@@ -23,7 +25,6 @@ from cost_models.shards import (
     PlacedShards,
     block_rows,
 )
-from cost_models.step import Evaluation, StepModel
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
 from topologies.cluster import Topology, fingerprint
@@ -60,7 +61,7 @@ def verify(plan: Plan) -> list[str]:
     violations += placed
     if placed:
         return violations
-    model = StepModel(topology, workload)
+    model = cost_model(plan.provenance.cost_model, topology, workload)
     evaluation = model.evaluate(placed_shards(plan))
     violations += _shard_bytes(plan, model)
     violations += _ranks(plan, model, evaluation)
@@ -172,7 +173,7 @@ def placed_shards(plan: Plan) -> PlacedShards:
     return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)
 
 
-def _shard_bytes(plan: Plan, model: StepModel) -> Iterator[str]:
+def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
     placed = placed_shards(plan)
     expected = model.shard_bytes(placed)
     stated = np.concatenate([table.shards.bytes for table in plan.tables])
@@ -183,7 +184,7 @@ def _shard_bytes(plan: Plan, model: StepModel) -> Iterator[str]:
         yield f"bytes of {len(wrong)} shards; first: {name} on rank {placed.rank[first]}"
 
 
-def _ranks(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
     if [rank.rank for rank in plan.ranks] != list(range(model.topology.world_size)):
         yield f"ranks: not 0 to {model.topology.world_size - 1} in order"
         return
@@ -199,7 +200,7 @@ def _ranks(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str
             yield f"rank {rank.rank}: stands on node {model.node_of_rank[rank.rank]}, not {rank.node}"
 
 
-def _capacities(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
     pairs = zip(MEMORY_TIERS, model.memory_pool_of_rank, model.memory_capacity, strict=True)
     for m, (tier, pool, capacity) in enumerate(pairs):
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
@@ -211,7 +212,7 @@ def _capacities(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterato
             yield f"{tier}: the capacity in the document is not the topology's less its reserve"
 
 
-def _stages(plan: Plan, model: StepModel, evaluation: Evaluation) -> Iterator[str]:
+def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
     if tuple(stage.name for stage in plan.stages) != model.stages:
         yield f"stages: {[stage.name for stage in plan.stages]}, not {list(model.stages)}"
         return

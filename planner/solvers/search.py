@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem import NODE, RANK, WORLD, Bools, Floats, Placement, Problem
+from planner.problem import RANK, WORLD, Bools, Floats, Placement, Problem
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.infeasible import Shortage, shortage
@@ -109,18 +109,8 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
 
 
 def _largest_pool_share(problem: Problem) -> Floats:
-    """[O] the largest share of a memory pool that one block takes."""
-    share = np.zeros(len(problem.block_option))
-    on_node = problem.block_extent == NODE
-    for m, pools in enumerate(problem.pool_of_rank):
-        for k in range(problem.kinds):
-            ranks_of_node = int(problem.node_ranks_of_kind[k])
-            rank = int(np.flatnonzero(problem.kind_of_rank == k)[0])
-            together = int((pools[rank : rank + ranks_of_node] == pools[rank]).sum())
-            fixed = np.where(on_node, together, 1) * problem.bytes_fixed[k, :, m]
-            by_rows = np.where(on_node, together / ranks_of_node, 1.0) * problem.bytes_by_rows[k, :, m]
-            of_pool = (fixed + by_rows) / max(float(problem.pool_capacity[m][pools[rank]]), 1.0)
-            share = np.maximum(share, np.where(problem.allowed[k], of_pool, 0.0))
+    """[O] the largest share of a memory pool that one block takes, world-wide ones aside."""
+    share = np.where(problem.allowed[..., None], problem.pool_demand, 0.0).max(axis=(0, 2))
     share[problem.block_extent == WORLD] = 0.0
     return np.maximum.reduceat(share, problem.block_start[:-1])
 

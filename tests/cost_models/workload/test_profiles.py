@@ -129,10 +129,10 @@ def test_bad_values_are_said_all_at_once_with_line_and_column(tmp_path: Path) ->
         "t.csv:5:3: tables.3.rows: is missing",
         "t.csv:7:8: tables.4.dim: 6 is not a multiple of 4; pad the table to 8 columns",
         "t.csv:8:8: tables.5.pooling_factor: must be a finite number, not 'nan'",
-        "t.csv:9:8: tables.6.pooling_factor: must be above 0.0, not '0'",
+        "t.csv:9:8: tables.6.pooling_factor: must be above 0, not '0'",
         "t.csv:10:1: tables.7.name: the name 'a' stands twice, first at table 0; names must differ",
         "t.csv:11:3: tables.8.rows: must be a whole number, not 'ten'",
-        "t.csv:11:9: tables.8.pooling_factor: must be above 0.0, not '-1'",
+        "t.csv:11:9: tables.8.pooling_factor: must be above 0, not '-1'",
     ]
 
 

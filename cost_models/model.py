@@ -1,0 +1,159 @@
+"""What every cost model is to the planner: stages, columns, costs of blocks; and how a placement is summed."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.kinds import CoefficientsUsed
+from cost_models.loads import Resource
+from cost_models.shards import MEMORY_TIERS, Blocks, Floats, Ints, PlacedShards
+from cost_models.tables import Tables
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of resource in one stage."""
+
+    stage: int
+    resource: Resource
+
+
+@dataclass(frozen=True)
+class BlockCosts:
+    """Costs of n blocks on one kind of rank; C columns of seconds, M = 3 memory tiers of bytes.
+
+    See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
+    """
+
+    fixed: Floats
+    """[n, C]"""
+    by_rows: Floats
+    """[n, C]"""
+    everywhere: Floats
+    """[n, C]"""
+    bytes_fixed: Floats
+    """[n, M]"""
+    bytes_by_rows: Floats
+    """[n, M]"""
+    supported: NDArray[np.bool_]
+    """[n] bool"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a placement costs, recomputed from its shards."""
+
+    stage_seconds: Floats
+    """[S]"""
+    critical_rank: tuple[int | None, ...]
+    """[S] first rank of the resource that binds the stage; None where only a constant does."""
+    binding: tuple[Resource | None, ...]
+    """[S] the resource that binds the stage."""
+    rank_stage_seconds: Floats
+    """[W, S]"""
+    rank_bytes: Floats
+    """[W, M] with the dense part; DDR and SSD: the rank's own share of its node's."""
+
+    @property
+    def step_s(self) -> float:
+        """The sum of the stages."""
+        return float(self.stage_seconds.sum())
+
+
+class CostModel(ABC):
+    """The costs of one workload on one topology; sizes: K kinds of rank, W ranks, C columns, S stages, M tiers."""
+
+    name: str
+    """As the command line and the plan document call it."""
+    topology: Topology
+    workload: Workload
+    tables: Tables
+    coefficients: CoefficientsUsed
+    stages: tuple[str, ...]
+    """S names, in the order of the step."""
+    columns: tuple[Column, ...]
+    constants: Floats
+    """[S] seconds that a stage takes whatever its loads."""
+    kind_of_rank: Ints
+    """[W] index of the node group."""
+    node_of_rank: Ints
+    """[W] ascending; the ranks of a node are consecutive and of one kind."""
+    base_loads: Floats
+    """[K, C] seconds on each rank's resources before any table is placed."""
+    base_bytes: Floats
+    """[M] bytes on each rank before any table is placed."""
+    memory_capacity: tuple[Floats, Floats, Floats]
+    """Per memory tier, usable bytes of each pool (after the reserve)."""
+
+    def __init__(self, topology: Topology, workload: Workload) -> None:
+        self.topology, self.workload = topology, workload
+
+    @property
+    def kind_count(self) -> int:
+        """K"""
+        return len(self.topology.nodes)
+
+    @abstractmethod
+    def resource_of_rank(self, resource: Resource) -> Ints:
+        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+
+    @abstractmethod
+    def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """Costs of each block if its ranks are of this kind."""
+
+    @cached_property
+    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+        """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
+        return np.arange(len(self.node_of_rank)), self.node_of_rank, self.node_of_rank
+
+    def evaluate(self, placed: PlacedShards) -> Evaluation:
+        """Stage times and bytes of a placement, summed shard by shard."""
+        world, kind_of_shard = len(self.kind_of_rank), self.kind_of_rank[placed.rank]
+        load = self.base_loads[self.kind_of_rank].copy()
+        stored = np.tile(self.base_bytes, (world, 1))
+        share = placed.rows / self.tables.rows[placed.blocks.table]
+        distinct, which = placed.blocks.distinct
+        opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
+        for k in range(self.kind_count):
+            costs = self.block_costs(distinct, k)
+            load[self.kind_of_rank == k] += opened @ costs.everywhere
+            here = np.flatnonzero(kind_of_shard == k)
+            block, rank, held = which[here], placed.rank[here], share[here]
+            for c in range(load.shape[1]):
+                seconds = costs.fixed[block, c] + costs.by_rows[block, c] * held
+                load[:, c] += np.bincount(rank, weights=seconds, minlength=world)
+            for m in range(stored.shape[1]):
+                size = costs.bytes_fixed[block, m] + costs.bytes_by_rows[block, m] * held
+                stored[:, m] += np.bincount(rank, weights=size, minlength=world)
+        return self._evaluation(load, stored)
+
+    def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
+        """From the loads [W, C] that each rank brings to its resources."""
+        busy = np.zeros((len(load), len(self.stages)))
+        binding: list[Resource | None] = [None] * len(self.stages)
+        for c, column in enumerate(self.columns):
+            instance = self.resource_of_rank(column.resource)
+            total = np.bincount(instance, weights=load[:, c])[instance]
+            if total.max() > busy[:, column.stage].max():
+                binding[column.stage] = column.resource
+            busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
+        critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
+        seconds = busy + self.constants
+        return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
+
+    def shard_bytes(self, placed: PlacedShards) -> Floats:
+        """[n, M] bytes of each shard."""
+        size = np.zeros((len(placed.rank), len(MEMORY_TIERS)))
+        share = (placed.rows / self.tables.rows[placed.blocks.table])[:, None]
+        distinct, which = placed.blocks.distinct
+        kind_of_shard = self.kind_of_rank[placed.rank]
+        for k in range(self.kind_count):
+            costs = self.block_costs(distinct, k)
+            here = kind_of_shard == k
+            size[here] = costs.bytes_fixed[which[here]] + costs.bytes_by_rows[which[here]] * share[here]
+        return size
