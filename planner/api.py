@@ -41,7 +41,7 @@ def plan(
     policy = make_policy(tiers, shardings)
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)
-    outcome = solve(problem, Limits(time_limit_s, gap, stop), progress)
+    outcome = solve(problem, Limits(time_limit_s, gap, stop, seed), progress)
     origin = provenance(model, policy, seed)
     if outcome.placement is None or outcome.bound_s is None:
         reason = explain_shortage(model, outcome.shortage) if outcome.shortage else None

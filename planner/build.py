@@ -68,13 +68,15 @@ def _tables(
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
     workload = model.workload
+    option_of_table = placement.option_of_table(problem)
     plans = []
     for table, items in enumerate(_items_of_tables(problem, placement)):
-        option = int(placement.option_of_table[table])
+        option = int(option_of_table[table])
         matrix = _shard_matrix(problem, options, table, items)
         shards = Shards.from_matrix(np.round(matrix).astype(np.int64))
         np.add.at(rank_bytes, shards.rank, matrix[:, 5:])
-        sharding, tier = SHARDINGS[options.sharding[option]], PLACEMENT_TIERS[options.tier[option]]
+        sharding = SHARDINGS[options.block_sharding[items[0][0]]]
+        tier = PLACEMENT_TIERS[options.tier[option]]
         profile = workload.tables[table]
         fraction = float(options.cache_fraction[option])
         plans.append(

@@ -1,7 +1,7 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,12 @@ from planner.problem import Problem
 
 COLUMN_UNIT = 4
 """Column widths are multiples of 4 (FBGEMM's vector width)."""
-NARROWEST_SPLIT = 8
+NARROWEST_BLOCK = 8
 """Columns of the narrowest block that a split may make: finer widths no longer lower the step (benchmarks)."""
-SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Column blocks that a table in HBM may be cut into."""
+MOST_UNITS = 32
+"""Column units that a table is divided into at most, where its width allows: each width costs a block type."""
 FEW_SPLITS = (2, 4, 8)
-"""The same for grids and for tables below HBM."""
+"""Equal column blocks of grids, of table_column_wise, and of tables below HBM."""
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "hbm": (0.0,),
     "ddr": (0.0,),
@@ -52,91 +52,149 @@ class Policy:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of all tables as arrays, and their blocks. O options, B block types."""
+    """The options of all tables as arrays, and their block types. O options, B block types."""
 
     table: Ints
     """[O] ascending."""
-    sharding: Ints
-    """[O]"""
     tier: Ints
     """[O]"""
     cache_fraction: Floats
     """[O]"""
+    units: Ints
+    """[O] column units that the blocks of a free option tile; 0 for a fixed option."""
     block_option: Ints
-    """[B] ascending; an option with unequal column blocks has two types, the wider first."""
+    """[B] ascending."""
+    block_sharding: Ints
+    """[B] in a free option table_wise for the whole width and column_wise for a part."""
     block_columns: Ints
     """[B]"""
     block_count: Ints
-    """[B]"""
+    """[B] of a fixed option; 1 in a free one."""
+    block_units: Ints
+    """[B] width in the units of a free option, ascending; 0 in a fixed one."""
 
     @property
     def blocks(self) -> Blocks:
         """The block types as the cost model takes them."""
         of = self.block_option
-        return Blocks(self.table[of], self.sharding[of], self.tier[of], self.block_columns, self.cache_fraction[of])
+        return Blocks(self.table[of], self.block_sharding, self.tier[of], self.block_columns, self.cache_fraction[of])
 
 
 def enumerate_options(model: CostModel, policy: Policy) -> Options:
     """All options that the policy allows, table by table.
 
-    table_column_wise is column_wise with its blocks held on one node, at the same cost: it is only enumerated where
-    the policy forbids column_wise. On a single node row_wise and table_row_wise are one thing, as are one rank's
-    shardings: the simplest is kept.
+    A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
+    table_wise to narrow column_wise blocks. table_column_wise is column_wise with its blocks held on one node, at the
+    same cost: it is only enumerated where the policy forbids column_wise. On a single node row_wise and
+    table_row_wise are one thing: the simpler is kept.
     """
-    parts = [
-        _variants(model, sharding, splits, tier, fraction)
-        for tier in policy.tiers
-        for sharding, splits in _cuts(model, policy, tier)
-        for fraction in CACHE_FRACTIONS[tier]
-    ]
-    table, sharding, tier, splits, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(table, kind="stable")
-    table, sharding, tier, splits, fraction = (array[order] for array in (table, sharding, tier, splits, fraction))
-    units = model.tables.dim[table] // COLUMN_UNIT
-    narrow, wide_count = units // splits, units % splits
-    # two candidate block types per option: wide (narrow + 1 units) and narrow; drop those that do not occur
-    option = np.repeat(np.arange(len(table)), 2)
-    columns = np.stack([(narrow + 1) * COLUMN_UNIT, narrow * COLUMN_UNIT], axis=1).ravel()
-    count = np.stack([wide_count, splits - wide_count], axis=1).ravel()
-    occurs = count > 0
-    return Options(table, sharding, tier, fraction, option[occurs], columns[occurs], count[occurs])
+    parts: list[_Variant] = []
+    held: list[tuple[int, float]] = []
+    for tier in policy.tiers:
+        variants = [_free_variant(model, policy, tier)]
+        variants += [_fixed_variant(model, sharding, n) for sharding, n in _fixed_cuts(model, policy, tier)]
+        for fraction in CACHE_FRACTIONS[tier]:
+            parts += variants
+            held += [(PLACEMENT_TIERS.index(tier), fraction)] * len(variants)
+    number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
+    table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    order = np.lexsort((units, number, table))
+    table, sharding, columns, count, units, number = (
+        array[order] for array in (table, sharding, columns, count, units, number)
+    )
+    opens = np.ones(len(table), dtype=bool)
+    opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
+    first = np.flatnonzero(opens)
+    tier_of, fraction_of = zip(*held, strict=True)
+    return Options(
+        table=table[first],
+        tier=np.array(tier_of)[number[first]],
+        cache_fraction=np.array(fraction_of)[number[first]],
+        units=np.where(units[first] > 0, _units(model)[table[first]], 0),
+        block_option=np.cumsum(opens) - 1,
+        block_sharding=sharding,
+        block_columns=columns,
+        block_count=count,
+        block_units=units,
+    )
 
 
-def _cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> Sequence[tuple[int, int]]:
-    """(sharding, column blocks) that are tried in a tier."""
-    world, nodes = model.topology.world_size, model.topology.node_count
-    most = max(group.accelerators.count for group in model.topology.nodes)
-    column_splits = SPLITS if tier == "hbm" else FEW_SPLITS
-    cuts = [(TABLE_WISE, 1)]
-    if world > 1:
-        if "column_wise" in policy.shardings:
-            cuts += [(COLUMN_WISE, n) for n in column_splits if n <= world * 2]
-        else:
-            cuts += [(TABLE_COLUMN_WISE, n) for n in column_splits if n <= most]
-        if nodes > 1 or "row_wise" not in policy.shardings:
-            cuts += [(TABLE_ROW_WISE, 1)]
-        cuts += [(ROW_WISE, 1)] + [(GRID_SHARD, n) for n in FEW_SPLITS]
-        if tier == "hbm":
-            cuts += [(DATA_PARALLEL, 1)]
+class _Variant(NamedTuple):
+    """Block types of one way to hold tables, for all tables that it applies to; arrays of one length."""
+
+    table: Ints
+    sharding: Ints
+    columns: Ints
+    count: Ints
+    units: Ints
+
+
+def _units(model: CostModel) -> Ints:
+    """[T] column units of each table: as many as divide its width evenly, at most MOST_UNITS where possible."""
+    fours = model.tables.dim // COLUMN_UNIT
+    of_width = {int(n): _units_of(int(n)) for n in np.unique(fours)}
+    return np.array([of_width[n] for n in fours.tolist()], dtype=np.int64)
+
+
+def _units_of(fours: int) -> int:
+    divisors = [n for n in range(1, fours + 1) if fours % n == 0]
+    few = max(n for n in divisors if n <= MOST_UNITS)
+    return few if few * 4 >= MOST_UNITS or few == fours else min(n for n in divisors if n > few)
+
+
+def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Variant:
+    """Blocks of single ranks: every width in HBM, halves to eighths below, and the whole table."""
+    units = _units(model)
+    unit_columns = model.tables.dim // units
+    narrowest = -(-NARROWEST_BLOCK // unit_columns)
+    found: list[_Variant] = []
+    for width in range(1, int(units.max()) + 1):
+        whole = (units == width) & ("table_wise" in policy.shardings)
+        part = (width >= narrowest) & (width <= units - narrowest)
+        part &= ("column_wise" in policy.shardings) & (model.topology.world_size > 1)
+        if tier != "hbm":
+            part &= np.isin(units / width, FEW_SPLITS)
+        table = np.flatnonzero(whole | part)
+        ones = np.ones(len(table), dtype=np.int64)
+        sharding = np.where(whole[table], TABLE_WISE, COLUMN_WISE)
+        found.append(_Variant(table, sharding, width * unit_columns[table], ones, width * ones))
+    return _Variant(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+
+def _fixed_cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> list[tuple[int, int]]:
+    """(sharding, column blocks) of the fixed options that are tried in a tier."""
+    if model.topology.world_size == 1:
+        return []
+    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS)]
+    if model.topology.node_count > 1 or "row_wise" not in policy.shardings:
+        cuts.append((TABLE_ROW_WISE, 1))
+    if "column_wise" not in policy.shardings:
+        cuts += [(TABLE_COLUMN_WISE, n) for n in FEW_SPLITS if n <= _most_node_ranks(model)]
+    if tier == "hbm":
+        cuts.append((DATA_PARALLEL, 1))
     return [(sharding, n) for sharding, n in cuts if SHARDINGS[sharding] in policy.shardings]
 
 
-def _variants(
-    model: CostModel, sharding: int, splits: int, tier: PlacementTier, fraction: float
-) -> tuple[Ints, Ints, Ints, Ints, Floats]:
-    """(table, sharding, tier, splits, cache fraction) of the tables to which one way of cutting applies."""
+def _most_node_ranks(model: CostModel) -> int:
+    return max(group.accelerators.count for group in model.topology.nodes)
+
+
+def _fixed_variant(model: CostModel, sharding: int, splits: int) -> _Variant:
+    """One way of cutting, for the tables to which it applies: up to two widths, a unit apart."""
     tables = model.tables
-    applies = np.ones(len(tables.rows), dtype=bool)
-    if splits > 1:
-        applies &= tables.dim >= splits * NARROWEST_SPLIT
+    applies = tables.dim >= (splits * NARROWEST_BLOCK if splits > 1 else 0)
     if sharding == ROW_WISE:
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= max(group.accelerators.count for group in model.topology.nodes)
+        applies &= tables.rows >= _most_node_ranks(model)
     index = np.flatnonzero(applies)
-    whole = np.ones(len(index), dtype=np.int64)
-    code = PLACEMENT_TIERS.index(tier)
-    return index, whole * sharding, whole * code, whole * splits, np.full(len(index), fraction)
+    fours = tables.dim[index] // COLUMN_UNIT
+    table = np.repeat(index, 2)
+    columns = np.stack([fours // splits + 1, fours // splits], axis=1).ravel() * COLUMN_UNIT
+    count = np.stack([fours % splits, splits - fours % splits], axis=1).ravel()
+    occurs = count > 0
+    whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
+    return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole))
 
 
 def build_problem(model: CostModel, options: Options) -> Problem:
@@ -144,6 +202,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
     blocks = options.blocks
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
+    opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     problem = Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
@@ -156,9 +215,11 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         base_bytes=model.base_bytes,
         table_rows=model.tables.rows,
         option_table=options.table,
-        option_tied=options.sharding == TABLE_COLUMN_WISE,
+        option_units=options.units,
+        option_tied=options.block_sharding[opens] == TABLE_COLUMN_WISE,
         block_option=options.block_option,
         block_count=options.block_count,
+        block_units=options.block_units,
         block_extent=EXTENT_OF_SHARDING[blocks.sharding],
         block_replicated=blocks.sharding == DATA_PARALLEL,
         fixed=np.stack([cost.fixed for cost in costs]),

@@ -1,8 +1,13 @@
 """The planning problem as arrays: all that a solver sees.
 
 Sizes: T tables, O options, B blocks, W ranks, K kinds of rank, C columns (a resource in a stage), S stages, M memory
-tiers. An option is one legal way to hold one table; it consists of blocks. A block type with `block_count` n stands
-for n equal blocks, each placed on its own. The step that a placement takes is
+tiers. An option is one legal way to hold one table; it consists of blocks. There are two forms of option:
+
+* a fixed one takes each of its block types `block_count` times;
+* a free one (`option_units` U above 0) takes any of its block types, any number of times, as long as their
+  `block_units` sum to U: the columns of the table cut as one likes.
+
+Every block is placed on its own. The step that a placement takes is
 
     sum over stages s of (stage_constants[s] + max over columns c of s, instances i of the column, of load[c, i])
 
@@ -50,12 +55,16 @@ class Problem:
     """[T]"""
     option_table: Ints
     """[O] ascending."""
+    option_units: Ints
+    """[O] column units that the blocks of a free option must tile; 0 for a fixed option."""
     option_tied: Bools
     """[O] whether the option's blocks must be on different ranks of one node."""
     block_option: Ints
     """[B] ascending."""
     block_count: Ints
-    """[B]"""
+    """[B] how often a fixed option takes the block; 1 in a free option."""
+    block_units: Ints
+    """[B] column units of a free option's block, ascending within the option; 0 in a fixed option."""
     block_extent: Ints
     """[B] RANK, NODE or WORLD."""
     block_replicated: Bools
@@ -99,6 +108,27 @@ class Problem:
         return np.searchsorted(self.block_option, np.arange(len(self.option_table) + 1))
 
     @cached_property
+    def block_is_free(self) -> Bools:
+        """[B] whether the block belongs to a free option."""
+        return self.block_units > 0
+
+    def blocks_of_pick(self, block: int) -> list[int]:
+        """The blocks that an option is made of, each as often as it occurs; the option is named by one of its blocks.
+
+        A fixed option has no choice. A free one is cut into as few equal parts as fit under the picked block.
+        """
+        option = self.block_option[block]
+        types = np.arange(self.block_start[option], self.block_start[option + 1])
+        units, whole = int(self.block_units[block]), int(self.option_units[option])
+        if not units:
+            return np.repeat(types, self.block_count[types]).tolist()
+        sizes = self.block_units[types]
+        parts = min(-(-whole // units), whole // int(sizes[0]))
+        wanted = [whole // parts + (i < whole % parts) for i in range(parts)]
+        found = np.searchsorted(sizes, wanted)
+        return types[found].tolist()
+
+    @cached_property
     def node_start(self) -> Ints:
         """[N + 1] first rank of each node."""
         return np.searchsorted(self.node_of_rank, np.arange(self.node_of_rank[-1] + 2))
@@ -138,6 +168,27 @@ class Problem:
                 demand[k, :, m] = size / free if free > 0 else np.where(size > 0, np.inf, 0.0)
         return demand
 
+    @cached_property
+    def sharing(self) -> Ints:
+        """[K, C] how many ranks of one node use the same instance of a column's resource."""
+        found = np.ones((self.kinds, len(self.stage_of_column)), dtype=np.int64)
+        for k in range(self.kinds):
+            first = int(np.flatnonzero(self.kind_of_rank == k)[0])
+            members = self.resource_of_rank[:, first : first + int(self.node_ranks_of_kind[k])]
+            found[k] = (members == members[:, :1]).sum(axis=1)
+        return found
+
+    def peak_load(self, kind: int, blocks: Ints) -> Floats:
+        """[n, C] the most that one instance of each resource is loaded by a RANK or NODE block; by a WORLD one, 0."""
+        on_node = (self.block_extent[blocks] == NODE)[:, None]
+        ranks = np.where(on_node, self.sharing[kind], 1)
+        rows = self.table_rows[self.option_table[self.block_option[blocks]]]
+        cut = int(self.node_ranks_of_kind[kind])
+        share = np.where(on_node, np.minimum(ranks * (-(-rows // cut) / rows)[:, None], 1.0), 1.0)
+        load = self.fixed[kind, blocks] * ranks + self.by_rows[kind, blocks] * share
+        load[self.block_extent[blocks] == WORLD] = 0.0
+        return np.asarray(load)
+
     def world_share(self, block: int) -> Floats:
         """[W] share of the table's rows that each rank holds of a WORLD block."""
         if self.block_replicated[block]:
@@ -159,14 +210,19 @@ def row_shares(rows: int, ranks: int) -> Floats:
 
 @dataclass(frozen=True)
 class Placement:
-    """A complete answer: an option for each table and a place for each block of it. I items, one per block."""
+    """A complete answer: blocks that make up one option of each table, and a place for each. I items."""
 
-    option_of_table: Ints
-    """[T]"""
     item_block: Ints
-    """[I] block type; a type with count n has n items."""
+    """[I] block type; one that is taken n times has n items."""
     item_place: Ints
     """[I] the rank of a RANK block, the node of a NODE block, -1 for a WORLD block."""
+
+    def option_of_table(self, problem: Problem) -> Ints:
+        """[T] the option that each table's blocks belong to."""
+        options = np.unique(problem.block_option[self.item_block])
+        found = np.full(problem.tables, -1)
+        found[problem.option_table[options]] = options
+        return found
 
 
 class LoadState:
@@ -265,14 +321,17 @@ def place_everywhere(problem: Problem, state: LoadState, item_block: Ints) -> No
     state.add_everywhere(np.einsum("kbc,b->kc", problem.everywhere[:, chosen], count[chosen].astype(float)))
 
 
-def place_block(problem: Problem, state: LoadState, block: int, place: int) -> None:
-    """Charge one block at its place (rank, node, or -1 for the world), without its `everywhere` part."""
+def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:
+    """Charge one block at its place (rank, node, or -1 for the world), without its `everywhere` part.
+
+    A `sign` of -1 takes it away.
+    """
     extent = problem.block_extent[block]
     if extent == RANK:
         kind = problem.kind_of_rank[place]
         load = problem.fixed[kind, block] + problem.by_rows[kind, block]
         size = problem.bytes_fixed[kind, block] + problem.bytes_by_rows[kind, block]
-        state.add_on_rank(load, size, place)
+        state.add_on_rank(sign * load, sign * size, place)
         return
     if extent == NODE:
         ranks = slice(int(problem.node_start[place]), int(problem.node_start[place + 1]))
@@ -280,7 +339,8 @@ def place_block(problem: Problem, state: LoadState, block: int, place: int) -> N
     else:
         ranks = slice(0, problem.world)
         share = problem.world_share(block)
-    state.add(*spread(problem, block, share, problem.kind_of_rank[ranks]), ranks)
+    load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
+    state.add(sign * load, sign * size, ranks)
 
 
 def spread(problem: Problem, block: int, share: Floats, kinds: Ints) -> tuple[Floats, Floats]:

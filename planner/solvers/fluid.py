@@ -32,8 +32,8 @@ class FluidSolution:
     prices: Prices
     stage_seconds: Floats
     """[S] stage times of the fluid optimum."""
-    options: Ints
-    """[P, T] option of each table in each of P proposals."""
+    picks: Ints
+    """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
     shares: Floats
     """[P] how the fluid optimum mixes the proposals; sums to 1."""
 
@@ -112,61 +112,77 @@ class Fluid:
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
-        """Cheapest value [T] and option [T] of each table. `usable` [O] leaves options out."""
-        values, _ = self._option_values(prices)
-        if usable is not None:
-            values = np.where(usable, values, np.inf)
-        start = self.problem.option_start[:-1]
-        cheapest = np.minimum.reduceat(values, start)
-        first = np.where(values == cheapest[self.problem.option_table], np.arange(len(values)), len(values))
-        return cheapest, np.minimum.reduceat(first, start)
-
-    def _option_values(self, prices: Prices) -> tuple[Floats, Ints]:
-        """Value [O] of each option, and the kind [B] that holds each block at that value."""
+        """Cheapest value [T] and pick [T] of each table. `usable` [B] leaves blocks out."""
         problem = self.problem
-        local = np.stack(
-            [cost @ np.concatenate(pair) for cost, *pair in zip(self._cost, prices.weight, prices.byte, strict=True)]
+        value = self._block_values(prices)
+        if usable is not None:
+            value = np.where(usable, value, np.inf)
+        option = problem.block_option
+        free = problem.option_units > 0
+        whole = value * np.where(
+            problem.block_is_free, problem.option_units[option] / np.maximum(problem.block_units, 1), problem.block_count
         )
-        placed = np.where(problem.allowed, local, np.inf)
-        everywhere = np.einsum("kbc,kc->b", self._everywhere, prices.weight, optimize=True)
-        whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
-        value = np.where(self._world, whole_world, placed.min(axis=0)) + everywhere
-        return np.add.reduceat(problem.block_count * value, problem.block_start[:-1]), placed.argmin(axis=0)
+        start = problem.block_start[:-1]
+        least = np.minimum.reduceat(whole, start)
+        of_option = np.where(free, least, np.add.reduceat(whole, start))
+        table_start = problem.option_start[:-1]
+        cheapest = np.minimum.reduceat(of_option, table_start)
+        chosen = _first_at(of_option, cheapest[problem.option_table], table_start)
+        pick = start[chosen]
+        is_least = _first_at(whole, least[option], start)
+        return cheapest, np.where(free[chosen], is_least[chosen], pick)
 
-    def usage(self, prices: Prices, option_of_table: Ints) -> tuple[Floats, Floats]:
+    def _block_values(self, prices: Prices) -> Floats:
+        """[B] what each block costs at the prices, on the kind of rank where it costs least."""
+        problem = self.problem
+        pairs = zip(self._cost, prices.weight, prices.byte, strict=True)
+        local = np.stack([cost @ np.concatenate(pair) for cost, *pair in pairs])
+        everywhere = np.einsum("kbc,kc->b", self._everywhere, prices.weight, optimize=True)
+        placed = np.where(problem.allowed, local, np.inf).min(axis=0)
+        whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
+        return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
+
+    def usage(self, prices: Prices, picks: Ints) -> tuple[Floats, Floats]:
         """Seconds [K, C] and bytes [K, M] of a choice of options, its blocks on the kinds that the prices prefer."""
         problem = self.problem
-        starts, stops = problem.block_start[option_of_table], problem.block_start[option_of_table + 1]
-        lengths = stops - starts
-        blocks = np.repeat(starts, lengths) + np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
-        count = problem.block_count[blocks].astype(float)
+        blocks, count = self._taken(picks)
         total = np.zeros((problem.kinds, self._cost.shape[2]))
-        local = np.stack(
-            [
-                np.where(problem.allowed[k, blocks], self._cost[k, blocks] @ np.concatenate(pair), np.inf)
-                for k, pair in enumerate(zip(prices.weight, prices.byte, strict=True))
-            ]
-        )
-        kind = local.argmin(axis=0)
+        pairs = enumerate(zip(prices.weight, prices.byte, strict=True))
+        local = [
+            np.where(problem.allowed[k, blocks], self._cost[k, blocks] @ np.concatenate(pair), np.inf)
+            for k, pair in pairs
+        ]
+        kind = np.stack(local).argmin(axis=0)
         for k in range(problem.kinds):
             here = self._world[blocks] | (kind == k)
             total[k] = count[here] @ self._cost[k, blocks[here]]
             total[k, : self._columns] += count @ self._everywhere[k, blocks]
         return total[:, : self._columns] + self._base, total[:, self._columns :]
 
-    def option_totals(self, options: Ints, prices: Prices) -> Floats:
+    def _taken(self, picks: Ints) -> tuple[Ints, Floats]:
+        """Blocks of the picked options and how often each is taken (in fractions, for a free option)."""
+        problem = self.problem
+        options = problem.block_option[picks]
+        free = problem.block_units[picks] > 0
+        starts = np.where(free, picks, problem.block_start[options])
+        lengths = np.where(free, 1, problem.block_start[options + 1] - starts)
+        blocks = np.repeat(starts, lengths) + np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+        fraction = problem.option_units[options] / np.maximum(problem.block_units[picks], 1)
+        return blocks, np.where(np.repeat(free, lengths), np.repeat(fraction, lengths), problem.block_count[blocks])
+
+    def pick_totals(self, picks: Ints, prices: Prices) -> Floats:
         """[n, K x (C + M)] what each option asks of each kind in all, its blocks where the prices prefer them."""
-        rows = [np.concatenate(self.usage(prices, np.array([option])), axis=1).ravel() for option in options]
+        rows = [np.concatenate(self.usage(prices, np.array([pick])), axis=1).ravel() for pick in picks]
         base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
         return np.asarray(np.stack(rows) - base)
 
     def bound(self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0) -> tuple[float, Ints]:
-        """The bound that the prices prove, rounded down, and the options that attain it."""
-        cheapest, options = self.price(prices, usable)
+        """The bound that the prices prove, rounded down, and the picks [T] that attain it."""
+        cheapest, picks = self.price(prices, usable)
         gain = cheapest.sum() + (self._base * prices.weight).sum()
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
-        return float(value - SAFETY * (abs(gain) + abs(paid))), options
+        return float(value - SAFETY * (abs(gain) + abs(paid))), picks
 
     # -- the best prices ---------------------------------------------------------------------------------------
 
@@ -180,7 +196,7 @@ class Fluid:
     ) -> FluidSolution:
         """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively.
 
-        `usable` [O] leaves options out and `headroom` below 1 leaves memory free: the result is then no bound of
+        `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
         the whole problem, but a choice of options that is easier to place.
         """
         master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom)
@@ -189,11 +205,11 @@ class Fluid:
         proposals: list[Ints] = []
         ceiling = np.inf
         for _ in range(rounds):
-            value, options = self.bound(prices, usable, headroom)
+            value, picks = self.bound(prices, usable, headroom)
             if value > best_bound:
                 best_bound, best = value, prices
-            proposals.append(options)
-            master.add_cut(*self.usage(prices, options))
+            proposals.append(picks)
+            master.add_cut(*self.usage(prices, picks))
             prices, ceiling = master.solve()
             ceiling += float(self.problem.stage_constants.sum())
             if ceiling - best_bound <= tolerance * abs(best_bound):
@@ -207,3 +223,9 @@ class Fluid:
             np.stack([proposals[p] for p in mixed]),
             shares[mixed] / shares[mixed].sum(),
         )
+
+
+def _first_at(values: Floats, wanted: Floats, start: Ints) -> Ints:
+    """Per segment, the first position whose value is the wanted one of its segment."""
+    position = np.where(values == wanted, np.arange(len(values)), len(values) - 1)
+    return np.minimum.reduceat(position, start)

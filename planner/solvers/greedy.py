@@ -20,14 +20,14 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(problem: Problem, option_of_table: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
+def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then those that need a node, then single ranks' from the largest to the smallest.
     Each goes where the potential over the resources it uses grows least, among the places with memory for it.
     `stage_seconds` [S] are the times to aim at.
     """
-    return _Greedy(problem, stage_seconds).run(option_of_table)
+    return _Greedy(problem, stage_seconds).run(picks)
 
 
 class _Greedy:
@@ -40,9 +40,9 @@ class _Greedy:
         self._items: list[int] = []
         self._places: list[int] = []
 
-    def run(self, option_of_table: Ints) -> tuple[Placement, LoadState] | None:
+    def run(self, picks: Ints) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
-        blocks, tied = self._expand(option_of_table)
+        blocks, tied = self._expand(picks)
         place_everywhere(problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64))
         extent = problem.block_extent
         for block in (block for block in blocks if extent[block] == WORLD):
@@ -50,39 +50,41 @@ class _Greedy:
             self._record(block, -1)
         if state.overflow_bytes() > 0:
             return None
-        by_size = sorted(blocks, key=self._size, reverse=True)
+        self._size_of = self._sizes(np.unique(np.array(blocks + [b for group in tied for b in group], dtype=np.int64)))
+        by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         done = (
             all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
-            and all(self._put_together(group) for group in sorted(tied, key=lambda g: -sum(map(self._size, g))))
+            and all(self._put_together(group) for group in sorted(tied, key=lambda g: -sum(map(self._size_of.__getitem__, g))))
             and all(self._put_on_rank(block) for block in by_size if extent[block] == RANK)
         )
         if not done:
             return None
         order = np.argsort(self._items, kind="stable")
         items, places = np.array(self._items)[order], np.array(self._places)[order]
-        return Placement(option_of_table, items, places), state
+        return Placement(items, places), state
 
-    def _expand(self, option_of_table: Ints) -> tuple[list[int], list[list[int]]]:
+    def _expand(self, picks: Ints) -> tuple[list[int], list[list[int]]]:
         """Every block of the options as often as it occurs; and those of tied options, a list for each."""
         problem = self._problem
         free: list[int] = []
         tied: list[list[int]] = []
-        for option in option_of_table.tolist():
-            types = range(int(problem.block_start[option]), int(problem.block_start[option + 1]))
-            members = [block for block in types for _ in range(int(problem.block_count[block]))]
-            if problem.option_tied[option]:
+        for pick in picks.tolist():
+            members = problem.blocks_of_pick(pick)
+            if problem.option_tied[problem.block_option[pick]]:
                 tied.append(members)
             else:
                 free += members
         return free, tied
 
-    def _size(self, block: int) -> float:
-        """The largest share of a stage or of a rank's memory that the block takes on any kind of rank."""
+    def _sizes(self, blocks: Ints) -> dict[int, float]:
+        """The largest share of a stage or of a rank's memory that each block takes on any kind of rank."""
         problem = self._problem
-        load = (problem.fixed[:, block] + problem.by_rows[:, block]) / self._aim[:, 0]
         free = np.maximum(self._state.free.max(axis=1), 1.0)
-        stored = (problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]) / free
-        return float(max(load.max(), stored.max()))
+        stored = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]) / free
+        size = stored.max(axis=(0, 2))
+        for kind in range(problem.kinds):
+            size = np.maximum(size, (problem.peak_load(kind, blocks) / self._aim[:, 0]).max(axis=1))
+        return dict(zip(blocks.tolist(), size.tolist(), strict=True))
 
     def _record(self, block: int, where: int) -> None:
         self._items.append(block)

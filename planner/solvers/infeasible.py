@@ -62,7 +62,7 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tup
     best, best_byte = -np.inf, np.zeros_like(capacity)
     for _ in range(200):
         byte = (price / unit.ravel()).reshape(capacity.shape)
-        cheapest, options = fluid.price(Prices(weight, byte), usable)
+        cheapest, picks = fluid.price(Prices(weight, byte), usable)
         paid = (byte * capacity).sum()
         value = float(cheapest.sum() - paid)
         rounding = 1e-9 * (float(cheapest.sum()) + abs(float(paid)))
@@ -70,7 +70,7 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tup
             best, best_byte = value, byte
         if best > rounding:
             return best - rounding, best_byte
-        _, size = fluid.usage(Prices(weight, byte), options)
+        _, size = fluid.usage(Prices(weight, byte), picks)
         excess = ((size - capacity) / unit).ravel()
         terms = [float(value) * variable for value, variable in zip(excess, prices, strict=True)]
         model.add_linear_constraint(mathopt.fast_sum(terms) - bound >= 0.0)

@@ -6,20 +6,20 @@ from planner.problem import Floats, Ints
 from planner.solvers.fluid import Fluid, FluidSolution
 
 
-def round_options(fluid: Fluid, solution: FluidSolution) -> Ints:
-    """One option [T] per table, so that the totals stay near the fluid optimum's.
+def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
+    """One pick [T] per table, so that the totals stay near the fluid optimum's.
 
     Almost every table has the same option in all proposals and keeps it. The others are decided one after the other,
     the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
     totals (seconds by column, bytes by tier) nearest to those of the fractions.
     """
-    agreed: Ints = solution.options[0].copy()
-    undecided = np.flatnonzero((solution.options != agreed).any(axis=0))
+    agreed: Ints = solution.picks[0].copy()
+    undecided = np.flatnonzero((solution.picks != agreed).any(axis=0))
     if not len(undecided):
         return agreed
     scale = _scale(fluid, solution)
     choices = [_mixture(solution, int(table)) for table in undecided]
-    vectors = [fluid.option_totals(options, solution.prices) * scale for options, _ in choices]
+    vectors = [fluid.pick_totals(options, solution.prices) * scale for options, _ in choices]
     weight = [float(np.abs(vector).max()) for vector in vectors]
     drift = np.zeros(len(scale))
     for i in sorted(range(len(undecided)), key=lambda i: (-weight[i], i)):
@@ -34,7 +34,7 @@ def round_options(fluid: Fluid, solution: FluidSolution) -> Ints:
 
 def _mixture(solution: FluidSolution, table: int) -> tuple[Ints, Floats]:
     """The options that the optimum mixes for a table, and their shares."""
-    options, which = np.unique(solution.options[:, table], return_inverse=True)
+    options, which = np.unique(solution.picks[:, table], return_inverse=True)
     shares: Floats = np.bincount(which, weights=solution.shares).astype(float)
     return options, shares
 

@@ -1,7 +1,8 @@
 """The search: the fluid bound, then a ladder of granularities, each chosen by prices, rounded and placed."""
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,17 +11,29 @@ import numpy as np
 from planner.problem import RANK, WORLD, Bools, Floats, Placement, Problem
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
+from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.prices import Prices
-from planner.solvers.rounding import round_options
+from planner.solvers.rounding import round_picks
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-CAPS = ((1.0, 0.6), (0.5, 0.5), (0.4, 0.25), (0.3, 0.12), (0.2, 0.06), (0.15, 0.03))
-"""Ladder of caps on one block's share of a stage's time, and of a memory pool: small blocks pack well, but cost more
-in all."""
+STAGE_CAPS = (0.3, 0.5, 0.2, 1.0, 0.4, 2.0, 8.0)
+"""Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more in all."""
+POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
+"""Caps on one block's share of a memory pool; where memory is not scarce the second is enough."""
+LADDER_SHARE = 0.25
+"""Share of the time that may go into starts once there is one."""
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
+FINALISTS = 3
+"""Starts, the best of the ladder, that local search works on."""
+SQUARINGS = (3, 4, 5, 6, 7)
+"""The local search's norm is 2 to these powers, one after the other."""
+ROUNDS = (120, 120, 120, 200, 200)
+"""Rounds at each norm; the search of one start ends early at a norm where nothing moves."""
+IDLE_ROUNDS = 24
+"""Rounds without a move after which a norm is done."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 Progress = Callable[[str, float | None, float | None], None]
@@ -29,11 +42,12 @@ Progress = Callable[[str, float | None, float | None], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), or when `stop` says so."""
+    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), or when `stop` says so; and the seed."""
 
     time_limit_s: float = 30.0
     gap: float = 0.01
     stop: Callable[[], bool] | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,75 +64,128 @@ class Outcome:
 
 def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
     """The best placement found within the limits, with a lower bound on all placements."""
-    clock = _Clock(limits)
-    tell = progress or (lambda *_: None)
     fluid = Fluid(problem)
     missing = shortage(fluid)
     if missing is not None:
         return Outcome("infeasible", None, None, None, None, missing)
-    relaxed = fluid.solve()
-    tell("bound", None, relaxed.bound_s)
-    best: tuple[Placement, float] | None = None
-    for usable, headroom in _ladder(fluid, relaxed):
-        if best is not None and headroom < 1:
-            break  # less memory only helps where nothing fits
-        found = _attempt(fluid, usable, headroom)
-        if found is not None and (best is None or found[1] < best[1]):
-            best = found
-            tell("plan", best[1], relaxed.bound_s)
-        good_enough = best is not None and best[1] <= relaxed.bound_s * (1 + limits.gap)
-        if good_enough or clock.is_over():
-            break
-    if best is None:
-        return Outcome("timeout", None, None, relaxed.bound_s, relaxed.prices, None)
-    placement, step_s = best
-    bound_s = min(relaxed.bound_s, step_s)
+    search = _Search(fluid, limits, progress or (lambda *_: None))
+    search.run()
+    bound_s, prices = search.relaxed.bound_s, search.relaxed.prices
+    if search.best is None:
+        return Outcome("timeout", None, None, bound_s, prices, None)
+    placement, step_s = search.best
+    bound_s = min(bound_s, step_s)
     status: Status = "optimal" if step_s <= bound_s * (1 + OPTIMAL_GAP) else "feasible"
-    return Outcome(status, placement, step_s, bound_s, relaxed.prices, None)
+    return Outcome(status, placement, step_s, bound_s, prices, None)
+
+
+class _Search:
+    """One run: the bound, the starts of the ladder, local search on the best of them."""
+
+    def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
+        self._fluid, self._limits, self._tell = fluid, limits, tell
+        self._clock = _Clock(limits)
+        self.best: tuple[Placement, float] | None = None
+        self.relaxed: FluidSolution = fluid.solve()
+        tell("bound", None, self.relaxed.bound_s)
+
+    def run(self) -> None:
+        """Search until a limit is reached or there is nothing left to try."""
+        starts = self._starts()
+        turn = 0
+        while starts and not self._is_done():
+            for placement, _ in starts[:FINALISTS]:
+                self._improve(placement, self._limits.seed + turn)
+                turn += 1
+            if self.best is None:
+                return
+            starts = [self.best]
+
+    def _starts(self) -> list[tuple[Placement, float]]:
+        """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
+        problem = self._fluid.problem
+        seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
+        scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
+        caps = itertools.product(POOL_CAPS if scarce else POOL_CAPS[1:2], STAGE_CAPS)
+        allowed = [_capped(problem, np.maximum(seconds / of_stage, size / of_pool)) for of_pool, of_stage in caps]
+        found: list[tuple[Placement, float]] = []
+        for headroom in HEADROOMS:
+            for usable in allowed:
+                start = _attempt(self._fluid, usable, headroom)
+                if start is not None:
+                    found.append(start)
+                    self._offer(*start, "start")
+                if self._is_done() or (found and self._clock.share() > LADDER_SHARE):
+                    return sorted(found, key=lambda item: item[1])
+            if found:
+                break
+        return sorted(found, key=lambda item: item[1])
+
+    def _improve(self, placement: Placement, seed: int) -> None:
+        improver = Improver(self._fluid.problem, placement, seed)
+        number = 0
+        for squarings, rounds in zip(SQUARINGS, ROUNDS, strict=True):
+            idle = 0
+            for _ in range(rounds):
+                idle = 0 if improver.round(number, squarings) else idle + 1
+                number += 1
+                if idle >= IDLE_ROUNDS:
+                    break
+                self._offer(improver.best, improver.best_s, "local search")
+                if self._is_done():
+                    return
+
+    def _offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
+        if self.best is None or step_s < self.best[1]:
+            self.best = (placement() if callable(placement) else placement), step_s
+            self._tell(source, step_s, self.relaxed.bound_s)
+
+    def _is_done(self) -> bool:
+        good = self.best is not None and self.best[1] <= self.relaxed.bound_s * (1 + self._limits.gap)
+        return good or self._clock.is_over()
 
 
 class _Clock:
     def __init__(self, limits: Limits) -> None:
-        self._end = time.monotonic() + limits.time_limit_s
+        self._begin, self._limit_s = time.monotonic(), limits.time_limit_s
         self._stop = limits.stop
 
+    def share(self) -> float:
+        """Of the time limit that is gone."""
+        return (time.monotonic() - self._begin) / max(self._limit_s, 1e-9)
+
     def is_over(self) -> bool:
-        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
-
-
-def _ladder(fluid: Fluid, relaxed: FluidSolution) -> Iterator[tuple[Bools, float]]:
-    """(options that may be used, share of the memory): all caps, with ever less memory."""
-    problem = fluid.problem
-    seconds, size = _largest_share(problem, relaxed.stage_seconds), _largest_pool_share(problem)
-    allowed = [_capped(problem, np.maximum(seconds / of_stage, size / of_pool)) for of_stage, of_pool in CAPS]
-    for headroom in HEADROOMS:
-        for usable in allowed:
-            yield usable, headroom
+        return self.share() >= 1 or (self._stop is not None and self._stop())
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
-    """[O] the largest share of a stage that one block of the option takes on one rank; infinite if it fits on none."""
+    """[B] the largest share of a stage that the block takes of one resource; infinite if it fits nowhere."""
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
-    load = np.where(problem.allowed[..., None], problem.fixed + problem.by_rows, np.inf)
-    load = np.where((problem.block_extent == RANK)[:, None], load, problem.fixed)
-    everywhere = problem.block_extent == WORLD
-    load[:, everywhere] = 0.0
-    peak = (load / aim).max(axis=2).min(axis=0)
-    fits = np.where(everywhere, problem.allowed.all(axis=0), problem.allowed.any(axis=0))
-    return np.maximum.reduceat(np.where(fits, peak, np.inf), problem.block_start[:-1])
+    blocks = np.arange(len(problem.block_option))
+    peaks = np.stack([(problem.peak_load(kind, blocks) / aim).max(axis=1) for kind in range(problem.kinds)])
+    somewhere = np.where(problem.allowed, peaks, np.inf).min(axis=0)
+    everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
+    return np.where(problem.block_extent == WORLD, everywhere, somewhere)
 
 
 def _largest_pool_share(problem: Problem) -> Floats:
-    """[O] the largest share of a memory pool that one block takes, world-wide ones aside."""
+    """[B] the largest share of a memory pool that one block takes, world-wide ones aside."""
     share = np.where(problem.allowed[..., None], problem.pool_demand, 0.0).max(axis=(0, 2))
     share[problem.block_extent == WORLD] = 0.0
-    return np.maximum.reduceat(share, problem.block_start[:-1])
+    return np.asarray(share)
 
 
 def _capped(problem: Problem, peak: Floats) -> Bools:
-    """[O] options whose peak is at most 1; for a table that has none, its smallest ones."""
-    smallest = np.minimum.reduceat(peak, problem.option_start[:-1])
-    return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table])
+    """[B] blocks whose peak is at most 1, world-wide ones among them (their peak is 0).
+
+    A table without any other option of such blocks keeps those of its smallest one.
+    """
+    start = problem.block_start[:-1]
+    worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))
+    worst[problem.block_extent[start] == WORLD] = np.inf
+    smallest = np.minimum.reduceat(worst, problem.option_start[:-1])
+    smallest[np.isinf(smallest)] = 0.0
+    return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table[problem.block_option]])
 
 
 def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, float] | None:
@@ -126,8 +193,8 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
     if shortage(fluid, usable, headroom) is not None:
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
-    options = round_options(fluid, relaxed)
-    placed = place(fluid.problem, options, relaxed.stage_seconds)
+    picks = round_picks(fluid, relaxed)
+    placed = place(fluid.problem, picks, relaxed.stage_seconds)
     if placed is None:
         return None
     placement, state = placed

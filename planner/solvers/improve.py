@@ -1,0 +1,296 @@
+"""Local search: a placement improved in rounds, each of which changes many pairs of ranks or nodes at once.
+
+Three kinds of round take turns. *Transfers*: within each of many disjoint pairs of ranks, some or all columns of one
+table go from one rank to the other; parts of a table on one rank merge. *Deals*: paired ranks, or paired nodes, deal
+out their blocks anew (`repartition`). Pairs are disjoint, so their changes add up. All is judged by a smoothed step
+(`smoothing`), whose norm nears the maximum while the search goes on.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, spread
+from planner.solvers.repartition import Bins, deal
+from planner.solvers.smoothing import Smoothing
+
+TRANSFERS = 4
+"""Widths that are tried for each block in one round: all of it, and this many less one at random."""
+
+FULLEST = 4
+"""One in so many bins, the fullest, look for a better deal in one round."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """Blocks of free options on single ranks. Arrays of [n], at most one per option and rank, in that order."""
+
+    family: Ints
+    """Which free option, counted from 0."""
+    units: Ints
+    """Width in the option's units."""
+    rank: Ints
+
+
+class Improver:
+    """Improves one placement; deterministic for its seed."""
+
+    def __init__(self, problem: Problem, placement: Placement, seed: int) -> None:
+        self._problem = problem
+        self._random = np.random.default_rng(seed)
+        self._load: Floats = _with_nothing(problem.fixed + problem.by_rows)
+        self._size: Floats = _with_nothing(problem.bytes_fixed + problem.bytes_by_rows)
+        self._everywhere: Floats = _with_nothing(problem.everywhere)
+        self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
+        extent, blocks = problem.block_extent[placement.item_block], placement.item_block
+        movable = (extent == RANK) & problem.block_is_free[blocks]
+        on_node = extent == NODE
+        settled = ~movable & ~on_node
+        self._settled = Placement(blocks[settled], placement.item_place[settled])
+        self._node_block, self._node = blocks[on_node], placement.item_place[on_node]
+        family = self._family_of_option[problem.block_option[blocks[movable]]]
+        self._items = _merged(
+            Items(family, problem.block_units[blocks[movable]], placement.item_place[movable]), problem.world
+        )
+        self._state: LoadState = load_state(problem, self._placement())
+        self.best_s = self._state.step_s()
+        self._best = self._placement()
+
+    @cached_property
+    def _family_of_option(self) -> Ints:
+        """[O] number of each free option, -1 for fixed ones."""
+        free = self._problem.option_units > 0
+        return np.where(free, np.cumsum(free) - 1, -1)
+
+    @cached_property
+    def _block_of(self) -> Ints:
+        """[F, most units + 1] block of each family and width: -1 where there is none, the empty block for width 0."""
+        problem = self._problem
+        most = int(problem.option_units.max(initial=0))
+        table = np.full((int((problem.option_units > 0).sum()), most + 1), -1, dtype=np.int64)
+        blocks = np.flatnonzero(problem.block_is_free)
+        table[self._family_of_option[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
+        table[:, 0] = len(problem.block_option)
+        return table
+
+    def best(self) -> Placement:
+        """The best placement so far."""
+        return self._best
+
+    def _placement(self) -> Placement:
+        items = self._items
+        blocks = (self._settled.item_block, self._node_block, self._block_of[items.family, items.units])
+        places = (self._settled.item_place, self._node, items.rank)
+        block, place = np.concatenate(blocks), np.concatenate(places)
+        order = np.lexsort((place, block))
+        return Placement(block[order], place[order])
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    def round(self, number: int, squarings: int) -> int:
+        """One round of a kind that follows from its number; how many blocks it moved."""
+        smoothing = Smoothing(self._problem, self._state, squarings)
+        if number % 8 == 7 or not len(self._items.rank):
+            changed = self._deal_nodes(smoothing)
+        elif number % 2:
+            changed = self._deal_ranks(smoothing)
+        else:
+            changed = self._transfer(smoothing)
+        if changed:
+            step_s = self._state.step_s()
+            if step_s < self.best_s:
+                self.best_s, self._best = step_s, self._placement()
+        return changed
+
+    def _pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
+        """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
+        left: list[Ints] = []
+        right: list[Ints] = []
+        for k in range(self._problem.kinds):
+            members = np.flatnonzero(kind == k)
+            order = members[np.argsort(-fullness[members], kind="stable")]
+            pairs = min(max(-(-len(order) // FULLEST), 4), len(order) // 2)
+            left.append(order[:pairs])
+            right.append(self._random.permutation(order[pairs:])[:pairs])
+        return np.concatenate(left), np.concatenate(right)
+
+    def _deal_ranks(self, smoothing: Smoothing) -> int:
+        problem, items = self._problem, self._items
+        left, right = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
+        order = np.argsort(items.rank, kind="stable")
+        kind = problem.kind_of_rank[items.rank[order]]
+        block = self._block_of[items.family[order], items.units[order]]
+        bins = Bins(
+            self._state.load.T[:, None, :],
+            self._state.free.T[:, None, :],
+            items.rank[order],
+            self._load[kind, block][:, None, :],
+            self._size[kind, block][:, None, :],
+        )
+        moved, target = deal(bins, left, right, smoothing, self._random)
+        rank = items.rank.copy()
+        rank[order[moved]] = target
+        return len(moved) if len(moved) and self._replace(Items(items.family, items.units, rank)) else 0
+
+    def _deal_nodes(self, smoothing: Smoothing) -> int:
+        problem = self._problem
+        sizes = np.diff(problem.node_start)
+        changed = 0
+        for k in range(problem.kinds):
+            nodes = np.flatnonzero(problem.kind_of_rank[problem.node_start[:-1]] == k)
+            mine = np.flatnonzero(np.isin(self._node, nodes))
+            if len(nodes) < 2 or not len(mine):
+                continue
+            ranks = int(sizes[nodes[0]])
+            order = mine[np.argsort(self._node[mine], kind="stable")]
+            load, size = self._node_amounts(self._node_block[order], k, ranks)
+            shape = (len(nodes), ranks, -1)
+            of_nodes = np.concatenate([np.arange(problem.node_start[n], problem.node_start[n + 1]) for n in nodes])
+            bins = Bins(
+                self._state.load.T[of_nodes].reshape(shape),
+                self._state.free.T[of_nodes].reshape(shape),
+                np.searchsorted(nodes, self._node[order]),
+                load,
+                size,
+            )
+            fullness = smoothing.fullness(self._state.load)[of_nodes].reshape(len(nodes), ranks).sum(axis=1)
+            left, right = self._pairs(fullness, np.zeros(len(nodes), dtype=np.int64))
+            moved, target = deal(bins, left, right, smoothing, self._random)
+            if len(moved):
+                self._charge_nodes(order[moved], -1.0)
+                self._node[order[moved]] = nodes[target]
+                self._charge_nodes(order[moved], 1.0)
+                changed += len(moved)
+        return changed
+
+    def _node_amounts(self, blocks: Ints, kind: int, ranks: int) -> tuple[Floats, Floats]:
+        """Loads [n, ranks, C] and bytes [n, ranks, M] of node-wide blocks."""
+        problem = self._problem
+        share = np.stack([problem.node_share(block, ranks) for block in blocks.tolist()])[..., None]
+        load = problem.fixed[kind, blocks][:, None] + problem.by_rows[kind, blocks][:, None] * share
+        size = problem.bytes_fixed[kind, blocks][:, None] + problem.bytes_by_rows[kind, blocks][:, None] * share
+        return load, size
+
+    def _charge_nodes(self, index: Ints, sign: float) -> None:
+        problem = self._problem
+        for block, node in zip(self._node_block[index].tolist(), self._node[index].tolist(), strict=True):
+            ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
+            share = problem.node_share(block, ranks.stop - ranks.start)
+            load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
+            self._state.add(sign * load, sign * size, ranks)
+
+    # -- transfers ---------------------------------------------------------------------------------------------
+
+    def _transfer(self, smoothing: Smoothing) -> int:
+        """Every paired item may give all, or a random part, of its columns to the partner of its rank."""
+        items, world = self._items, self._problem.world
+        left, right = self._pairs(smoothing.fullness(self._state.load), self._problem.kind_of_rank)
+        partner = np.full(world, -1)
+        partner[left], partner[right] = right, left
+        giver = np.repeat(np.flatnonzero(partner[items.rank] >= 0), TRANSFERS)
+        width = items.units[giver]
+        part = 1 + (self._random.random(len(giver)) * (width - 1)).astype(np.int64)
+        moved = np.where(np.arange(len(giver)) % TRANSFERS == 0, width, part)
+        legal = (moved < width) | (np.arange(len(giver)) % TRANSFERS == 0)
+        giver, moved = giver[legal], moved[legal]
+        source = items.rank[giver]
+        target = partner[source]
+        family, width = items.family[giver], items.units[giver]
+        taker = self._find(family, target)
+        taken = np.where(taker >= 0, items.units[taker], 0)
+        most = self._block_of.shape[1] - 1
+        before = self._block_of[family, width], self._block_of[family, taken]
+        after = self._block_of[family, width - moved], self._block_of[family, np.minimum(taken + moved, most)]
+        score = self._score((source, target), before, after, smoothing)
+        best = _best_of_pairs(np.minimum(source, target), score)
+        given = len(best) and self._give(giver[best], taker[best], moved[best], target[best])
+        return len(best) if given else 0
+
+    def _score(
+        self, ranks: tuple[Ints, Ints], before: tuple[Ints, Ints], after: tuple[Ints, Ints], smoothing: Smoothing
+    ) -> Floats:
+        """[m] growth of the smoothed step when blocks `before` on both ranks give way to `after`; inf if illegal."""
+        problem, kind = self._problem, self._problem.kind_of_rank
+        index = np.flatnonzero((after[0] >= 0) & (after[1] >= 0))
+        growth, fits = np.zeros(len(index)), np.ones(len(index), dtype=bool)
+        for rank, old, new in zip(ranks, before, after, strict=True):
+            rank, old, new = rank[index], old[index], new[index]
+            of = kind[rank]
+            more = self._size[of, new] - self._size[of, old]
+            fits &= self._allowed[of, new]
+            fits &= ((more <= self._state.free[:, rank].T) | (more <= 0)).all(axis=1)
+            growth += smoothing.growth_at(self._state.load, self._load[of, new] - self._load[of, old], rank)
+            for k, share in enumerate(problem.ranks_of_kind / problem.world):
+                growth += share * smoothing.uniform_growth(self._everywhere[k, new] - self._everywhere[k, old])
+        score = np.full(len(ranks[0]), np.inf)
+        score[index] = np.where(fits, growth, np.inf)
+        return score
+
+    def _find(self, family: Ints, rank: Ints) -> Ints:
+        """Item of each family on each rank, -1 where there is none."""
+        world = self._problem.world
+        key = self._items.family * world + self._items.rank
+        wanted = family * world + rank
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        return np.where(key[at] == wanted, at, -1)
+
+    def _give(self, giver: Ints, taker: Ints, moved: Ints, target: Ints) -> bool:
+        items = self._items
+        units = items.units.copy()
+        units[giver] -= moved
+        met = taker >= 0
+        units[taker[met]] += moved[met]
+        kept = units > 0
+        return self._replace(
+            Items(
+                np.concatenate([items.family[kept], items.family[giver[~met]]]),
+                np.concatenate([units[kept], moved[~met]]),
+                np.concatenate([items.rank[kept], target[~met]]),
+            )
+        )
+
+    def _replace(self, items: Items) -> bool:
+        """Put other items in the place of all, and update loads and free memory.
+
+        False, with nothing changed, where two parts of a table met whose joint width no block type has.
+        """
+        merged = _merged(items, self._problem.world)
+        if (self._block_of[merged.family, merged.units] < 0).any():
+            return False
+        self._charge(-1.0)
+        self._items = merged
+        self._charge(1.0)
+        return True
+
+    def _charge(self, sign: float) -> None:
+        problem, items = self._problem, self._items
+        block = self._block_of[items.family, items.units]
+        kind = problem.kind_of_rank[items.rank]
+        load, size = self._load[kind, block], self._size[kind, block]
+        per_rank = [np.bincount(items.rank, weights=column, minlength=problem.world) for column in load.T]
+        stored = [np.bincount(items.rank, weights=tier, minlength=problem.world) for tier in size.T]
+        everywhere = self._everywhere[:, block].sum(axis=1)
+        self._state.add(sign * np.stack(per_rank), sign * np.stack(stored), slice(0, problem.world))
+        self._state.add_everywhere(sign * everywhere)
+
+
+def _with_nothing(array: Floats) -> Floats:
+    """The array [K, B, n] with a row of zeros behind the last block."""
+    return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
+
+
+def _merged(items: Items, world: int) -> Items:
+    """In order of family and rank, parts of one option on one rank as one block."""
+    key, which = np.unique(items.family * world + items.rank, return_inverse=True)
+    units = np.bincount(which, weights=items.units, minlength=len(key)).astype(np.int64)
+    return Items(key // world, units, key % world)
+
+
+def _best_of_pairs(pair: Ints, score: Floats) -> Ints:
+    """The candidate of each pair that lowers the smoothed step most, for the pairs that have one."""
+    good = np.flatnonzero(score < 0)
+    order = good[np.lexsort((score[good], pair[good]))]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = pair[order][1:] != pair[order][:-1]
+    return order[first]

@@ -1,0 +1,76 @@
+"""A smoothed step: each stage's maximum replaced by a K-norm, so that progress on the second-fullest counts too."""
+
+import numpy as np
+
+from planner.problem import Floats, Ints, LoadState, Problem
+
+NEGLIGIBLE = 1e-3
+"""Columns whose fullest resource adds less than this to its stage's norm are left out."""
+MOST = 1.9
+"""Loads above this many times the stage's time count alike: their powers would leave single precision."""
+
+
+class Smoothing:
+    """The norm linearised around one state: sum over columns and ranks of weight x (load / stage time)^K.
+
+    K is 2 to the power `squarings`; a unit of the value is a second of the step.
+    """
+
+    def __init__(self, problem: Problem, state: LoadState, squarings: int) -> None:
+        stage = problem.stage_of_column
+        longest = np.maximum(state.stage_seconds() - problem.stage_constants, 1e-15)
+        self._squarings = squarings
+        peak = state.load.max(axis=1) / longest[stage]
+        self.columns: Ints = np.flatnonzero(peak > NEGLIGIBLE ** (1 / 2**squarings))
+        self._aim: Floats = longest[stage[self.columns]]
+        x = state.load[self.columns] / self._aim[:, None]
+        powers = self._power(x)
+        total = np.zeros(len(longest))
+        np.add.at(total, stage[self.columns], powers.sum(axis=1))
+        of_column = total[stage[self.columns]]
+        self._weight: Floats = self._aim / of_column / 2**squarings
+        self._slope: Floats = (powers / np.maximum(x, 1e-9)).sum(axis=1) / of_column
+
+    def _power(self, x: Floats) -> Floats:
+        x = np.minimum(x, MOST)
+        for _ in range(self._squarings):
+            x = x * x
+        return x
+
+    def value(self, load: Floats) -> float:
+        """Of a state's `load` [C, W], up to a constant."""
+        return float(self._weight @ self._power(load[self.columns] / self._aim[:, None]).sum(axis=1))
+
+    def fullness(self, load: Floats) -> Floats:
+        """[W] what each rank contributes to the value."""
+        return np.asarray(self._weight @ self._power(load[self.columns] / self._aim[:, None]))
+
+    def growth(self, load: Floats, delta: Floats, ranks: Ints) -> Floats:
+        """[n, ranks] growth of the value if `delta` [n, C] were added on each of the `ranks` of `load` [C, W]."""
+        now = load[self.columns][:, ranks] / self._aim[:, None]
+        more = (delta[:, self.columns] / self._aim)[:, :, None]
+        return np.asarray(np.einsum("ncr,c->nr", self._power(now[None] + more) - self._power(now), self._weight))
+
+    def growth_each(self, load: Floats, delta: Floats) -> Floats:
+        """[W] growth of the value on each rank if `delta` [C, W] were added to `load` [C, W]."""
+        now = load[self.columns] / self._aim[:, None]
+        then = now + delta[self.columns] / self._aim[:, None]
+        return np.asarray(self._weight @ (self._power(then) - self._power(now)))
+
+    def growth_at(self, load: Floats, delta: Floats, rank: Ints) -> Floats:
+        """[m] growth of the value if `delta` [m, C] were added on `rank` [m]."""
+        now = (load[self.columns] / self._aim[:, None])[:, rank].T
+        then = np.maximum(now + delta[:, self.columns] / self._aim, 0.0)
+        return np.asarray((self._power(then) - self._power(now)) @ self._weight)
+
+    def uniform_growth(self, seconds: Floats) -> Floats:
+        """[...] growth, to first order, if every rank took `seconds` [..., C] more."""
+        return np.asarray(seconds[..., self.columns] @ self._slope)
+
+    def relative(self, load: Floats) -> Floats:
+        """[..., C'] loads [..., C] of the columns that matter, as shares of their stage's time."""
+        return load[..., self.columns] / self._aim
+
+    def value_of(self, relative: Floats) -> Floats:
+        """[...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
+        return np.asarray((self._power(relative) @ self._weight.astype(relative.dtype)).sum(axis=-1))
