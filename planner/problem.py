@@ -309,7 +309,10 @@ def load_state(problem: Problem, placement: Placement) -> LoadState:
     """The state of a complete placement, summed block by block."""
     state = LoadState(problem)
     place_everywhere(problem, state, placement.item_block)
-    for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
+    world_wide = placement.item_place < 0
+    place_world(problem, state, placement.item_block[world_wide])
+    items = zip(placement.item_block[~world_wide].tolist(), placement.item_place[~world_wide].tolist(), strict=True)
+    for block, place in items:
         place_block(problem, state, block, place)
     return state
 
@@ -319,6 +322,18 @@ def place_everywhere(problem: Problem, state: LoadState, item_block: Ints) -> No
     count = np.bincount(item_block, minlength=len(problem.block_option))
     chosen = np.flatnonzero(count)
     state.add_everywhere(np.einsum("kbc,b->kc", problem.everywhere[:, chosen], count[chosen].astype(float)))
+
+
+def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
+    """Charge WORLD blocks, the replicated ones all at once."""
+    replicated = problem.block_replicated[blocks]
+    for block in blocks[~replicated].tolist():
+        place_block(problem, state, block, -1)
+    alike = blocks[replicated]
+    load = (problem.fixed[:, alike] + problem.by_rows[:, alike]).sum(axis=1)
+    size = (problem.bytes_fixed[:, alike] + problem.bytes_by_rows[:, alike]).sum(axis=1)
+    kind = problem.kind_of_rank
+    state.add(load[kind].T, size[kind].T, slice(0, problem.world))
 
 
 def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:

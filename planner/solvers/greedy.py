@@ -13,6 +13,7 @@ from planner.problem import (
     Problem,
     place_block,
     place_everywhere,
+    place_world,
     spread,
 )
 
@@ -45,8 +46,9 @@ class _Greedy:
         blocks, tied = self._expand(picks)
         place_everywhere(problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64))
         extent = problem.block_extent
-        for block in (block for block in blocks if extent[block] == WORLD):
-            place_block(problem, state, block, -1)
+        world_wide = [block for block in blocks if extent[block] == WORLD]
+        place_world(problem, state, np.array(world_wide, dtype=np.int64))
+        for block in world_wide:
             self._record(block, -1)
         if state.overflow_bytes() > 0:
             return None

@@ -18,6 +18,8 @@ from planner.solvers.smoothing import Smoothing
 TRANSFERS = 4
 """Widths that are tried for each block in one round: all of it, and this many less one at random."""
 
+TURNS = 8
+"""Of so many rounds one deals out nodes and one transfers; the others deal out ranks, where most is won."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
 
@@ -91,12 +93,13 @@ class Improver:
     def round(self, number: int, squarings: int) -> int:
         """One round of a kind that follows from its number; how many blocks it moved."""
         smoothing = Smoothing(self._problem, self._state, squarings)
-        if number % 8 == 7 or not len(self._items.rank):
+        turn = number % TURNS
+        if turn == TURNS - 1 or not len(self._items.rank):
             changed = self._deal_nodes(smoothing)
-        elif number % 2:
-            changed = self._deal_ranks(smoothing)
-        else:
+        elif turn == TURNS // 2:
             changed = self._transfer(smoothing)
+        else:
+            changed = self._deal_ranks(smoothing)
         if changed:
             step_s = self._state.step_s()
             if step_s < self.best_s:
@@ -258,18 +261,19 @@ class Improver:
         merged = _merged(items, self._problem.world)
         if (self._block_of[merged.family, merged.units] < 0).any():
             return False
-        self._charge(-1.0)
-        self._items = merged
-        self._charge(1.0)
+        before, self._items = self._items, merged
+        gone, come = _difference(before, merged, self._problem.world)
+        self._charge(before, gone, -1.0)
+        self._charge(merged, come, 1.0)
         return True
 
-    def _charge(self, sign: float) -> None:
-        problem, items = self._problem, self._items
-        block = self._block_of[items.family, items.units]
-        kind = problem.kind_of_rank[items.rank]
+    def _charge(self, items: Items, index: Ints, sign: float) -> None:
+        problem = self._problem
+        block, rank = self._block_of[items.family[index], items.units[index]], items.rank[index]
+        kind = problem.kind_of_rank[rank]
         load, size = self._load[kind, block], self._size[kind, block]
-        per_rank = [np.bincount(items.rank, weights=column, minlength=problem.world) for column in load.T]
-        stored = [np.bincount(items.rank, weights=tier, minlength=problem.world) for tier in size.T]
+        per_rank = [np.bincount(rank, weights=column, minlength=problem.world) for column in load.T]
+        stored = [np.bincount(rank, weights=tier, minlength=problem.world) for tier in size.T]
         everywhere = self._everywhere[:, block].sum(axis=1)
         self._state.add(sign * np.stack(per_rank), sign * np.stack(stored), slice(0, problem.world))
         self._state.add_everywhere(sign * everywhere)
@@ -285,6 +289,13 @@ def _merged(items: Items, world: int) -> Items:
     key, which = np.unique(items.family * world + items.rank, return_inverse=True)
     units = np.bincount(which, weights=items.units, minlength=len(key)).astype(np.int64)
     return Items(key // world, units, key % world)
+
+
+def _difference(before: Items, after: Items, world: int) -> tuple[Ints, Ints]:
+    """Positions of the items of `before` that are not in `after`, and the other way round."""
+    most = int(max(before.units.max(initial=0), after.units.max(initial=0))) + 1
+    old, new = ((items.family * world + items.rank) * most + items.units for items in (before, after))
+    return np.flatnonzero(~np.isin(old, new)), np.flatnonzero(~np.isin(new, old))
 
 
 def _best_of_pairs(pair: Ints, score: Floats) -> Ints:

@@ -6,7 +6,7 @@ from planner.problem import Floats, Ints, LoadState, Problem
 
 NEGLIGIBLE = 1e-3
 """Columns whose fullest resource adds less than this to its stage's norm are left out."""
-MOST = 1.9
+MOST = 1.6
 """Loads above this many times the stage's time count alike: their powers would leave single precision."""
 
 
@@ -32,7 +32,7 @@ class Smoothing:
         self._slope: Floats = (powers / np.maximum(x, 1e-9)).sum(axis=1) / of_column
 
     def _power(self, x: Floats) -> Floats:
-        x = np.minimum(x, MOST)
+        x = np.minimum(x, MOST if x.dtype == np.float32 else MOST**2)
         for _ in range(self._squarings):
             x = x * x
         return x
