@@ -87,8 +87,10 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
         _variants(model, sharding, splits, tier, fraction)
         for tier in policy.tiers
         for sharding, splits in _cuts(model, policy, tier)
-        for fraction in CACHE_FRACTIONS[tier]
+        for fraction in model.cache_fractions.get(tier, CACHE_FRACTIONS[tier])
     ]
+    none = np.zeros(0, dtype=np.int64)
+    parts.append((none, none, none, none, np.zeros(0)))  # the policy may allow nothing
     table, sharding, tier, splits, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(table, kind="stable")
     table, sharding, tier, splits, fraction = (array[order] for array in (table, sharding, tier, splits, fraction))
@@ -104,13 +106,14 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
 
 def _cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> Sequence[tuple[int, int]]:
     """(sharding, column blocks) that are tried in a tier."""
-    world, nodes = model.topology.world_size, model.topology.node_count
-    most = max(group.accelerators.count for group in model.topology.nodes)
+    ranks_of_node = np.bincount(model.node_of_rank)
+    world, nodes, most = int(ranks_of_node.sum()), len(ranks_of_node), int(ranks_of_node.max())
     column_splits = SPLITS if tier == "hbm" else FEW_SPLITS
     cuts = [(TABLE_WISE, 1)]
     if world > 1:
         if "column_wise" in policy.shardings:
-            cuts += [(COLUMN_WISE, n) for n in column_splits if n <= world * 2]
+            limit = most if COLUMN_WISE in model.tied_shardings else world * 2
+            cuts += [(COLUMN_WISE, n) for n in column_splits if n <= limit]
         else:
             cuts += [(TABLE_COLUMN_WISE, n) for n in column_splits if n <= most]
         if nodes > 1 or "row_wise" not in policy.shardings:
@@ -126,16 +129,16 @@ def _variants(
 ) -> tuple[Ints, Ints, Ints, Ints, Floats]:
     """(table, sharding, tier, splits, cache fraction) of the tables to which one way of cutting applies."""
     tables = model.tables
-    applies = np.ones(len(tables.rows), dtype=bool)
+    code = PLACEMENT_TIERS.index(tier)
+    applies = model.is_option(sharding, code, splits)
     if splits > 1:
         applies &= tables.dim >= splits * NARROWEST_SPLIT
     if sharding == ROW_WISE:
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= max(group.accelerators.count for group in model.topology.nodes)
+        applies &= tables.rows >= np.bincount(model.node_of_rank).max()
     index = np.flatnonzero(applies)
     whole = np.ones(len(index), dtype=np.int64)
-    code = PLACEMENT_TIERS.index(tier)
     return index, whole * sharding, whole * code, whole * splits, np.full(len(index), fraction)
 
 
@@ -156,7 +159,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         base_bytes=model.base_bytes,
         table_rows=model.tables.rows,
         option_table=options.table,
-        option_tied=options.sharding == TABLE_COLUMN_WISE,
+        option_tied=np.isin(options.sharding, model.tied_shardings),
         block_option=options.block_option,
         block_count=options.block_count,
         block_extent=EXTENT_OF_SHARDING[blocks.sharding],

@@ -112,16 +112,20 @@ class Fluid:
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
-        """Cheapest value [T] and option [T] of each table. `usable` [O] leaves options out."""
-        values, _ = self._option_values(prices)
+        """Cheapest value [T] and option [T] of each table; infinite where it has none. `usable` [O] leaves some out."""
+        values, _ = self.option_values(prices)
         if usable is not None:
             values = np.where(usable, values, np.inf)
-        start = self.problem.option_start[:-1]
-        cheapest = np.minimum.reduceat(values, start)
-        first = np.where(values == cheapest[self.problem.option_table], np.arange(len(values)), len(values))
-        return cheapest, np.minimum.reduceat(first, start)
+        start, table = self.problem.option_start, self.problem.option_table
+        has_options = start[1:] > start[:-1]
+        cheapest, option = np.full(len(has_options), np.inf), start[:-1].copy()
+        if has_options.any():
+            cheapest[has_options] = np.minimum.reduceat(values, start[:-1][has_options])
+            first = np.where(values == cheapest[table], np.arange(len(values)), len(values))
+            option[has_options] = np.minimum.reduceat(first, start[:-1][has_options])
+        return cheapest, option
 
-    def _option_values(self, prices: Prices) -> tuple[Floats, Ints]:
+    def option_values(self, prices: Prices) -> tuple[Floats, Ints]:
         """Value [O] of each option, and the kind [B] that holds each block at that value."""
         problem = self.problem
         local = np.stack(

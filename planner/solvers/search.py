@@ -1,5 +1,6 @@
 """The search: the fluid bound, then a ladder of granularities, each chosen by prices, rounded and placed."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from planner.problem import RANK, WORLD, Bools, Floats, Placement, Problem
+from planner.solvers.choices import cheapest_first
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.infeasible import Shortage, shortage
@@ -21,6 +23,8 @@ CAPS = ((1.0, 0.6), (0.5, 0.5), (0.4, 0.25), (0.3, 0.12), (0.2, 0.06), (0.15, 0.
 in all."""
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
+LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
+"""Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 Progress = Callable[[str, float | None, float | None], None]
@@ -69,6 +73,8 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
         good_enough = best is not None and best[1] <= relaxed.bound_s * (1 + limits.gap)
         if good_enough or clock.is_over():
             break
+    if best is None:
+        best = _first_that_fits(fluid, relaxed, clock)
     if best is None:
         return Outcome("timeout", None, None, relaxed.bound_s, relaxed.prices, None)
     placement, step_s = best
@@ -132,3 +138,18 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     placement, state = placed
     return placement, state.step_s()
+
+
+def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: _Clock) -> tuple[Placement, float] | None:
+    """The first choice of options that can be placed, the cheapest at the bound's prices first; small problems only."""
+    problem = fluid.problem
+    if problem.tables > LAST_RESORT_TABLES:
+        return None
+    values, _ = fluid.option_values(relaxed.prices)
+    for options in itertools.islice(cheapest_first(values, problem.option_start), LAST_RESORT_CHOICES):
+        placed = place(problem, options, relaxed.stage_seconds)
+        if placed is not None:
+            return placed[0], placed[1].step_s()
+        if clock.is_over():
+            break
+    return None
