@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.coefficients import (
     DeviceCoefficients,
     LinkCoefficients,
+    NamedCoefficients,
     SoftwareCoefficients,
     device_coefficients,
     link_coefficients,
@@ -147,12 +148,19 @@ def _peak_flops(group: NodeGroup, workload: Workload) -> float:
 class CoefficientsUsed:
     """Which coefficient files a cost was computed with."""
 
+    software: NamedCoefficients
+    devices: tuple[DeviceCoefficients, ...] = ()
+    links: tuple[LinkCoefficients, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepCoefficients(CoefficientsUsed):
+    """Those of the physical cost model."""
+
     software: SoftwareCoefficients
-    devices: tuple[DeviceCoefficients, ...]
-    links: tuple[LinkCoefficients, ...]
 
     @classmethod
-    def of(cls, topology: Topology, workload: Workload) -> "CoefficientsUsed":
+    def of(cls, topology: Topology, workload: Workload) -> "StepCoefficients":
         """Those for a cluster and a workload, each once, in the order of the node groups."""
         links: list[LinkCoefficients] = []
         for group in topology.nodes:

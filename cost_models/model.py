@@ -1,15 +1,26 @@
 """What every cost model is to the planner: stages, columns, costs of blocks; and how a placement is summed."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
-from cost_models.shards import MEMORY_TIERS, Blocks, Floats, Ints, PlacedShards
+from cost_models.shards import (
+    MEMORY_TIERS,
+    TABLE_COLUMN_WISE,
+    Blocks,
+    Floats,
+    Ints,
+    PlacedShards,
+    PlacementTier,
+)
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -70,6 +81,14 @@ class CostModel(ABC):
 
     name: str
     """As the command line and the plan document call it."""
+    quantity: Literal["step", "rating"] = "step"
+    """What the stages add up to: the time of a step, or a figure of merit that leaves parts of a step out."""
+    unit: Literal["s", ""] = "s"
+    """Of that sum; none where a rating is a bare number."""
+    tied_shardings: tuple[int, ...] = (TABLE_COLUMN_WISE,)
+    """Shardings whose blocks must be on different ranks of one node."""
+    cache_fractions: Mapping[PlacementTier, tuple[float, ...]] = MappingProxyType({})
+    """By tier, the cache fractions that are tried, where the model has its own."""
     topology: Topology
     workload: Workload
     tables: Tables
@@ -82,7 +101,8 @@ class CostModel(ABC):
     kind_of_rank: Ints
     """[W] index of the node group."""
     node_of_rank: Ints
-    """[W] ascending; the ranks of a node are consecutive and of one kind."""
+    """[W] what node-wide shardings take for a node: the host, unless the model says otherwise. Ascending; the ranks
+    of a node are consecutive, and of one kind where node-wide shardings are options."""
     base_loads: Floats
     """[K, C] seconds on each rank's resources before any table is placed."""
     base_bytes: Floats
@@ -98,6 +118,16 @@ class CostModel(ABC):
         """K"""
         return len(self.topology.nodes)
 
+    @cached_property
+    def host_of_rank(self) -> Ints:
+        """[W] the node of the topology that each rank sits in."""
+        ranks = [group.accelerators.count for group in self.topology.nodes for _ in range(group.count)]
+        return np.repeat(np.arange(len(ranks)), ranks)
+
+    def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
+        """[T] tables for which a sharding with `splits` column blocks in a tier is an option to this model."""
+        return np.ones(len(self.tables.rows), dtype=bool)
+
     @abstractmethod
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
@@ -109,7 +139,7 @@ class CostModel(ABC):
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
         """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
-        return np.arange(len(self.node_of_rank)), self.node_of_rank, self.node_of_rank
+        return np.arange(len(self.host_of_rank)), self.host_of_rank, self.host_of_rank
 
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""

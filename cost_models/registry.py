@@ -1,13 +1,19 @@
 """The cost models by the names that users know."""
 
+from cost_models.hugectr import HugeCTRModel
 from cost_models.model import CostModel
 from cost_models.step import StepModel
+from cost_models.torchrec.model import TorchRecModel
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.messages import did_you_mean
 
-COST_MODELS: dict[str, type[CostModel]] = {"physical": StepModel}
+COST_MODELS: dict[str, type[CostModel]] = {
+    StepModel.name: StepModel,
+    TorchRecModel.name: TorchRecModel,
+    HugeCTRModel.name: HugeCTRModel,
+}
 
 
 def cost_model(name: str, topology: Topology, workload: Workload) -> CostModel:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models import collectives
 from cost_models.dense import dense_bytes, dense_seconds, dense_size
-from cost_models.kinds import CoefficientsUsed, RankKind, rank_kinds
+from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
@@ -31,12 +31,13 @@ class StepModel(CostModel):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
+    coefficients: StepCoefficients
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
         super().__init__(topology, workload)
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
-        self.coefficients = CoefficientsUsed.of(topology, workload)
+        self.coefficients = StepCoefficients.of(topology, workload)
         world = topology.world_size
         samples = workload.batch(world)
         in_flight = BATCHES_IN_FLIGHT[workload.pipeline] if workload.mode == "training" else 1

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cost_models.registry import cost_model as cost_model_of
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
-from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import explain_shortage, placed_plan, provenance
@@ -21,6 +21,7 @@ def plan(
     topology: Topology | str | Path,
     workload: Workload | str | Path,
     *,
+    cost_model: str = "physical",
     tiers: Sequence[str] | None = None,
     shardings: Sequence[str] | None = None,
     time_limit_s: float = 30.0,
@@ -31,13 +32,15 @@ def plan(
 ) -> Plan:
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
-    `topology` and `workload` are models, catalog names or files. `tiers` and `shardings` limit what may be used;
-    `gap` is the relative distance from the bound at which to stop, and `stop` is asked now and then whether to end
-    with the best plan so far; `progress` hears of every step. The status of the plan is `infeasible` with an
+    `topology` and `workload` are models, catalog names or files. `cost_model` says what is best: `physical` (the
+    time of a step), `torchrec` or `hugectr` (the ratings of those planners). `tiers` and `shardings` limit what may be
+    used; `gap` is the relative distance from the bound at which to stop, and `stop` is asked now and then whether to
+    end with the best plan so far; `progress` hears of every step. The status of the plan is `infeasible` with an
     explanation where nothing fits. Raises InputError for inputs that are wrong.
     """
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
-    model = StepModel(cluster, workload if isinstance(workload, Workload) else load_workload(workload))
+    trained = workload if isinstance(workload, Workload) else load_workload(workload)
+    model = cost_model_of(cost_model, cluster, trained)
     policy = make_policy(tiers, shardings)
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)

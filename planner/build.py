@@ -137,7 +137,7 @@ def _ranks(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan
     return tuple(
         RankPlan(
             rank=rank,
-            node=int(model.node_of_rank[rank]),
+            node=int(model.host_of_rank[rank]),
             bytes=_tier_bytes(rank_bytes[rank].round().astype(int).tolist()),
             capacity=_tier_bytes(capacity[rank].tolist()),
             seconds=dict(zip(model.stages, busy[rank].tolist(), strict=True)),

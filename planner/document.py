@@ -110,7 +110,7 @@ class Shards:
 
 
 class Objective(Record):
-    """What the planner minimised."""
+    """What the planner minimised: the step in seconds, or the rating of the cost model (hugectr: without a unit)."""
 
     step_s: float
     lower_bound_s: float
@@ -164,7 +164,8 @@ class RankPlan(Record):
     bytes: TierBytes
     """All that the rank takes, the dense part included."""
     capacity: TierBytes
-    """Usable bytes, after the reserve: its own HBM, and the DDR and SSD that it shares with its node."""
+    """Usable bytes, after the reserve: its own HBM, and the DDR and SSD that it shares with its node (or its own part
+    of them, where the cost model gives each rank one)."""
     seconds: dict[str, float]
     """Per stage, on the resources that the rank uses."""
 

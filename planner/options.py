@@ -32,7 +32,9 @@ NARROWEST_BLOCK = 8
 MOST_UNITS = 32
 """Column units that a table is divided into at most, where its width allows: each width costs a block type."""
 FEW_SPLITS = (2, 4, 8)
-"""Equal column blocks of grids, of table_column_wise, and of tables below HBM."""
+"""Equal column blocks of grids and of tables below HBM."""
+TIED_SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Equal column blocks of an option whose blocks are tied to one node."""
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "hbm": (0.0,),
     "ddr": (0.0,),
@@ -92,8 +94,8 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
     held: list[tuple[int, float]] = []
     for tier in policy.tiers:
         variants = [_free_variant(model, policy, tier)]
-        variants += [_fixed_variant(model, sharding, n) for sharding, n in _fixed_cuts(model, policy, tier)]
-        for fraction in CACHE_FRACTIONS[tier]:
+        variants += [_fixed_variant(model, sharding, n, tier) for sharding, n in _fixed_cuts(model, policy, tier)]
+        for fraction in model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]):
             parts += variants
             held += [(PLACEMENT_TIERS.index(tier), fraction)] * len(variants)
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
@@ -105,11 +107,11 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
-    tier_of, fraction_of = zip(*held, strict=True)
+    tier_of, fraction_of = np.array([held_in for held_in, _ in held]), np.array([fraction for _, fraction in held])
     return Options(
         table=table[first],
-        tier=np.array(tier_of)[number[first]],
-        cache_fraction=np.array(fraction_of)[number[first]],
+        tier=tier_of[number[first]],
+        cache_fraction=fraction_of[number[first]],
         units=np.where(units[first] > 0, _units(model)[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,
@@ -125,7 +127,7 @@ class _Variant(NamedTuple):
     table: Ints
     sharding: Ints
     columns: Ints
-    count: Ints
+    taken: Ints
     units: Ints
 
 
@@ -144,14 +146,17 @@ def _units_of(fours: int) -> int:
 
 def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Variant:
     """Blocks of single ranks: every width in HBM, halves to eighths below, and the whole table."""
+    code = PLACEMENT_TIERS.index(tier)
+    may_be_whole = model.is_option(TABLE_WISE, code, 1) & ("table_wise" in policy.shardings)
+    may_be_cut = model.is_option(COLUMN_WISE, code, 2) & ("column_wise" in policy.shardings)
+    may_be_cut &= (COLUMN_WISE not in model.tied_shardings) & (model.topology.world_size > 1)
     units = _units(model)
     unit_columns = model.tables.dim // units
     narrowest = -(-NARROWEST_BLOCK // unit_columns)
     found: list[_Variant] = []
     for width in range(1, int(units.max()) + 1):
-        whole = (units == width) & ("table_wise" in policy.shardings)
-        part = (width >= narrowest) & (width <= units - narrowest)
-        part &= ("column_wise" in policy.shardings) & (model.topology.world_size > 1)
+        whole = may_be_whole & (units == width)
+        part = may_be_cut & (width >= narrowest) & (width <= units - narrowest)
         if tier != "hbm":
             part &= np.isin(units / width, FEW_SPLITS)
         table = np.flatnonzero(whole | part)
@@ -163,30 +168,30 @@ def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Var
 
 def _fixed_cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> list[tuple[int, int]]:
     """(sharding, column blocks) of the fixed options that are tried in a tier."""
-    if model.topology.world_size == 1:
+    ranks_of_node = np.bincount(model.node_of_rank)
+    if ranks_of_node.sum() == 1:
         return []
     cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS)]
-    if model.topology.node_count > 1 or "row_wise" not in policy.shardings:
+    if len(ranks_of_node) > 1 or "row_wise" not in policy.shardings:
         cuts.append((TABLE_ROW_WISE, 1))
+    tied = [COLUMN_WISE] if COLUMN_WISE in model.tied_shardings else []
     if "column_wise" not in policy.shardings:
-        cuts += [(TABLE_COLUMN_WISE, n) for n in FEW_SPLITS if n <= _most_node_ranks(model)]
+        tied.append(TABLE_COLUMN_WISE)
+    cuts += [(sharding, n) for sharding in tied for n in TIED_SPLITS if n <= ranks_of_node.max()]
     if tier == "hbm":
         cuts.append((DATA_PARALLEL, 1))
     return [(sharding, n) for sharding, n in cuts if SHARDINGS[sharding] in policy.shardings]
 
 
-def _most_node_ranks(model: CostModel) -> int:
-    return max(group.accelerators.count for group in model.topology.nodes)
-
-
-def _fixed_variant(model: CostModel, sharding: int, splits: int) -> _Variant:
+def _fixed_variant(model: CostModel, sharding: int, splits: int, tier: PlacementTier) -> _Variant:
     """One way of cutting, for the tables to which it applies: up to two widths, a unit apart."""
     tables = model.tables
-    applies = tables.dim >= (splits * NARROWEST_BLOCK if splits > 1 else 0)
+    applies = model.is_option(sharding, PLACEMENT_TIERS.index(tier), splits)
+    applies = applies & (tables.dim >= (splits * NARROWEST_BLOCK if splits > 1 else 0))
     if sharding == ROW_WISE:
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= _most_node_ranks(model)
+        applies &= tables.rows >= np.bincount(model.node_of_rank).max()
     index = np.flatnonzero(applies)
     fours = tables.dim[index] // COLUMN_UNIT
     table = np.repeat(index, 2)
@@ -202,6 +207,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
     blocks = options.blocks
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
+    tied = np.array(model.tied_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     problem = Problem(
         kind_of_rank=model.kind_of_rank,
@@ -216,7 +222,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         table_rows=model.tables.rows,
         option_table=options.table,
         option_units=options.units,
-        option_tied=options.block_sharding[opens] == TABLE_COLUMN_WISE,
+        option_tied=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,

@@ -108,6 +108,11 @@ class Problem:
         return np.searchsorted(self.block_option, np.arange(len(self.option_table) + 1))
 
     @cached_property
+    def table_block_start(self) -> Ints:
+        """[T + 1] where each table's blocks begin."""
+        return self.block_start[self.option_start]
+
+    @cached_property
     def block_is_free(self) -> Bools:
         """[B] whether the block belongs to a free option."""
         return self.block_units > 0
@@ -121,12 +126,12 @@ class Problem:
         types = np.arange(self.block_start[option], self.block_start[option + 1])
         units, whole = int(self.block_units[block]), int(self.option_units[option])
         if not units:
-            return np.repeat(types, self.block_count[types]).tolist()
+            return [int(taken) for taken in np.repeat(types, self.block_count[types])]
         sizes = self.block_units[types]
         parts = min(-(-whole // units), whole // int(sizes[0]))
         wanted = [whole // parts + (i < whole % parts) for i in range(parts)]
         found = np.searchsorted(sizes, wanted)
-        return types[found].tolist()
+        return [int(taken) for taken in types[found]]
 
     @cached_property
     def node_start(self) -> Ints:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cost_models.model import CostModel
 from cost_models.shards import PlacedShards
-from cost_models.step import StepModel
 from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
 
@@ -23,16 +23,18 @@ class Gain:
     """Share of the step that goes away."""
 
 
-def gains(model: StepModel, placed: PlacedShards) -> list[Gain]:
+def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
     """The gain from each resource that the cluster has, the largest first; those that bring nothing are left out."""
     now = model.evaluate(placed)
     binding = {resource.split("_")[0].rstrip("0123456789") for resource in now.binding if resource is not None}
     found = []
     for resource, (serves, grow) in _RESOURCES.items():
         groups = tuple(grow(group) for group in model.topology.nodes)
-        if groups == model.topology.nodes or not binding & serves:
+        asked = binding & serves or model.quantity == "rating"  # a rating adds up all resources of a rank
+        if groups == model.topology.nodes or not asked:
             continue
-        grown = StepModel(model.topology.model_copy(update={"nodes": groups}), model.workload).evaluate(placed).step_s
+        larger = type(model)(model.topology.model_copy(update={"nodes": groups}), model.workload)
+        grown = larger.evaluate(placed).step_s
         if grown < now.step_s * (1 - LEAST_GAIN):
             found.append(Gain(resource, grown, 1 - grown / now.step_s))
     return sorted(found, key=lambda gain: (-gain.saved, gain.resource))
@@ -76,12 +78,12 @@ _RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
 """What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 
 
-def describe(found: list[Gain], topology: Topology) -> str:
+def describe(found: list[Gain], topology: Topology, quantity: str = "step") -> str:
     """One sentence: what helps most, and what comes next."""
     if not found:
-        return f"10 % more of any one resource of {topology.name} would not shorten the step."
+        return f"10 % more of any one resource of {topology.name} would not shorten the {quantity}."
     first, *rest = found
-    text = f"+{GROWTH:.0%} {first.resource} would shorten the step by {first.saved:.1%}"
+    text = f"+{GROWTH:.0%} {first.resource} would shorten the {quantity} by {first.saved:.1%}"
     if rest:
         text += "; next " + ", ".join(f"{gain.resource} {gain.saved:.1%}" for gain in rest[:2])
     return f"{text}."

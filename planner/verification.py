@@ -17,7 +17,6 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     ROW_WISE,
     SHARDINGS,
-    TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
     Blocks,
@@ -32,6 +31,8 @@ from topologies.documents import Document, validate
 
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
+OPTIMAL_GAP = 1e-6
+"""The largest gap of a plan that may be called optimal."""
 COLUMN_UNIT = 4
 
 
@@ -47,21 +48,22 @@ def verify(plan: Plan) -> list[str]:
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
     says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum and
-    the gap; the bound is not above the objective; the policy is kept. Raises InputError if the inputs in the
-    document cannot be read.
+    the gap; the bound is not above the objective; the policy is kept; the status goes with them. Raises InputError
+    if the inputs in the document cannot be read.
     """
     topology, workload = planned_inputs(plan)
     violations = [
         *_source("topology", plan.provenance.topology, topology),
         *_source("workload", plan.provenance.workload, workload),
+        *_status(plan),
     ]
     if plan.objective is None:
         return violations
-    placed = list(_tables(plan, topology, workload))
+    model = cost_model(plan.provenance.cost_model, topology, workload)
+    placed = list(_tables(plan, model))
     violations += placed
     if placed:
         return violations
-    model = cost_model(plan.provenance.cost_model, topology, workload)
     evaluation = model.evaluate(placed_shards(plan))
     violations += _shard_bytes(plan, model)
     violations += _ranks(plan, model, evaluation)
@@ -77,7 +79,18 @@ def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[
         yield f"{kind}: the content hashes to {found}, the document says {source.fingerprint}"
 
 
-def _tables(plan: Plan, topology: Topology, workload: Workload) -> Iterator[str]:
+def _status(plan: Plan) -> Iterator[str]:
+    is_placed = plan.status in ("optimal", "feasible")
+    if is_placed != (plan.objective is not None):
+        yield f"status: {plan.status} {'without' if is_placed else 'with'} an objective"
+    if plan.objective is None and (plan.stages or plan.tables or plan.ranks):
+        yield "status: stages, tables or ranks without an objective"
+    if plan.status == "optimal" and plan.objective is not None and plan.objective.gap > OPTIMAL_GAP + TOLERANCE:
+        yield f"status: optimal, with a gap of {plan.objective.gap!r}"
+
+
+def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
+    workload = model.workload
     planned = [table.name for table in plan.tables]
     expected = [table.name for table in workload.tables]
     if planned != expected:
@@ -85,10 +98,9 @@ def _tables(plan: Plan, topology: Topology, workload: Workload) -> Iterator[str]
         extra = [name for name in planned if name not in set(expected)]
         yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
         return
-    groups = [group.accelerators.count for group in topology.nodes for _ in range(group.count)]
-    node_start = np.concatenate([[0], np.cumsum(groups)])
+    node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     for table, profile in zip(plan.tables, workload.tables, strict=True):
-        problem = _coverage(table, profile, node_start)
+        problem = _coverage(table, profile, node_start, model.tied_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
         if table.dtype != workload.dtype_of(profile):
@@ -99,7 +111,7 @@ def _tables(plan: Plan, topology: Topology, workload: Workload) -> Iterator[str]
             yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
 
 
-def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints) -> str | None:
+def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says."""
     shards, world = table.shards, int(node_start[-1])
     sharding = SHARDINGS.index(table.sharding)
@@ -113,10 +125,8 @@ def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints) -> str 
     if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL) and len(blocks) != 1:
         return f"{table.sharding} has one column block, not {len(blocks)}"
     nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
-    if sharding == TABLE_COLUMN_WISE and (
-        len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)
-    ):
-        return "table_column_wise needs different ranks of one node"
+    if sharding in tied and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
+        return f"{table.sharding} needs different ranks of one node"
     for _, _, index in blocks:
         node = int(nodes[index[0]])
         if sharding in (ROW_WISE, DATA_PARALLEL):
@@ -196,8 +206,8 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
         stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
         if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
             yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
-        if rank.node != model.node_of_rank[rank.rank]:
-            yield f"rank {rank.rank}: stands on node {model.node_of_rank[rank.rank]}, not {rank.node}"
+        if rank.node != model.host_of_rank[rank.rank]:
+            yield f"rank {rank.rank}: stands on node {model.host_of_rank[rank.rank]}, not {rank.node}"
 
 
 def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
@@ -205,7 +215,7 @@ def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterato
     for m, (tier, pool, capacity) in enumerate(pairs):
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
         for k in np.flatnonzero(taken > capacity + 1).tolist():
-            where = "rank" if tier == "hbm" else "node"
+            where = "rank" if len(capacity) == len(pool) else "node"
             yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
         stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
         if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:

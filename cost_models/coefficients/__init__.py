@@ -44,10 +44,15 @@ class OptimizerCoefficient(Record):
     source: str
 
 
-class DeviceCoefficients(Record):
-    """What a device achieves of its data sheet."""
+class NamedCoefficients(Record):
+    """A file of coefficients."""
 
     name: str
+
+
+class DeviceCoefficients(NamedCoefficients):
+    """What a device achieves of its data sheet."""
+
     lookup_efficiency: Coefficient
     sector_bytes: Coefficient
     flop_utilization: Coefficient
@@ -57,10 +62,9 @@ class DeviceCoefficients(Record):
     cache_lookup_s: Coefficient
 
 
-class LinkCoefficients(Record):
+class LinkCoefficients(NamedCoefficients):
     """What collectives achieve of a link's bandwidth."""
 
-    name: str
     all_to_all_efficiency: Coefficient
     all_reduce_efficiency: Coefficient
     ceiling_bytes_per_s: Coefficient | None = None
@@ -69,10 +73,9 @@ class LinkCoefficients(Record):
     """Replaces all_to_all_efficiency where it depends on how many scale-up domains take part."""
 
 
-class SoftwareCoefficients(Record):
+class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
-    name: str
     step_overhead_s: Coefficient
     forward_launch_s: Coefficient
     backward_launch_s: Coefficient

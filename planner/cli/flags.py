@@ -213,6 +213,14 @@ def share(flag: str, text: str) -> float:
         raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
+def word(flag: str, text: str, known: Sequence[Word]) -> Word:
+    """The one word of `known` that a flag gives."""
+    found = words(flag, text, known)
+    if found is None or len(found) != 1:
+        raise typer.BadParameter(f"takes one of {', '.join(known)}", param_hint=flag)
+    return found[0]
+
+
 def words(flag: str, text: str | None, known: Sequence[Word]) -> tuple[Word, ...] | None:
     """The words of a comma-separated flag, in the order of `known`; None where the flag was not given."""
     if text is None:

@@ -27,6 +27,10 @@ def plan(
     nodes: flags.NodesFlag = None,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
+    cost_model: Annotated[
+        str,
+        typer.Option(metavar="MODEL", help="What is best: physical (the step), torchrec or hugectr (their ratings)."),
+    ] = "physical",
     tiers: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")
     ] = None,
@@ -60,8 +64,10 @@ def plan(
     began = time.perf_counter()
     if output is not None and not output.parent.is_dir():
         raise typer.BadParameter(f"there is no directory {output.parent}", param_hint="--output")
+    from cost_models.registry import COST_MODELS
     from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 
+    objective = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
     chosen_tiers = flags.words("--tiers", tiers, PLACEMENT_TIERS)
     chosen_shardings = flags.words("--shardings", shardings, SHARDINGS)
     time_limit_s = flags.seconds("--time-limit", time_limit)
@@ -72,16 +78,18 @@ def plan(
     from planner.document import write_plan
     from planner.reports import plan_summary
 
+    unit = COST_MODELS[objective].unit
     with streams.progress(quiet=quiet) as report, interruption() as interrupted:
         found = api.plan(
             cluster,
             model,
+            cost_model=objective,
             tiers=chosen_tiers,
             shardings=chosen_shardings,
             time_limit_s=time_limit_s,
             gap=wanted_gap,
             seed=seed,
-            progress=report and (lambda *state: report(progress_line(*state))),
+            progress=report and (lambda step, best, bound: report(progress_line(step, best, bound, unit))),
             stop=interrupted,
         )
     if output is not None:
@@ -99,15 +107,18 @@ def plan(
     raise typer.Exit(STATUS_EXITS[found.status])
 
 
-def progress_line(step: str, best_s: float | None, bound_s: float | None) -> str:
+def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: str = "s") -> str:
     """What a user hears of the search: the step that ended, the best plan and the bound so far."""
     from topologies.units import format_seconds
 
+    def amount(value: float) -> str:
+        return format_seconds(value) if unit == "s" else f"{value:,.3f}"
+
     words = [step]
     if best_s is not None:
-        words.append(f"best {format_seconds(best_s)}")
+        words.append(f"best {amount(best_s)}")
     if bound_s is not None:
-        words.append(f"bound {format_seconds(bound_s)}")
+        words.append(f"bound {amount(bound_s)}")
     if best_s is not None and bound_s is not None:
         words.append(f"gap {best_s / bound_s - 1:.2%}")
     return ", ".join(words)

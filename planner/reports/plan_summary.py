@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
-from cost_models.step import StepModel
 from planner.document import Infeasibility, Objective, Plan
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
@@ -40,19 +41,24 @@ def render(plan: Plan, console: "Console") -> None:
     if plan.objective is None:
         _render_no_plan(plan, console)
         return
-    model = StepModel(topology, workload)
+    model = cost_model(plan.provenance.cost_model, topology, workload)
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
-    _render_objective(plan.objective, plan.status, workload.batch(ranks), console)
-    console.print(_stage_table(plan, [RESOURCE_WORDS.get(name or "", name or "") for name in binding]))
-    console.print()
-    console.print(_memory_table(plan))
+    _render_objective(plan.objective, plan.status, model, console)
+    if model.quantity == "step":
+        console.print(_stage_table(plan, [RESOURCE_WORDS.get(name or "", name or "") for name in binding]))
+        console.print()
+    console.print(_memory_table(plan, model))
     console.print()
     console.print(_placement_table(plan))
     console.print()
-    console.print(describe(gains(model, placed), topology))
+    console.print(describe(gains(model, placed), topology, model.quantity))
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
-    console.print(f"Times are estimates of the {plan.provenance.cost_model} cost model, from {kinds} coefficients.")
+    if model.quantity == "step":
+        console.print(f"Times are estimates of the {model.name} cost model, from {kinds} coefficients.")
+    else:
+        console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
+        console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
 
 
 def shard_records(plan: Plan) -> list[dict[str, str | int | float | None]]:
@@ -84,14 +90,21 @@ def _grid(*columns: tuple[str, str]) -> "Table":
     return table
 
 
-def _render_objective(objective: Objective, status: str, samples: float, console: "Console") -> None:
+def _render_objective(objective: Objective, status: str, model: CostModel, console: "Console") -> None:
     grid = _grid(("", "left"), ("", "right"), ("", "left"))
     grid.show_header = False
-    grid.add_row("step", format_seconds(objective.step_s), f"{samples / objective.step_s:,.0f} samples/s")
-    words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is faster than the bound"
-    grid.add_row("bound", format_seconds(objective.lower_bound_s), words)
+    samples = model.workload.batch(model.topology.world_size)
+    rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
+    grid.add_row(model.quantity, _amount(objective.step_s, model), rate)
+    better = "faster" if model.quantity == "step" else "lower"
+    words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
+    grid.add_row("bound", _amount(objective.lower_bound_s, model), words)
     console.print(grid)
     console.print()
+
+
+def _amount(value: float, model: CostModel) -> str:
+    return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
 
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
@@ -104,7 +117,7 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     return table
 
 
-def _memory_table(plan: Plan) -> "Table":
+def _memory_table(plan: Plan, model: CostModel) -> "Table":
     table = _grid(
         ("memory", "left"),
         ("of each", "left"),
@@ -113,19 +126,16 @@ def _memory_table(plan: Plan) -> "Table":
         ("usable", "right"),
         ("", "right"),
     )
-    node = np.array([rank.node for rank in plan.ranks])
-    for tier in MEMORY_TIERS:
-        taken = np.array([getattr(rank.bytes, tier) for rank in plan.ranks], dtype=float)
+    for tier, pool in zip(MEMORY_TIERS, model.memory_pool_of_rank, strict=True):
+        taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
         capacity = np.array([getattr(rank.capacity, tier) for rank in plan.ranks], dtype=float)
-        if tier != "hbm":
-            taken = np.bincount(node, weights=taken)
-            capacity = capacity[np.unique(node, return_index=True)[1]]
+        capacity = capacity[np.unique(pool, return_index=True)[1]]
         if not capacity.any():
             continue
         full = int((taken / np.maximum(capacity, 1)).argmax())
         table.add_row(
             tier,
-            "rank" if tier == "hbm" else "node",
+            "rank" if len(capacity) == len(pool) else "node",
             format_bytes(float(taken.mean())),
             format_bytes(float(taken[full])),
             format_bytes(float(capacity[full])),

@@ -112,25 +112,36 @@ class Fluid:
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
-        """Cheapest value [T] and pick [T] of each table. `usable` [B] leaves blocks out."""
+        """Cheapest value [T] and pick [T] of each table; infinite where it has none. `usable` [B] leaves blocks out."""
+        values, chosen = self.pick_values(prices, usable), self.problem.table_block_start
+        has_blocks = chosen[1:] > chosen[:-1]
+        start = chosen[:-1][has_blocks]
+        cheapest, pick = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
+        if len(start):
+            cheapest[has_blocks] = np.minimum.reduceat(values, start)
+            per_block = np.repeat(cheapest, np.diff(chosen))
+            position = np.where(values == per_block, np.arange(len(values)), len(values) - 1)
+            pick[has_blocks] = np.minimum.reduceat(position, start)
+        return cheapest, pick
+
+    def pick_values(self, prices: Prices, usable: Bools | None = None) -> Floats:
+        """[B] value of the option that each block names: of a free one cut into blocks like it, of a fixed one whole.
+
+        A fixed option is named by its first block; its others are infinite, as are options with unusable blocks.
+        """
         problem = self.problem
         value = self._block_values(prices)
         if usable is not None:
             value = np.where(usable, value, np.inf)
         option = problem.block_option
-        free = problem.option_units > 0
-        whole = value * np.where(
-            problem.block_is_free, problem.option_units[option] / np.maximum(problem.block_units, 1), problem.block_count
-        )
-        start = problem.block_start[:-1]
-        least = np.minimum.reduceat(whole, start)
-        of_option = np.where(free, least, np.add.reduceat(whole, start))
-        table_start = problem.option_start[:-1]
-        cheapest = np.minimum.reduceat(of_option, table_start)
-        chosen = _first_at(of_option, cheapest[problem.option_table], table_start)
-        pick = start[chosen]
-        is_least = _first_at(whole, least[option], start)
-        return cheapest, np.where(free[chosen], is_least[chosen], pick)
+        parts = problem.option_units[option] / np.maximum(problem.block_units, 1)
+        whole = value * np.where(problem.block_is_free, parts, problem.block_count)
+        found = np.where(problem.block_is_free, whole, np.inf)
+        fixed = np.flatnonzero(problem.option_units == 0)
+        if len(fixed):
+            start = problem.block_start[:-1]
+            found[start[fixed]] = np.add.reduceat(whole, start)[fixed]
+        return found
 
     def _block_values(self, prices: Prices) -> Floats:
         """[B] what each block costs at the prices, on the kind of rank where it costs least."""
@@ -223,9 +234,3 @@ class Fluid:
             np.stack([proposals[p] for p in mixed]),
             shares[mixed] / shares[mixed].sum(),
         )
-
-
-def _first_at(values: Floats, wanted: Floats, start: Ints) -> Ints:
-    """Per segment, the first position whose value is the wanted one of its segment."""
-    position = np.where(values == wanted, np.arange(len(values)), len(values) - 1)
-    return np.minimum.reduceat(position, start)

@@ -56,7 +56,10 @@ class _Greedy:
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         done = (
             all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
-            and all(self._put_together(group) for group in sorted(tied, key=lambda g: -sum(map(self._size_of.__getitem__, g))))
+            and all(
+                self._put_together(group)
+                for group in sorted(tied, key=lambda g: -sum(map(self._size_of.__getitem__, g)))
+            )
             and all(self._put_on_rank(block) for block in by_size if extent[block] == RANK)
         )
         if not done:
@@ -77,6 +80,9 @@ class _Greedy:
             else:
                 free += members
         return free, tied
+
+    def _total_size(self, blocks: list[int]) -> float:
+        return sum(self._size_of[block] for block in blocks)
 
     def _sizes(self, blocks: Ints) -> dict[int, float]:
         """The largest share of a stage or of a rank's memory that each block takes on any kind of rank."""

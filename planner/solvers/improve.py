@@ -272,10 +272,11 @@ class Improver:
         block, rank = self._block_of[items.family[index], items.units[index]], items.rank[index]
         kind = problem.kind_of_rank[rank]
         load, size = self._load[kind, block], self._size[kind, block]
-        per_rank = [np.bincount(rank, weights=column, minlength=problem.world) for column in load.T]
-        stored = [np.bincount(rank, weights=tier, minlength=problem.world) for tier in size.T]
+        world = problem.world
+        per_rank: Floats = np.array([np.bincount(rank, weights=column, minlength=world) for column in load.T])
+        stored: Floats = np.array([np.bincount(rank, weights=tier, minlength=world) for tier in size.T])
         everywhere = self._everywhere[:, block].sum(axis=1)
-        self._state.add(sign * np.stack(per_rank), sign * np.stack(stored), slice(0, problem.world))
+        self._state.add(sign * per_rank, sign * stored, slice(0, world))
         self._state.add_everywhere(sign * everywhere)
 
 

@@ -71,7 +71,8 @@ class Master:
     def solve(self) -> tuple[Prices, float]:
         """The best weights and prices under the cuts, and the value there: no bound can be above it."""
         while True:
-            self._result = self._solver.solve()
+            self._optimize()
+            assert self._result is not None
             values = self._result.variable_values()
             pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
             for price in pressed:
@@ -80,6 +81,14 @@ class Master:
                 break
         prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices])
         return prices, values[self._bound] / self._scale
+
+    def _optimize(self) -> None:
+        """Solve on from the last optimum; afresh where that ends in an imprecise answer."""
+        self._result = self._solver.solve()
+        for solver in (self._mathopt.SolverType.GLOP, self._mathopt.SolverType.HIGHS):
+            if self._result.termination.reason is self._mathopt.TerminationReason.OPTIMAL:
+                return
+            self._result = self._mathopt.solve(self._model, solver)
 
     def _as_prices(self, weights: list[float], prices: list[float]) -> Prices:
         weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)

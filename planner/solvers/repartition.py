@@ -4,14 +4,18 @@ A bin is a rank with its single-rank blocks, or a node with its node-wide ones.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.problem import Floats, Ints
 from planner.solvers.smoothing import Smoothing
 
 BLOCKS = 10
 """Blocks of a pair that are dealt anew; of fuller bins, random ones. 2^10 ways are priced."""
+Numbers = NDArray[np.floating[Any]]
+"""Of single or double precision."""
 PRECISION = 1e-5
 """Relative improvement below which a deal is not worth making: single precision is used to price them."""
 CHUNK = 4_000_000
@@ -35,7 +39,7 @@ class Bins:
 
 
 def deal(bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator) -> tuple[Ints, Ints]:
-    """Items that change bins, and their new bins, for disjoint pairs of bins `left` and `right`; bins are of one kind."""
+    """Items that change bins, and their new bins, for disjoint pairs of bins of one kind, `left` and `right`."""
     items, at_left = _chosen(bins, left, right, random)
     pairs, n = items.shape
     ways = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(float)
@@ -92,7 +96,7 @@ def _best_way(
     return np.where(better[:, None], ways[best] > 0, at_left)
 
 
-def _dealt(chosen: Floats, amounts: Floats) -> Floats:
+def _dealt(chosen: Numbers, amounts: Numbers) -> Numbers:
     """[P, 2^n, R, x] sums of the chosen items' `amounts` [P, n, R, x]."""
     pairs, n, ranks, width = amounts.shape
     return (chosen @ amounts.reshape(pairs, n, ranks * width)).reshape(pairs, len(chosen), ranks, width)

@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem import RANK, WORLD, Bools, Floats, Placement, Problem
+from planner.problem import WORLD, Bools, Floats, Placement, Problem
+from planner.solvers.choices import cheapest_first
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
@@ -19,11 +20,14 @@ from planner.solvers.rounding import round_picks
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
 STAGE_CAPS = (0.3, 0.5, 0.2, 1.0, 0.4, 2.0, 8.0)
-"""Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more in all."""
+"""Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
-"""Caps on one block's share of a memory pool; where memory is not scarce the second is enough."""
-LADDER_SHARE = 0.25
+"""Caps on one block's share of a memory pool; where memory is not scarce the second is enough, and where it is, every
+third cap on stages."""
+LADDER_SHARE = 0.4
 """Share of the time that may go into starts once there is one."""
+GOOD_START = 0.2
+"""Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
 FINALISTS = 3
@@ -34,6 +38,8 @@ ROUNDS = (120, 120, 120, 200, 200)
 """Rounds at each norm; the search of one start ends early at a norm where nothing moves."""
 IDLE_ROUNDS = 24
 """Rounds without a move after which a norm is done."""
+LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
+"""Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 Progress = Callable[[str, float | None, float | None], None]
@@ -42,7 +48,7 @@ Progress = Callable[[str, float | None, float | None], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), or when `stop` says so; and the seed."""
+    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), when `stop` says so. And the seed."""
 
     time_limit_s: float = 30.0
     gap: float = 0.01
@@ -106,8 +112,12 @@ class _Search:
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
-        caps = itertools.product(POOL_CAPS if scarce else POOL_CAPS[1:2], STAGE_CAPS)
-        allowed = [_capped(problem, np.maximum(seconds / of_stage, size / of_pool)) for of_pool, of_stage in caps]
+        caps = (
+            itertools.product(POOL_CAPS, STAGE_CAPS[::3]) if scarce else itertools.product(POOL_CAPS[1:2], STAGE_CAPS)
+        )
+        allowed = [
+            _capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in [*caps, (np.inf, np.inf)]
+        ]
         found: list[tuple[Placement, float]] = []
         for headroom in HEADROOMS:
             for usable in allowed:
@@ -117,8 +127,11 @@ class _Search:
                     self._offer(*start, "start")
                 if self._is_done() or (found and self._clock.share() > LADDER_SHARE):
                     return sorted(found, key=lambda item: item[1])
-            if found:
+            if self.best is not None and self.best[1] <= self.relaxed.bound_s * (1 + GOOD_START):
                 break
+        if not found and (last := _first_that_fits(self._fluid, self.relaxed, self._clock)) is not None:
+            found.append(last)
+            self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
 
     def _improve(self, placement: Placement, seed: int) -> None:
@@ -175,11 +188,13 @@ def _largest_pool_share(problem: Problem) -> Floats:
     return np.asarray(share)
 
 
-def _capped(problem: Problem, peak: Floats) -> Bools:
-    """[B] blocks whose peak is at most 1, world-wide ones among them (their peak is 0).
+def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float, of_pool: float) -> Bools:
+    """[B] blocks that take at most these shares of a stage and of a pool, world-wide ones among them.
 
     A table without any other option of such blocks keeps those of its smallest one.
     """
+    fits = np.isfinite(seconds)
+    peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size / of_pool), np.inf)
     start = problem.block_start[:-1]
     worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))
     worst[problem.block_extent[start] == WORLD] = np.inf
@@ -199,3 +214,18 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     placement, state = placed
     return placement, state.step_s()
+
+
+def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: _Clock) -> tuple[Placement, float] | None:
+    """The first choice of options that can be placed, the cheapest at the bound's prices first; small problems only."""
+    problem = fluid.problem
+    if problem.tables > LAST_RESORT_TABLES:
+        return None
+    values = fluid.pick_values(relaxed.prices)
+    for picks in itertools.islice(cheapest_first(values, problem.table_block_start), LAST_RESORT_CHOICES):
+        placed = place(problem, picks, relaxed.stage_seconds)
+        if placed is not None:
+            return placed[0], placed[1].step_s()
+        if clock.is_over():
+            break
+    return None

@@ -1,0 +1,104 @@
+"""TorchRec's objective as a cost model: the rank with the largest sum of all its shards' terms."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.kinds import CoefficientsUsed
+from cost_models.loads import Resource
+from cost_models.model import BlockCosts, Column, CostModel
+from cost_models.shards import (
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    HBM,
+    MEMORY_HBM,
+    MEMORY_TIERS,
+    RANK,
+    SSD_CACHED,
+    WORLD,
+    Blocks,
+    Floats,
+    Ints,
+)
+from cost_models.tables import Tables
+from cost_models.torchrec.constants import torchrec_coefficients
+from cost_models.torchrec.estimator import PerfEstimator
+from cost_models.torchrec.storage import StorageEstimator
+from cost_models.torchrec.tables import TorchRecTables
+from cost_models.torchrec.topology import TorchRecTopology
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+
+
+class TorchRecModel(CostModel):
+    """What TorchRec 1.8.0's planner would rate a placement at (perf_models.py: NoopPerfModel), in seconds.
+
+    One stage, one resource: the rank itself. Every rank has an HBM and a DDR pool of its own. A node, to node-wide
+    shardings, is TorchRec's group: a host, or the hosts that share a scale-up domain.
+    """
+
+    name = "torchrec"
+    quantity = "rating"
+
+    def __init__(self, topology: Topology, workload: Workload) -> None:
+        super().__init__(topology, workload)
+        own = self.torchrec_topology = TorchRecTopology.from_topology(topology)
+        world = own.world_size
+        self.torchrec_tables = TorchRecTables.of(workload, world)
+        self.perf = PerfEstimator(own, self.torchrec_tables)
+        self.storage = StorageEstimator(own, self.torchrec_tables)
+        numbers = torchrec_coefficients()
+        self.tables = Tables.of(workload, world)
+        self.coefficients = CoefficientsUsed(software=numbers)
+        self.cache_fractions = {"ddr_cached": (numbers.cache_fraction.value,)}
+        self.stages, self.columns = ("rating",), (Column(0, "device"),)
+        self.constants = np.zeros(1)
+        self.kind_of_rank: Ints = np.repeat(
+            np.arange(len(topology.nodes)), [group.count * group.accelerators.count for group in topology.nodes]
+        )
+        self.node_of_rank: Ints = np.arange(world) // own.group_size
+        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
+        self.memory_capacity = (np.array(own.hbm_bytes, float), np.array(own.ddr_bytes, float), np.zeros(world))
+
+    @cached_property
+    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+        """Per memory tier, [W] the pool each rank draws on: always its own."""
+        own = np.arange(len(self.node_of_rank))
+        return own, own, own
+
+    def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
+        """[W] the rank itself."""
+        return np.arange(len(self.node_of_rank))
+
+    def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
+        """[T] all tables in HBM, cached or UVM; replicated ones in HBM only."""
+        possible = tier == HBM or (tier != SSD_CACHED and sharding != DATA_PARALLEL)
+        return np.full(len(self.tables.rows), possible)
+
+    def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """Costs of each block, the same on every kind of rank except for what its memory holds.
+
+        Bytes are TorchRec's of a shard with ceil(rows / ranks) rows; of a shorter last one they are in proportion
+        (TorchRec rounds each of up to four parts up to whole bytes), and an empty one, which TorchRec gives no
+        bytes at all, counts its ids and outputs in flight.
+        """
+        n = len(blocks)
+        none = np.zeros((n, 1))
+        fixed, by_rows = self._bytes(blocks)
+        ddr = float(np.array(self.torchrec_topology.ddr_bytes)[self.kind_of_rank == kind].min())
+        supported = (blocks.tier == HBM) | ((blocks.tier != SSD_CACHED) & (ddr > 0))
+        supported &= (blocks.sharding != DATA_PARALLEL) | (blocks.tier == HBM)
+        return BlockCosts(self.perf.estimate(blocks).total[:, None], none, none, fixed, by_rows, supported)
+
+    def _bytes(self, blocks: Blocks) -> tuple[Floats, Floats]:
+        """[n, M] bytes of every shard, and those in proportion to the rows it holds."""
+        rows = self.tables.rows[blocks.table]
+        extent = EXTENT_OF_SHARDING[blocks.sharding]
+        ranks = np.where(extent == WORLD, self.torchrec_topology.world_size, self.torchrec_topology.group_size)
+        whole = (extent == RANK) | (blocks.sharding == DATA_PARALLEL)
+        largest = np.where(whole, rows, -(-rows // ranks))
+        held = self.storage.held(blocks, largest)
+        fixed = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        fixed[:, MEMORY_HBM] = self.storage.in_flight(blocks, largest)
+        return fixed, held * (rows / largest)[:, None]

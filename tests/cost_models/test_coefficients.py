@@ -1,0 +1,87 @@
+"""Every number of the cost model has a unit, a kind and a source."""
+
+from pathlib import Path
+
+import pytest
+
+import cost_models.coefficients as package
+from cost_models.coefficients import (
+    Coefficient,
+    CoefficientCurve,
+    OptimizerCoefficient,
+    device_coefficients,
+    link_coefficients,
+    software_coefficients,
+)
+from topologies.documents import Record
+from topologies.errors import InputError
+
+DIRECTORY = Path(package.__file__).parent
+READERS = {
+    "devices": device_coefficients,
+    "links": lambda name: link_coefficients(name, "default-scale-up"),
+    "software": software_coefficients,
+}
+FILES = [(folder, path.stem) for folder in READERS for path in sorted((DIRECTORY / folder).glob("*.yaml"))]
+
+
+def numbers(record: Record) -> dict[str, Coefficient | CoefficientCurve | OptimizerCoefficient]:
+    """The coefficients of a record by name."""
+    kinds = Coefficient | CoefficientCurve | OptimizerCoefficient
+    return {name: value for name in type(record).model_fields if isinstance(value := getattr(record, name), kinds)}
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_every_file_says_what_its_numbers_are(folder: str, name: str) -> None:
+    """It loads under its own name, and each number in it has a unit, a kind and a source."""
+    record = READERS[folder](name)
+    assert record.name == name
+    found = numbers(record)
+    assert found
+    for label, value in found.items():
+        assert value.unit.strip(), label
+        assert len(value.source.strip()) > 3, label
+        assert value.kind in {"spec", "measured", "fitted", "assumed"}, label
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_shares_are_shares_and_nothing_is_negative(folder: str, name: str) -> None:
+    """Efficiencies and utilizations are above 0 and at most 1."""
+    for label, value in numbers(READERS[folder](name)).items():
+        values = {
+            Coefficient: lambda v: [v.value],
+            CoefficientCurve: lambda v: [y for _, y in v.points],
+            OptimizerCoefficient: lambda v: list(v.by_optimizer.values()),
+        }[type(value)](value)
+        assert min(values) >= 0, label
+        if "efficiency" in label or "utilization" in label:
+            assert 0 < min(values) <= max(values) <= 1, label
+
+
+def test_there_is_a_file_for_each_folder() -> None:
+    """The parametrised tests above test something."""
+    assert {folder for folder, _ in FILES} == set(READERS)
+
+
+def test_an_unknown_device_takes_the_default_and_says_so() -> None:
+    """Its coefficients carry the name `default`."""
+    assert device_coefficients("TPU-v9") == device_coefficients("default")
+    assert device_coefficients("TPU-v9").name == "default"
+
+
+@pytest.mark.parametrize("default", ["default-scale-up", "default-scale-out"])
+def test_an_unknown_link_takes_the_default_of_its_place(default: str) -> None:
+    """Inside a domain another than between nodes."""
+    assert link_coefficients("carrier-pigeon", default).name == default  # type: ignore[arg-type]
+
+
+def test_an_unknown_software_is_an_input_error() -> None:
+    """There is no default for software."""
+    with pytest.raises(InputError, match="known: hugectr, torchrec"):
+        software_coefficients("pen-and-paper")
+
+
+def test_backward_costs_differ_by_optimizer() -> None:
+    """From 1.7 (SGD) to 2.9 (row-wise Adagrad) forward passes, not 2 for all."""
+    passes = software_coefficients("torchrec").backward_passes.by_optimizer
+    assert (passes["sgd"], passes["rowwise_adagrad"]) == (1.7, 2.9)

@@ -1,0 +1,172 @@
+"""Traffic: what is sent arrives, and small cases by hand."""
+
+import numpy as np
+import pytest
+
+from cost_models import collectives
+from cost_models.kinds import RankKind
+from cost_models.loads import BlockLoad, Loads
+from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, ROW_WISE, SHARDINGS, WORLD, Blocks
+from cost_models.step import StepModel
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+from topologies.loading import load_topology
+
+BATCH, IDS, DIM = 4096, 10, 64
+
+
+def spanning() -> Topology:
+    """Four nodes of two ranks; a scale-up domain joins two nodes each."""
+    group = node_group("a", nodes=4, ranks=2)
+    group["links"]["scale_up"]["domain"] = 4  # type: ignore[index]
+    return topology(group)
+
+
+CLUSTERS = {
+    "one rank": topology(node_group("a", ranks=1)),
+    "one node": topology(node_group("a", ranks=4)),
+    "two nodes": topology(node_group("a", nodes=2, ranks=2)),
+    "PCIe only": topology(node_group("a", nodes=3, ranks=4, has_scale_up=False)),
+    "domains that span nodes": spanning(),
+    "NVL72": load_topology("gb200-nvl72"),
+}
+
+
+class Case:
+    """One pooled table of 64 fp32 columns and 10 ids per sample, a block of each sharding, on one cluster."""
+
+    def __init__(self, cluster: Topology, pooled: bool = True) -> None:
+        table = {"rows": 1000, "dim": DIM, "pooling_factor": IDS, "pooled": pooled}
+        model = StepModel(cluster, workload([table], global_batch=BATCH, communication={"backward": "fp16"}))
+        n = len(SHARDINGS)
+        zeros = np.zeros(n, dtype=np.int64)
+        self.blocks = Blocks(zeros, np.arange(n), zeros, np.full(n, DIM), np.zeros(n))
+        self.kind: RankKind = model.kinds[0]
+        given = (model.tables, self.blocks, self.kind, model.batching)
+        self.ids = collectives.id_exchange(*given)
+        self.outputs = collectives.output_exchange(*given)
+        self.gradients = collectives.gradient_exchange(*given)
+        self.all_reduce = collectives.replica_all_reduce(model.tables, self.blocks, self.kind, 4)
+
+    def part(self, loads: Loads, resource: str, part: str) -> np.ndarray:
+        """[7] bytes of one part of a load."""
+        rate = self.kind.nic_all_to_all if resource.startswith("nic") else self.kind.link_all_to_all
+        return np.broadcast_to(getattr(loads.get(resource, BlockLoad()), part) * rate, len(SHARDINGS))
+
+    def total(self, loads: Loads, resource: str) -> np.ndarray:
+        """[7] bytes over all ranks of the world, for a block of each sharding."""
+        extent = EXTENT_OF_SHARDING[self.blocks.sharding]
+        holders = np.select(
+            [extent == RANK, extent == NODE, extent == WORLD], [1, self.kind.node_ranks, self.kind.world_size]
+        )
+        replicated = self.blocks.sharding == DATA_PARALLEL
+        return (
+            holders * self.part(loads, resource, "fixed")
+            + np.where(replicated, holders, 1) * self.part(loads, resource, "by_rows")
+            + self.kind.world_size * self.part(loads, resource, "everywhere")
+        )
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("exchange", ["ids", "outputs", "gradients"])
+@pytest.mark.parametrize("way", ["link", "nic"])
+def test_what_is_sent_is_received(cluster: str, exchange: str, way: str) -> None:
+    """Over all ranks, bytes out are bytes in: for every sharding, on ports and on cards."""
+    case = Case(CLUSTERS[cluster])
+    loads = getattr(case, exchange)
+    sent, received = (case.total(loads, f"{way}_{end}") for end in ("out", "in"))
+    assert sent == pytest.approx(received, rel=1e-12)
+
+
+@pytest.mark.parametrize("cluster", ["one rank", "one node", "NVL72"])
+def test_traffic_within_a_domain_uses_no_card(cluster: str) -> None:
+    """One node, or a domain that spans the world: nothing leaves by the cards; one rank alone sends nothing."""
+    case = Case(CLUSTERS[cluster])
+    for loads in (case.ids, case.outputs, case.gradients, case.all_reduce):
+        for resource in ("nic_out", "nic_in"):
+            load = loads[resource]
+            assert not any(np.any(part) for part in (load.fixed, load.by_rows, load.everywhere))
+        if cluster == "one rank":
+            assert not np.any(case.total(loads, "link_out"))
+
+
+@pytest.mark.parametrize("cluster", [name for name in CLUSTERS if name != "one rank"])
+def test_ids_all_leave_their_rank_but_for_their_own(cluster: str) -> None:
+    """Of all ids the share (W-1)/W crosses a wire, whatever the sharding; a replica's cross none."""
+    case = Case(CLUSTERS[cluster])
+    world = case.kind.world_size
+    crossed = case.total(case.ids, "link_in") + case.total(case.ids, "nic_in")
+    expected = np.where(case.blocks.sharding == DATA_PARALLEL, 0.0, BATCH * IDS * 8 * (world - 1) / world)
+    assert crossed == pytest.approx(expected)
+
+
+def test_gradients_are_outputs_turned_round() -> None:
+    """In half the bytes with fp16, what was sent is received and the other way round."""
+    case = Case(CLUSTERS["two nodes"])
+    for way in ("link", "nic"):
+        assert case.total(case.gradients, f"{way}_in") == pytest.approx(case.total(case.outputs, f"{way}_out") / 2)
+        assert case.part(case.gradients, f"{way}_in", "fixed") == pytest.approx(
+            case.part(case.outputs, f"{way}_out", "fixed") / 2
+        )
+
+
+WHOLE = BATCH * DIM * 4
+"""Bytes of all pooled outputs of the table: 2^20."""
+
+
+@pytest.mark.parametrize(
+    ("sharding", "link_out", "nic_out"),
+    [
+        ("table_wise", WHOLE / 4, WHOLE / 2),  # to one neighbour and to two ranks of the other node
+        ("column_wise", WHOLE / 4, WHOLE / 2),
+        ("table_column_wise", WHOLE / 4, WHOLE / 2),
+        ("row_wise", WHOLE / 2, WHOLE / 4),  # half of the partial sums to the neighbour, then half of the half out
+        ("table_row_wise", WHOLE / 2, WHOLE / 4),  # the same inside the node; then half of its half leaves
+        ("grid_shard", WHOLE / 2, WHOLE / 4),
+        ("data_parallel", 0, 0),
+    ],
+)
+def test_outputs_on_two_nodes_of_two(sharding: str, link_out: float, nic_out: float) -> None:
+    """Bytes that each holder sends of 2^20 bytes of outputs."""
+    case = Case(CLUSTERS["two nodes"])
+    i = SHARDINGS.index(sharding)
+    assert case.part(case.outputs, "link_out", "fixed")[i] == pytest.approx(link_out)
+    assert case.part(case.outputs, "nic_out", "fixed")[i] == pytest.approx(nic_out)
+
+
+def test_everybody_receives() -> None:
+    """Outputs of one holder reach all ranks: each receives as from a random holder; row_wise ones only by their own."""
+    case = Case(CLUSTERS["two nodes"])
+    table_wise, row_wise = SHARDINGS.index("table_wise"), ROW_WISE
+    assert case.part(case.outputs, "nic_in", "everywhere")[table_wise] == pytest.approx(WHOLE / 4 * 2 / 4)
+    assert case.part(case.outputs, "link_in", "everywhere")[table_wise] == pytest.approx(WHOLE / 4 * 1 / 4)
+    assert case.part(case.outputs, "nic_in", "everywhere")[row_wise] == 0
+    assert case.part(case.outputs, "nic_in", "fixed")[row_wise] == pytest.approx(WHOLE / 4)
+
+
+def test_ids_on_two_nodes_of_two() -> None:
+    """A holder receives a quarter of the ids from each rank: one neighbour's by its port, two by its card."""
+    case = Case(CLUSTERS["two nodes"])
+    ids, i = BATCH * IDS * 8, SHARDINGS.index("table_wise")
+    assert case.part(case.ids, "link_in", "by_rows")[i] == pytest.approx(ids / 4)
+    assert case.part(case.ids, "nic_in", "by_rows")[i] == pytest.approx(ids / 2)
+    assert case.part(case.ids, "link_out", "everywhere")[i] == pytest.approx(ids / 4 / 4)
+    assert case.part(case.ids, "nic_out", "everywhere")[i] == pytest.approx(ids / 4 / 4 * 2)
+
+
+def test_replicas_reduce_a_dense_gradient() -> None:
+    """1,000 rows x 64 columns x 4 bytes: 2 (D-1)/D of them by the port, 2/D (1 - D/W) by the card."""
+    case = Case(CLUSTERS["two nodes"])
+    gradient = 1000 * DIM * 4
+    seconds = {name: np.asarray(load.fixed) for name, load in case.all_reduce.items()}
+    assert seconds["link_out"][DATA_PARALLEL] * case.kind.link_all_reduce == pytest.approx(gradient)
+    assert seconds["nic_out"][DATA_PARALLEL] * case.kind.nic_all_reduce == pytest.approx(gradient / 2)
+    for values in seconds.values():
+        assert np.count_nonzero(values) == 1
+
+
+def test_a_sequence_sends_a_vector_for_every_id() -> None:
+    """Ten times the bytes of a pooled table with ten ids per sample."""
+    bag, sequence = Case(CLUSTERS["two nodes"]), Case(CLUSTERS["two nodes"], pooled=False)
+    for resource in ("link_out", "nic_in"):
+        assert sequence.total(sequence.outputs, resource) == pytest.approx(IDS * bag.total(bag.outputs, resource))

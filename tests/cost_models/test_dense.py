@@ -1,0 +1,81 @@
+"""The dense part: FLOPs as published, and sizes that can be counted by hand."""
+
+import pytest
+
+from cost_models.dense import dense_bytes, dense_seconds, dense_size
+from cost_models.workload import Workload, load_workload
+from tests.oracles.instances import workload
+
+
+def model(dense: dict[str, object], tables: int = 2, **fields: object) -> Workload:
+    return workload([{"rows": 100, "dim": 8}] * tables, dense=dense, **fields)
+
+
+@pytest.mark.parametrize(("name", "mflop"), [("dlrm-dcnv2", 96.2), ("dlrm-v1", 14.74)])
+def test_training_flops_of_the_mlperf_models(name: str, mflop: float) -> None:
+    """MFLOP per sample, forward and backward, within 0.1 %."""
+    assert dense_size(load_workload(name)).training_flops / 1e6 == pytest.approx(mflop, rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "mflop"), [("model-a", 638), ("model-i", 60), ("model-f", 5)])
+def test_forward_flops_of_neos_models(name: str, mflop: float) -> None:
+    """MAD-Max's table, which is rounded to whole MFLOP."""
+    assert round(2 * dense_size(load_workload(name)).macs / 1e6) == mflop
+
+
+def test_dcnv2_layer_by_layer() -> None:
+    """Bottom MLP, three low-rank cross layers on 27 vectors of 128, top MLP: multiply-accumulates and parameters."""
+    width = 27 * 128
+    bottom = 13 * 512 + 512 * 256 + 256 * 128
+    cross = 3 * (width * 512 + 512 * width)
+    top = width * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
+    biases = 512 + 256 + 128 + 3 * (512 + width) + 1024 + 1024 + 512 + 256 + 1
+    size = dense_size(load_workload("dlrm-dcnv2"))
+    assert size.macs == bottom + cross + top
+    assert size.parameters == bottom + cross + top + biases
+
+
+def test_dot_interaction_of_dlrm() -> None:
+    """27 vectors: all pairs are multiplied, those above the diagonal are kept beside the dense vector."""
+    bottom = 13 * 512 + 512 * 256 + 256 * 128
+    kept = 27 * 26 // 2 + 128
+    top = kept * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
+    assert dense_size(load_workload("dlrm-v1")).macs == bottom + 27 * 27 * 128 + top
+
+
+@pytest.mark.parametrize(
+    ("dense", "macs", "parameters"),
+    [
+        ({}, 0, 0),
+        ({"top_mlp": [4, 1]}, 16 * 4 + 4, 16 * 4 + 4 + 5),
+        ({"numerical_features": 3, "bottom_mlp": [8], "top_mlp": [1]}, 3 * 8 + 24, 3 * 8 + 8 + 24 + 1),
+        ({"top_mlp": [1], "interaction": "pool", "pool_stride": 4}, 4, 5),
+        ({"numerical_features": 3, "top_mlp": [1]}, 19, 20),
+        ({"macs_per_sample": 7, "parameters": 9}, 7, 9),
+    ],
+)
+def test_small_dense_parts(dense: dict[str, object], macs: int, parameters: int) -> None:
+    """Two tables of 8 columns, joined with what the bottom MLP (or nothing) gives."""
+    size = dense_size(model(dense))
+    assert (size.macs, size.parameters) == (macs, parameters)
+    assert size.training_flops == 6 * macs
+
+
+def test_time_is_flops_and_activations() -> None:
+    """Six FLOPs per multiply-accumulate in training and two in inference; a third of the activation traffic."""
+    dense = {"numerical_features": 3, "bottom_mlp": [8], "top_mlp": [1], "dtype": "fp16"}
+    size = dense_size(model(dense))
+    training = dense_seconds(model(dense), 100, 1e9, 1e6, passes=3)
+    assert training == pytest.approx(6 * size.macs * 100 / 1e9 + size.activation_elements * 2 * 100 * 3 / 1e6)
+    inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3)
+    assert inference == pytest.approx(training / 3)
+
+
+@pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 2), ("adagrad", 3), ("adam", 4)])
+def test_bytes_on_every_rank(optimizer: str, copies: int) -> None:
+    """Parameters, gradients and state in fp32; what the rank receives of embeddings and sends of gradients."""
+    dense = {"macs_per_sample": 7, "parameters": 9, "optimizer": optimizer}
+    held = dense_bytes(model(dense, communication={"forward": "fp16"}), samples=10)
+    assert held == {"parameters": 4.0 * 9 * copies, "activations": 0.0, "embeddings": 2 * 8 * 2 * 10 * 2}
+    served = dense_bytes(model(dense, mode="inference"), samples=10)
+    assert served == {"parameters": 36.0, "activations": 0.0, "embeddings": 2 * 8 * 4 * 10}

@@ -1,0 +1,140 @@
+"""The lookup: hand-computed seconds, and the order of the tiers."""
+
+import numpy as np
+import pytest
+
+from cost_models.kinds import RankKind
+from cost_models.loads import Loads
+from cost_models.lookup import Lookup
+from cost_models.shards import DATA_PARALLEL, DDR, DDR_CACHED, HBM, SSD_CACHED, TABLE_WISE, Blocks
+from cost_models.step import StepModel
+from tests.oracles.instances import node_group, topology, workload
+
+ROWS, DIM, IDS, BATCH = 1_000_000, 64, 10, 4096
+LOOKUPS = BATCH * IDS
+
+
+class Case:
+    """One table on a node of two ranks; every placement tier as a block."""
+
+    def __init__(self, tier: int, fraction: float = 0.0, *, sharding: int = TABLE_WISE, **table: object) -> None:
+        fields = {name: table.pop(name) for name in ("embedding", "software") if name in table}
+        profile = {"rows": ROWS, "dim": DIM, "pooling_factor": IDS, **table}
+        self.model = StepModel(
+            topology(node_group("a", ssd_bytes=1e12)), workload([profile], global_batch=BATCH, **fields)
+        )
+        self.kind: RankKind = self.model.kinds[0]
+        self.software = self.model.coefficients.software
+        one = np.zeros(1, dtype=np.int64)
+        blocks = Blocks(one, one + sharding, one + tier, one + int(profile["dim"]), np.array([fraction]))  # type: ignore[call-overload]
+        self.lookup = Lookup(self.model.tables, blocks, self.kind, self.model.batching, self.software)
+        self.unique = float(self.model.tables.access.unique_rows(one, np.array([float(LOOKUPS)]))[0])
+
+    def seconds(self, loads: Loads, resource: str) -> float:
+        load = loads.get(resource)
+        return 0.0 if load is None else float(np.sum(load.fixed) + np.sum(load.by_rows))
+
+    def in_all(self) -> float:
+        """Seconds on the device and on its link, all passes together."""
+        passes = (self.lookup.forward(), self.lookup.fetch(), self.lookup.backward())
+        return sum(self.seconds(loads, name) for loads in passes for name in ("device", "host_link"))
+
+
+def test_forward_in_hbm() -> None:
+    """Ids and rows are read, outputs written, at the achieved bandwidth; nothing else is touched."""
+    case = Case(HBM)
+    moved = LOOKUPS * 8 + LOOKUPS * DIM * 4 + BATCH * DIM * 4
+    assert case.seconds(case.lookup.forward(), "device") == pytest.approx(moved / case.kind.lookup_bytes_per_s)
+    for resource in ("pcie", "ddr", "ssd"):
+        for loads in (case.lookup.forward(), case.lookup.fetch(), case.lookup.backward()):
+            assert case.seconds(loads, resource) == 0
+
+
+def test_a_replica_looks_up_its_own_samples() -> None:
+    """Half of them on one of two ranks."""
+    whole, half = Case(HBM), Case(HBM, sharding=DATA_PARALLEL)
+    for name in ("forward", "backward"):
+        seconds = (case.seconds(getattr(case.lookup, name)(), "device") for case in (whole, half))
+        assert next(seconds) == pytest.approx(2 * next(seconds))
+
+
+@pytest.mark.parametrize(
+    ("software", "optimizer", "passes", "arrays"),
+    [("torchrec", "sgd", 1.7, 0), ("torchrec", "rowwise_adagrad", 2.9, 0), ("torchrec", "adam", 1.7, 2)],
+)
+def test_backward_in_hbm(software: str, optimizer: str, passes: float, arrays: int) -> None:
+    """So many row reads per lookup, and an update pass per distinct row and state array."""
+    case = Case(HBM, embedding={"optimizer": optimizer}, software=software)
+    rows = passes * LOOKUPS + case.software.update_passes.value * arrays * case.unique
+    expected = rows * DIM * 4 / case.kind.lookup_bytes_per_s
+    assert case.seconds(case.lookup.backward(), "device") == pytest.approx(expected)
+
+
+def test_short_rows_waste_sectors() -> None:
+    """A row of 4 columns moves as many bytes as a sector holds."""
+    case = Case(HBM, dim=4)
+    moved = LOOKUPS * 8 + LOOKUPS * case.kind.sector_bytes + BATCH * 4 * 4
+    assert case.kind.sector_bytes > 16
+    assert case.seconds(case.lookup.forward(), "device") == pytest.approx(moved / case.kind.lookup_bytes_per_s)
+
+
+def test_rows_in_place_come_over_the_link() -> None:
+    """UVM rows cross PCIe while the kernel waits: some for each lookup, some for each distinct row; none is fetched."""
+    case = Case(DDR)
+    software = case.software
+    rows = (
+        software.uvm_forward_passes_per_lookup.value * LOOKUPS + software.uvm_forward_passes_per_row.value * case.unique
+    )
+    host = rows * DIM * 4
+    device = (LOOKUPS * 8 + BATCH * DIM * 4) / case.kind.lookup_bytes_per_s + host / case.kind.pcie_bytes_per_s
+    forward = case.lookup.forward()
+    assert case.seconds(forward, "device") == pytest.approx(device)
+    assert case.seconds(forward, "pcie") == pytest.approx(host / case.kind.pcie_bytes_per_s)
+    assert case.seconds(forward, "ddr") == pytest.approx(host / case.kind.ddr_bytes_per_s)
+    assert case.seconds(case.lookup.fetch(), "host_link") == 0
+
+
+def test_a_cache_fetches_what_it_misses() -> None:
+    """Uniform access: the lookups that miss, with the rows' state, both ways through the host memory."""
+    case = Case(DDR_CACHED, 0.25)
+    missed = min(LOOKUPS * 0.75, case.unique, ROWS * 0.75)
+    moved = case.software.cache_fetch_passes.value * missed * (DIM * 4 + 4)
+    fetch = case.lookup.fetch()
+    assert case.seconds(fetch, "host_link") == pytest.approx(moved / case.kind.pcie_bytes_per_s, rel=1e-6)
+    assert case.seconds(fetch, "ddr") == pytest.approx(2 * moved / case.kind.ddr_bytes_per_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("tier", [DDR_CACHED, SSD_CACHED])
+@pytest.mark.parametrize("skew", [{}, {"zipf_alpha": 1.05}])
+def test_a_cache_of_everything_fetches_nothing(tier: int, skew: dict[str, float]) -> None:
+    """It then costs what HBM costs and the search of its index; and nothing of the host."""
+    case = Case(tier, 1.0, **skew)
+    fetch = case.lookup.fetch()
+    assert [case.seconds(fetch, name) for name in ("host_link", "pcie", "ddr", "ssd")] == pytest.approx(
+        [0] * 4, abs=1e-12
+    )
+    index = LOOKUPS * case.kind.cache_lookup_s
+    assert case.in_all() == pytest.approx(Case(HBM, **skew).in_all() + index, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.05, 1.3])
+@pytest.mark.parametrize("dim", [16, 128])
+def test_the_order_of_the_tiers(alpha: float, dim: int) -> None:
+    """HBM is faster than any cache, a larger cache than a smaller, and the smallest than none at all."""
+    skew = {"zipf_alpha": alpha, "dim": dim}
+    cached = [Case(DDR_CACHED, fraction, **skew).in_all() for fraction in (0.5, 0.3, 0.1, 0.02)]
+    times = [Case(HBM, **skew).in_all(), *cached, Case(DDR, **skew).in_all()]
+    assert times == sorted(times)
+
+
+def test_storage_moves_whole_blocks_within_its_iops() -> None:
+    """Whole blocks are read and written back, or single accesses take longer."""
+    case = Case(SSD_CACHED, 0.25)
+    missed = LOOKUPS * 0.75
+    missed = min(missed, case.unique)
+    block = case.kind.ssd_block_bytes
+    stream = missed * block * (1 / case.kind.ssd_read_bytes_per_s + 1 / case.kind.ssd_write_bytes_per_s)
+    expected = max(stream, missed / case.kind.ssd_iops)
+    assert case.seconds(case.lookup.fetch(), "ssd") == pytest.approx(expected, rel=1e-6)
+    assert case.seconds(case.lookup.fetch(), "ddr") == 0
+    assert case.seconds(Case(DDR_CACHED, 0.25).lookup.fetch(), "ssd") == 0

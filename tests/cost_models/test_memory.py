@@ -1,0 +1,140 @@
+"""Bytes: exact against published totals and against hand-made sums."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cost_models.memory import (
+    CACHE_INDEX_BYTES_PER_ROW,
+    CACHE_INDEX_BYTES_PER_SLOT,
+    Batching,
+    block_bytes,
+    is_supported,
+)
+from cost_models.shards import (
+    DATA_PARALLEL,
+    DDR,
+    DDR_CACHED,
+    HBM,
+    MEMORY_DDR,
+    MEMORY_HBM,
+    MEMORY_SSD,
+    SSD_CACHED,
+    TABLE_WISE,
+    Blocks,
+)
+from cost_models.tables import Tables
+from cost_models.workload import Workload, load_workload
+from tests.oracles.instances import workload
+
+BATCHING = Batching(global_samples=4096.0, samples_per_rank=1024.0, batches_in_flight=2)
+
+
+def whole_tables(model: Workload, tier: int = HBM, sharding: int = TABLE_WISE, fraction: float = 0.0) -> Blocks:
+    count = len(model.tables)
+    return Blocks(
+        table=np.arange(count),
+        sharding=np.full(count, sharding),
+        tier=np.full(count, tier),
+        columns=np.array([table.dim for table in model.tables]),
+        cache_fraction=np.full(count, fraction),
+    )
+
+
+def stored(model: Workload, memory: int, component: str, blocks: Blocks | None = None) -> float:
+    """Bytes of all tables, each held once by one rank."""
+    load = block_bytes(Tables.of(model, 4), blocks or whole_tables(model), BATCHING)[memory, component]
+    return float(np.sum(load.fixed) + np.sum(load.by_rows))
+
+
+def with_embedding(name: str, dtype: str, optimizer: str) -> Workload:
+    return load_workload(name, overrides=[f"embedding.dtype={dtype}", f"embedding.optimizer={optimizer}"])
+
+
+def test_dcnv2_is_as_large_as_mlperf_says() -> None:
+    """97.36 GiB in fp32, 209.09 GB with element-wise AdaGrad; exact to the byte."""
+    model = with_embedding("dlrm-dcnv2", "fp32", "adagrad")
+    weights, state = (stored(model, MEMORY_HBM, component) for component in ("weights", "optimizer"))
+    assert weights == state == 204_184_588 * 128 * 4
+    assert f"{weights / 2**30:.2f}" == "97.36"
+    assert f"{(weights + state) / 1e9:.2f}" == "209.09"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "optimizer", "weights", "state"),
+    [("fp32", "adagrad", 48e12, 48e12), ("fp16", "rowwise_adagrad", 24e12, 0.1875e12), ("fp32", "adam", 48e12, 96e12)],
+)
+def test_model_f_is_as_large_as_neo_says(dtype: str, optimizer: str, weights: float, state: float) -> None:
+    """96 TB in fp32 with element-wise state; 24 TB in fp16 with 4 bytes of state per row of 256; exact."""
+    model = with_embedding("model-f", dtype, optimizer)
+    assert stored(model, MEMORY_HBM, "weights") == weights
+    assert stored(model, MEMORY_HBM, "optimizer") == state
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "bytes_per_row"),
+    [("sgd", 0), ("rowwise_adagrad", 4), ("adagrad", 256), ("adam", 512), ("lamb", 512)],
+)
+def test_optimizer_state_of_a_row(optimizer: str, bytes_per_row: int) -> None:
+    """In fp32, whatever the weights are stored in; none in inference."""
+    for mode, expected in (("training", bytes_per_row), ("inference", 0)):
+        model = workload([{"rows": 1000, "dim": 64}], embedding={"dtype": "fp16", "optimizer": optimizer}, mode=mode)
+        assert stored(model, MEMORY_HBM, "optimizer") == 1000 * expected
+        assert stored(model, MEMORY_HBM, "weights") == 1000 * 64 * 2
+
+
+@pytest.mark.parametrize(
+    ("tier", "home"), [(HBM, MEMORY_HBM), (DDR_CACHED, MEMORY_DDR), (DDR, MEMORY_DDR), (SSD_CACHED, MEMORY_SSD)]
+)
+def test_weights_and_state_live_together(tier: int, home: int) -> None:
+    """In the memory of their tier, and in no other."""
+    model = workload([{"rows": 1000, "dim": 64}], embedding={"optimizer": "adagrad"})
+    for memory in (MEMORY_HBM, MEMORY_DDR, MEMORY_SSD):
+        for component in ("weights", "optimizer"):
+            expected = 1000 * 256 if memory == home else 0
+            assert stored(model, memory, component, whole_tables(model, tier)) == expected
+
+
+@pytest.mark.parametrize("fraction", [0.02, 0.1, 0.3, 1.0])
+def test_a_cache_holds_rows_with_state_and_its_index(fraction: float) -> None:
+    """In HBM: whole rows with their state, 16 bytes for each slot, 4 bytes for each row of the table."""
+    model = workload([{"rows": 1003, "dim": 64}], embedding={"optimizer": "rowwise_adagrad"})
+    blocks = whole_tables(model, DDR_CACHED, fraction=fraction)
+    slots = math.ceil(1003 * fraction)
+    expected = slots * (256 + 4 + CACHE_INDEX_BYTES_PER_SLOT) + 1003 * CACHE_INDEX_BYTES_PER_ROW
+    assert stored(model, MEMORY_HBM, "cache", blocks) == expected
+    assert stored(model, MEMORY_HBM, "cache", whole_tables(model, DDR)) == 0
+
+
+def test_ids_and_outputs_in_flight() -> None:
+    """Ids of two batches, with their weights; outputs and gradients of one; a replica has its own samples only."""
+    model = workload([{"rows": 1000, "dim": 64, "pooling_factor": 10, "features": 2, "weighted": True}])
+    assert stored(model, MEMORY_HBM, "ids") == 4096 * 10 * (8 + 4) * 2
+    assert stored(model, MEMORY_HBM, "outputs") == 4096 * 2 * 64 * 4 * 2
+    replica = whole_tables(model, sharding=DATA_PARALLEL)
+    assert stored(model, MEMORY_HBM, "ids", replica) == 1024 * 10 * (8 + 4) * 2
+    assert stored(model, MEMORY_HBM, "outputs", replica) == 1024 * 2 * 64 * 4 * 2
+
+
+def test_a_sequence_gives_a_vector_for_every_id() -> None:
+    """An unpooled table's outputs are as many as its ids; deduplication makes both fewer."""
+    table = {"rows": 1000, "dim": 64, "pooling_factor": 10, "pooled": False}
+    model, fewer = workload([table], mode="inference"), workload([{**table, "dedup_factor": 2}], mode="inference")
+    assert stored(model, MEMORY_HBM, "outputs") == 4096 * 10 * 64 * 4
+    assert stored(fewer, MEMORY_HBM, "outputs") == stored(model, MEMORY_HBM, "outputs") / 2
+    assert stored(fewer, MEMORY_HBM, "ids") == stored(model, MEMORY_HBM, "ids") / 2
+
+
+@pytest.mark.parametrize(
+    ("memories", "tiers"),
+    [
+        ((1, 0, 0), {HBM}),
+        ((1, 1, 0), {HBM, DDR_CACHED, DDR}),
+        ((1, 0, 1), {HBM, SSD_CACHED}),
+        ((1, 1, 1), {0, 1, 2, 3}),
+    ],
+)
+def test_a_tier_needs_its_memory(memories: tuple[int, int, int], tiers: set[int]) -> None:
+    """HBM alone holds HBM alone, and so on."""
+    assert {tier for tier in range(4) if is_supported(tier, memories)} == tiers

@@ -1,0 +1,183 @@
+"""The step: its stages, and two ways of summing a placement that agree."""
+
+import numpy as np
+import pytest
+
+from cost_models.shards import Blocks, PlacedShards, block_rows
+from cost_models.step import StepModel
+from planner.options import Options
+from planner.problem import NODE, RANK, Placement, Problem, load_state
+from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
+
+SEEDS = range(40)
+TABLES = [{"rows": 10_000, "dim": 64}]
+
+
+def random_placement(problem: Problem, random: np.random.Generator) -> Placement:
+    """Some option of each table and some place for each of its blocks, whether or not it fits."""
+    chosen, items, places = [], [], []
+    for table in range(problem.tables):
+        option = int(random.integers(*problem.option_start[table : table + 2]))
+        chosen.append(option)
+        for block in range(*problem.block_start[option : option + 2]):
+            most = {RANK: problem.world, NODE: int(problem.node_of_rank[-1]) + 1}.get(int(problem.block_extent[block]))
+            for _ in range(int(problem.block_count[block])):
+                items.append(block)
+                places.append(-1 if most is None else int(random.integers(most)))
+    return Placement(np.array(chosen), np.array(items), np.array(places))
+
+
+def as_shards(problem: Problem, options: Options, placement: Placement) -> PlacedShards:
+    """The placement shard by shard, as a plan document holds it."""
+    index, ranks, rows, opens = [], [], [], []
+    for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
+        extent, of_table = (
+            problem.block_extent[block],
+            int(problem.table_rows[options.table[options.block_option[block]]]),
+        )
+        on_node = problem.node_of_rank == place
+        members = [place] if extent == RANK else np.flatnonzero(on_node | (extent != NODE)).tolist()
+        for position, rank in enumerate(members):
+            held = (
+                of_table if problem.block_replicated[block] else block_rows(np.array(of_table), len(members), position)
+            )
+            index.append(block)
+            ranks.append(rank)
+            rows.append(int(held))
+            opens.append(position == 0)
+    option = options.block_option[index]
+    blocks = Blocks(
+        options.table[option],
+        options.sharding[option],
+        options.tier[option],
+        options.block_columns[index],
+        options.cache_fraction[option],
+    )
+    return PlacedShards(blocks, np.array(ranks), np.array(rows), np.array(opens))
+
+
+def placed(seed: int) -> tuple[Instance, Placement, PlacedShards]:
+    instance = tiny_instance(seed)
+    placement = random_placement(instance.problem, np.random.default_rng(seed))
+    return instance, placement, as_shards(instance.problem, instance.options, placement)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shard_by_shard_is_block_by_block(seed: int) -> None:
+    """The model's evaluation of shards equals the solver's arithmetic on arrays, to 1e-12, on mixed clusters too."""
+    instance, placement, shards = placed(seed)
+    evaluation = instance.model.evaluate(shards)
+    state = load_state(instance.problem, placement)
+    assert evaluation.stage_seconds == pytest.approx(state.stage_seconds(), rel=1e-12)
+    assert evaluation.step_s == pytest.approx(state.step_s(), rel=1e-12)
+    for m, pool in enumerate(instance.problem.pool_of_rank):
+        capacity = instance.problem.pool_capacity[m]
+        taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m], minlength=len(capacity))
+        assert (capacity - taken)[pool] == pytest.approx(state.free[m], rel=1e-9, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_critical_rank_binds_its_stage(seed: int) -> None:
+    """No rank is busy for longer; a stage without load has none, and the step sums the stages."""
+    instance, _, shards = placed(seed)
+    evaluation = instance.model.evaluate(shards)
+    busy = evaluation.rank_stage_seconds
+    assert busy.shape == (instance.problem.world, len(instance.model.stages))
+    assert evaluation.stage_seconds == pytest.approx(busy.max(axis=0))
+    for stage, rank in enumerate(evaluation.critical_rank):
+        if rank is None:
+            assert (busy[:, stage] == instance.model.constants[stage]).all()
+        else:
+            assert busy[rank, stage] == busy[:, stage].max()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_ranks_are_those_of_their_shards(seed: int) -> None:
+    """And of the dense part."""
+    instance, _, shards = placed(seed)
+    evaluation, size = instance.model.evaluate(shards), instance.model.shard_bytes(shards)
+    total = np.tile(instance.model.base_bytes, (instance.problem.world, 1))
+    np.add.at(total, shards.rank, size)
+    assert evaluation.rank_bytes == pytest.approx(total, rel=1e-12)
+
+
+def test_the_seeds_cover_mixed_clusters() -> None:
+    """One kind of rank and two, and shared cards and switches."""
+    problems = [tiny_instance(seed).problem for seed in SEEDS]
+    assert {problem.kinds for problem in problems} == {1, 2}
+    assert any(len(np.unique(row)) < problem.world for problem in problems for row in problem.resource_of_rank)
+
+
+TRAINING = ("lookup_forward", "output_dist", "dense", "gradient_dist", "lookup_backward")
+
+
+@pytest.mark.parametrize(
+    ("software", "pipeline", "mode", "stages"),
+    [
+        ("torchrec", "none", "training", ("input_dist", *TRAINING, "overhead")),
+        ("torchrec", "sparse-dist", "training", (*TRAINING, "overhead")),
+        ("torchrec", "prefetch", "training", (*TRAINING, "overhead")),
+        ("torchrec", "none", "inference", ("input_dist", "lookup_forward", "output_dist", "dense", "overhead")),
+        ("torchrec", "sparse-dist", "inference", ("input_dist", "lookup_forward", "output_dist", "dense", "overhead")),
+        ("hugectr", "none", "training", ("input_dist", *TRAINING, "all_reduce", "overhead")),
+        ("hugectr", "sparse-dist", "training", (*TRAINING, "all_reduce", "overhead")),
+    ],
+)
+def test_stages_of_a_step(software: str, pipeline: str, mode: str, stages: tuple[str, ...]) -> None:
+    """What overlaps joins the stage `dense`; inference ends with it."""
+    model = StepModel(
+        topology(node_group("a", nodes=2)), workload(TABLES, software=software, pipeline=pipeline, mode=mode)
+    )
+    assert model.stages == stages
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage", "resource"),
+    [
+        ("none", "lookup_forward", "device"),
+        ("sparse-dist", "lookup_forward", "device"),
+        ("prefetch", "dense", "host_link"),
+    ],
+)
+def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str) -> None:
+    """Before the lookup, on its time; with prefetch beside the dense part, on the link."""
+    model = StepModel(topology(node_group("a")), workload(TABLES, pipeline=pipeline))
+    one = np.zeros(1, dtype=np.int64)
+    small, large = (model.block_costs(Blocks(one, one + 1, one + 1, one + 64, np.array([f])), 0) for f in (0.02, 0.5))
+    saved = small.by_rows[0] - large.by_rows[0]
+    gains = {
+        (model.stages[column.stage], column.resource)
+        for column, gain in zip(model.columns, saved, strict=True)
+        if gain > 0
+    }
+    assert (stage, resource) in gains
+    assert {of for of, _ in gains} == {stage}
+
+
+def test_columns_exist_only_for_what_can_bind() -> None:
+    """One node has no cards in its step, no DDR no PCIe, and two nodes have both directions of their cards."""
+    single = StepModel(topology(node_group("a", ddr_bytes=None)), workload(TABLES))
+    assert {column.resource for column in single.columns} == {"device", "link_out", "link_in"}
+    double = StepModel(topology(node_group("a", nodes=2, ssd_bytes=1e12)), workload(TABLES))
+    found = {column.resource for column in double.columns}
+    assert {"nic_out", "nic_in", "pcie", "ddr", "ssd"} <= found
+    uplinks = StepModel(topology(node_group("a", nodes=2), oversubscription=4.0), workload(TABLES))
+    assert {column.resource for column in uplinks.columns} - found == {"uplink0_out", "uplink0_in"}
+
+
+def test_an_oversubscribed_uplink_takes_as_much_longer_as_it_is_oversubscribed() -> None:
+    """One node under one switch: all cards together, at a quarter of their bandwidth and with their full efficiency."""
+    model = StepModel(topology(node_group("a", nodes=2), oversubscription=4.0), workload(TABLES))
+    plain = StepModel(topology(node_group("a", nodes=2)), workload(TABLES))
+    one = np.zeros(1, dtype=np.int64)
+    costs = model.block_costs(Blocks(one, one + 3, one, one + 64, np.zeros(1)), 0)  # row_wise: all ranks send alike
+    seconds = {(model.stages[c.stage], c.resource): costs.fixed[0, i] for i, c in enumerate(model.columns)}
+    card, uplink = seconds["output_dist", "nic_out"], seconds["output_dist", "uplink0_out"]
+    assert 2 * uplink == pytest.approx(4 * card * plain.kinds[0].nic_all_to_all / 25e9)
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    """No collective has a latency in a world of one."""
+    model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
+    constants = dict(zip(model.stages, model.constants, strict=True))
+    assert {stage for stage, seconds in constants.items() if seconds} == {"overhead"}

@@ -1,0 +1,91 @@
+"""Planning in one call: names, paths and models alike; wrong words are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import load_topology, load_workload, plan, verify
+from planner.document import Plan
+from topologies.errors import InputError
+
+TOPOLOGY = """
+name: two
+nodes:
+  - name: a
+    accelerators:
+      count: 2
+      device: test
+      hbm: {capacity: 1GB, bandwidth: 1TB/s}
+      flops: {fp32: 10TFLOP/s}
+    links:
+      pcie: {bandwidth: 16GB/s}
+"""
+TABLES = "name,rows,dim,pooling_factor\nusers,10000,16,1\nitems,20000,32,5\n"
+WORKLOAD = "name: small\nglobal_batch: 1024\ntables: tables.csv\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "topology.yaml").write_text(TOPOLOGY)
+    (tmp_path / "tables.csv").write_text(TABLES)
+    (tmp_path / "workload.yaml").write_text(WORKLOAD)
+    return tmp_path
+
+
+def test_names_paths_and_models_give_the_same_plan(files: Path) -> None:
+    """Whatever way the inputs are given."""
+    topology, workload = files / "topology.yaml", files / "workload.yaml"
+    by_path = plan(topology, workload)
+    assert by_path == plan(str(topology), str(workload))
+    assert by_path == plan(load_topology(topology), load_workload(workload))
+    assert by_path.status in {"feasible", "optimal"}
+    assert [table.name for table in by_path.tables] == ["users", "items"]
+
+
+def test_catalog_names_are_accepted() -> None:
+    """As on the command line."""
+    found = plan("zionex", "criteo-kaggle")
+    assert isinstance(found, Plan)
+    assert found.provenance.topology.name == "zionex"
+    assert found.provenance.workload.name == "criteo-kaggle"
+    assert verify(found) == []
+
+
+def test_the_policy_is_kept_and_written_down(files: Path) -> None:
+    """Only the tiers and shardings named, in the order of the documentation."""
+    found = plan(files / "topology.yaml", files / "workload.yaml", tiers=["hbm"], shardings=["row_wise", "table_wise"])
+    assert found.provenance.policy.tiers == ("hbm",)
+    assert found.provenance.policy.shardings == ("table_wise", "row_wise")
+    assert {table.tier for table in found.tables} == {"hbm"}
+    assert {table.sharding for table in found.tables} <= {"table_wise", "row_wise"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tiers": ["hbm", "dram"]}, "dram"),
+        ({"shardings": ["row-wise"]}, "did you mean 'row_wise'"),
+        ({"tiers": ["hmb"], "shardings": ["rowwise"]}, "rowwise"),
+    ],
+)
+def test_unknown_words_are_refused(files: Path, wrong: dict[str, list[str]], said: str) -> None:
+    """An InputError names every one of them, with a suggestion."""
+    with pytest.raises(InputError) as error:
+        plan(files / "topology.yaml", files / "workload.yaml", **wrong)
+    assert said in str(error.value)
+    assert len(error.value.faults) == len(wrong)
+
+
+def test_missing_inputs_are_refused(files: Path) -> None:
+    """A name that is neither in the catalog nor a file."""
+    with pytest.raises(InputError):
+        plan("no-such-cluster", files / "workload.yaml")
+    with pytest.raises(InputError):
+        plan(files / "topology.yaml", "no-such-model")
+
+
+def test_the_seed_is_written_down(files: Path) -> None:
+    """Two seeds, two documents that differ in nothing else that matters."""
+    first, second = (plan(files / "topology.yaml", files / "workload.yaml", seed=seed) for seed in (1, 2))
+    assert (first.provenance.seed, second.provenance.seed) == (1, 2)
+    assert first.tables == second.tables

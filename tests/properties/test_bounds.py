@@ -1,0 +1,119 @@
+"""What never happens to a bound: more hardware raises it, names change it, a narrower policy lowers it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from planner.options import Policy, build_problem, enumerate_options
+from planner.solvers.fluid import Fluid
+from planner.solvers.infeasible import shortage
+from tests.oracles.instances import tiny_instance
+from topologies.cluster import Topology
+from topologies.documents import Record
+
+SOLVED = 1e-5
+"""The cutting planes stop within this of the fluid optimum."""
+SEEDS = st.integers(0, 10_000)
+FEW = settings(max_examples=25, deadline=None, derandomize=True)
+
+LARGER = (
+    "accelerators.hbm.capacity",
+    "accelerators.hbm.bandwidth",
+    "host.ddr.capacity",
+    "host.ddr.bandwidth",
+    "links.scale_out.bandwidth",
+    "links.scale_up.bandwidth",
+    "links.pcie.bandwidth",
+)
+
+
+def bound_s(topology: Topology, workload: Workload, policy: Policy, tolerance: float = SOLVED) -> float:
+    """The fluid bound over all options that the policy allows; infinite where nothing fits."""
+    model = StepModel(topology, workload)
+    fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
+    return math.inf if shortage(fluid) else fluid.solve(tolerance=tolerance).bound_s
+
+
+def enlarged(record: Record, path: list[str], factor: float) -> Record:
+    """The record with the figure at the path larger; itself where the path leads to nothing."""
+    name, *rest = path
+    value = getattr(record, name)
+    if value is None:
+        return record
+    larger = enlarged(value, rest, factor) if rest else type(value)(value * factor)
+    return record.model_copy(update={name: larger})
+
+
+@FEW
+@given(seed=SEEDS, path=st.sampled_from(LARGER), factor=st.floats(1.05, 8))
+def test_more_hardware_never_raises_the_bound(seed: int, path: str, factor: float) -> None:
+    """More capacity or bandwidth of anything, everywhere."""
+    instance = tiny_instance(seed)
+    before = bound_s(instance.model.topology, instance.model.workload, instance.policy)
+    groups = tuple(enlarged(group, path.split("."), factor) for group in instance.model.topology.nodes)
+    larger = instance.model.topology.model_copy(update={"nodes": groups})
+    assert larger != instance.model.topology or path.startswith(("host", "links.scale_up"))
+    after = bound_s(larger, instance.model.workload, instance.policy)
+    assert after <= before * (1 + SOLVED)
+
+
+@FEW
+@given(seed=SEEDS, random=st.randoms(use_true_random=False))
+def test_names_and_order_of_tables_do_not_matter(seed: int, random: object) -> None:
+    """Renamed and shuffled tables have the same bound, to 1e-6."""
+    instance = tiny_instance(seed)
+    workload = instance.model.workload
+    tables = [table.model_copy(update={"name": f"renamed {i}"}) for i, table in enumerate(workload.tables)]
+    random.shuffle(tables)  # type: ignore[attr-defined]
+    shuffled = workload.model_copy(update={"tables": tuple(tables)})
+    first, second = (bound_s(instance.model.topology, each, instance.policy, 1e-8) for each in (workload, shuffled))
+    assert first == pytest.approx(second, rel=1e-6)
+
+
+@FEW
+@given(seed=SEEDS, data=st.data())
+def test_a_narrower_policy_never_lowers_the_bound(seed: int, data: st.DataObject) -> None:
+    """Fewer tiers and fewer shardings allow nothing that more did not."""
+    instance = tiny_instance(seed)
+    wide = Policy(
+        tuple(t for t in PLACEMENT_TIERS if t in data.draw(st.sets(st.sampled_from(PLACEMENT_TIERS), min_size=1))),
+        tuple(s for s in SHARDINGS if s in data.draw(st.sets(st.sampled_from(SHARDINGS), min_size=1))),
+    )
+    narrow = Policy(
+        tuple(t for t in wide.tiers if t in data.draw(st.sets(st.sampled_from(wide.tiers), min_size=1))),
+        tuple(s for s in wide.shardings if s in data.draw(st.sets(st.sampled_from(wide.shardings), min_size=1))),
+    )
+    topology, workload = instance.model.topology, instance.model.workload
+    assert bound_s(topology, workload, narrow) >= bound_s(topology, workload, wide) * (1 - SOLVED)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_fewer_options_never_lower_the_bound(seed: int) -> None:
+    """A tiny instance keeps some options of each table: its bound is at least the bound over all of them."""
+    instance = tiny_instance(seed)
+    fluid = Fluid(instance.problem)
+    some = math.inf if shortage(fluid) else fluid.solve().bound_s
+    everything = bound_s(instance.model.topology, instance.model.workload, instance.policy)
+    assert some >= everything * (1 - SOLVED)
+
+
+@FEW
+@given(seed=SEEDS, scale=st.floats(0.01, 100))
+def test_seconds_scale(seed: int, scale: float) -> None:
+    """Everything that takes longer by a factor makes the bound longer by it: no unit is hidden in the solver."""
+    problem = tiny_instance(seed).problem
+    if shortage(Fluid(problem)):
+        return
+    times = ("stage_constants", "base_loads", "fixed", "by_rows", "everywhere")
+    scaled = replace(problem, **{name: getattr(problem, name) * scale for name in times})
+    expected = Fluid(problem).solve().bound_s * scale
+    assert Fluid(scaled).solve().bound_s == pytest.approx(expected, rel=4 * SOLVED)
+    assert np.isfinite(expected)

@@ -1,0 +1,119 @@
+"""Bound ≤ optimum ≤ plan on 200 random tiny instances, whose optimum is known by trying everything."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from planner.problem import Problem, load_state
+from planner.solvers.fluid import Fluid
+from planner.solvers.prices import Prices
+from planner.solvers.search import Limits, Outcome, solve
+from tests.oracles.brute_force import Optimum, optimum
+from tests.oracles.instances import Instance, tiny_instance
+
+INSTANCES = 200
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Solved:
+    instance: Instance
+    best: Optimum | None
+    outcome: Outcome
+
+
+@pytest.fixture(scope="module")
+def solved() -> list[Solved]:
+    instances = [tiny_instance(seed) for seed in range(INSTANCES)]
+    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0))) for each in instances]
+
+
+def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
+    return [(each, each.best) for each in solved if each.best is not None]
+
+
+def random_prices(problem: Problem, random: np.random.Generator, step_s: float) -> Prices:
+    """Weights that sum to one over the instances of each stage's columns, and prices of the order of the step."""
+    fluid = Fluid(problem)
+    weight = np.zeros_like(fluid.instances)
+    shared = fluid.shared_columns
+    for stage in np.unique(problem.stage_of_column):
+        members = [
+            (k, c)
+            for c in np.flatnonzero(problem.stage_of_column == stage)
+            for k in range(problem.kinds)
+            if fluid.instances[k, c] and not (shared[c] and k)
+        ]
+        draw = random.dirichlet(np.full(len(members), random.choice([0.2, 1.0])))
+        for (k, c), part in zip(members, draw, strict=True):
+            weight[slice(None) if shared[c] else k, c] = part / fluid.instances[k, c]
+    size = np.maximum(fluid.capacity, 1.0)
+    byte = random.random(size.shape) * 10 ** random.uniform(-3, 1) * step_s / size
+    return Prices(weight, byte * (random.random(size.shape) < 0.5))
+
+
+def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
+    """Feasible and infeasible, of one kind of rank and of two, with every tier and every sharding in use."""
+    assert sum(each.best is None for each in solved) >= 10
+    assert sum(each.best is not None for each in solved) >= 100
+    assert {each.instance.problem.kinds for each in solved} == {1, 2}
+    best = [(each, option) for each, found in feasible(solved) for option, _ in found.choices]
+    assert {int(each.instance.options.tier[option]) for each, option in best} == {0, 1, 2, 3}
+    assert {int(each.instance.options.sharding[option]) for each, option in best} == set(range(7))
+
+
+def test_bound_is_at_most_the_optimum(solved: list[Solved]) -> None:
+    """No placement is faster than the bound says."""
+    wrong = [
+        each.instance.description
+        for each, best in feasible(solved)
+        if each.outcome.bound_s is not None and each.outcome.bound_s > best.step_s * (1 + ROUNDING)
+    ]
+    assert wrong == []
+
+
+def test_optimum_is_at_most_the_plan(solved: list[Solved]) -> None:
+    """No plan claims a step that no placement has, and its claim is what its placement takes."""
+    found = [(each, best) for each, best in feasible(solved) if each.outcome.placement is not None]
+    assert len(found) >= 100
+    for each, best in found:
+        step_s, placement = each.outcome.step_s, each.outcome.placement
+        assert step_s is not None
+        assert placement is not None
+        assert best.step_s <= step_s * (1 + ROUNDING), each.instance.description
+        state = load_state(each.instance.problem, placement)
+        assert state.step_s() == pytest.approx(step_s, rel=1e-9), each.instance.description
+        assert state.overflow_bytes() == 0, each.instance.description
+
+
+def test_a_plan_is_found_whenever_one_exists(solved: list[Solved]) -> None:
+    """Also where memory is tight, tables are few and ranks are unlike."""
+    missed = [each.instance.description for each, _ in feasible(solved) if each.outcome.placement is None]
+    assert missed == [], f"{len(missed)} of {len(feasible(solved))} not found"
+
+
+def test_infeasible_is_only_said_where_nothing_fits(solved: list[Solved]) -> None:
+    """A proof of infeasibility is never wrong, and no plan is given where none exists."""
+    assert [each.instance.description for each, _ in feasible(solved) if each.outcome.status == "infeasible"] == []
+    for each in solved:
+        if each.best is None:
+            assert each.outcome.status in {"infeasible", "timeout"}, each.instance.description
+
+
+def test_optimal_is_only_said_of_an_optimum(solved: list[Solved]) -> None:
+    """A plan that is called optimal takes as long as the best one, within the tolerance of the word."""
+    claimed = [(each, best) for each, best in feasible(solved) if each.outcome.status == "optimal"]
+    assert claimed
+    for each, best in claimed:
+        assert each.outcome.step_s == pytest.approx(best.step_s, rel=2e-6), each.instance.description
+
+
+def test_any_prices_give_a_bound(solved: list[Solved]) -> None:
+    """Weak duality: whatever the weights and the prices per byte, the bound is at most the optimum."""
+    random = np.random.default_rng(7)
+    for each, best in feasible(solved):
+        fluid = Fluid(each.instance.problem)
+        for _ in range(8):
+            prices = random_prices(each.instance.problem, random, best.step_s)
+            assert fluid.bound(prices)[0] <= best.step_s * (1 + ROUNDING), each.instance.description
