@@ -8,12 +8,23 @@ if TYPE_CHECKING:
     from cost_models.workload.loading import load_workload
     from planner.api import plan
     from planner.document import Plan, read_plan, write_plan
+    from planner.reports.frames import shard_frame
     from planner.verification import verify
     from topologies.loading import load_topology
 
 __version__ = VERSION
 
-__all__ = ["Plan", "__version__", "load_topology", "load_workload", "plan", "read_plan", "verify", "write_plan"]
+__all__ = [
+    "Plan",
+    "__version__",
+    "load_topology",
+    "load_workload",
+    "plan",
+    "read_plan",
+    "shard_frame",
+    "verify",
+    "write_plan",
+]
 
 _HOMES = {
     "Plan": "planner.document",
@@ -21,6 +32,7 @@ _HOMES = {
     "load_workload": "cost_models.workload.loading",
     "plan": "planner.api",
     "read_plan": "planner.document",
+    "shard_frame": "planner.reports.frames",
     "verify": "planner.verification",
     "write_plan": "planner.document",
 }

@@ -38,7 +38,13 @@ def plan(
         str | None,
         typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise."),
     ] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="When to stop searching.")] = "30s",
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: as --effort says.")
+    ] = None,
+    effort: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Passes of the local search; 1 unless --time-limit is given."),
+    ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same plan.")] = 0,
     output: Annotated[
@@ -70,13 +76,13 @@ def plan(
     objective = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
     chosen_tiers = flags.words("--tiers", tiers, PLACEMENT_TIERS)
     chosen_shardings = flags.words("--shardings", shardings, SHARDINGS)
-    time_limit_s = flags.seconds("--time-limit", time_limit)
+    time_limit_s = None if time_limit is None else flags.seconds("--time-limit", time_limit)
     wanted_gap = flags.share("--gap", gap)
     cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
 
     from planner import api
     from planner.document import write_plan
-    from planner.reports import plan_summary
+    from planner.reports import frames, plan_summary
 
     unit = COST_MODELS[objective].unit
     with streams.progress(quiet=quiet) as report, interruption() as interrupted:
@@ -87,6 +93,7 @@ def plan(
             tiers=chosen_tiers,
             shardings=chosen_shardings,
             time_limit_s=time_limit_s,
+            effort=effort,
             gap=wanted_gap,
             seed=seed,
             progress=report and (lambda step, best, bound: report(progress_line(step, best, bound, unit))),
@@ -97,7 +104,7 @@ def plan(
     if output_format is Format.JSON:
         streams.write_json(found.model_dump(mode="json"))
     elif output_format is Format.CSV:
-        streams.write_csv(plan_summary.shard_records(found))
+        streams.write_frame(frames.shard_frame(found))
     else:
         plan_summary.render(found, streams.console())
     if not quiet:

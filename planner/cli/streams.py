@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
 Cell = str | int | float | None
@@ -80,6 +81,11 @@ def write_csv(records: Sequence[Record]) -> None:
         writer = csv.DictWriter(sys.stdout, fieldnames=list(records[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(records)
+
+
+def write_frame(frame: "pd.DataFrame") -> None:
+    """Print a data frame as CSV with a header line; what is missing is an empty field."""
+    frame.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
 def write_records(

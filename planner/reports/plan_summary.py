@@ -1,7 +1,6 @@
 """The summary of a plan: step, bound, stages, memory, where the tables went, what would help; 80 columns."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,26 +58,6 @@ def render(plan: Plan, console: "Console") -> None:
     else:
         console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
-
-
-def shard_records(plan: Plan) -> list[dict[str, str | int | float | None]]:
-    """One flat record per shard, for CSV."""
-    return list(_shard_records(plan))
-
-
-def _shard_records(plan: Plan) -> Iterator[dict[str, str | int | float | None]]:
-    for table in plan.tables:
-        for shard in table.shards.to_list():
-            size = shard.pop("bytes")
-            yield {
-                "table": table.name,
-                "sharding": table.sharding,
-                "tier": table.tier,
-                "dtype": table.dtype,
-                "cache_fraction": table.cache_fraction,
-                **shard,
-                **{f"{tier}_bytes": size[tier] for tier in MEMORY_TIERS},
-            }
 
 
 def _grid(*columns: tuple[str, str]) -> "Table":

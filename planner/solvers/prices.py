@@ -13,3 +13,16 @@ class Prices:
     """[K, C] of one second on the resource that a rank of the kind uses; per stage they sum to one over instances."""
     byte: Floats
     """[K, M] of one byte, in seconds."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound with what proves it.
+
+    No placement takes less than `seconds`: at the `prices`, the fluid relaxation over the blocks that a plan faster
+    than `threshold_s` may hold (all of them, where it is None) takes at least that, and so does any other plan.
+    """
+
+    seconds: float
+    prices: Prices
+    threshold_s: float | None

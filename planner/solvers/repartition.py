@@ -40,6 +40,8 @@ class Bins:
 
 def deal(bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator) -> tuple[Ints, Ints]:
     """Items that change bins, and their new bins, for disjoint pairs of bins of one kind, `left` and `right`."""
+    if not len(left):
+        return left, right
     items, at_left = _chosen(bins, left, right, random)
     pairs, n = items.shape
     ways = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(float)

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,8 +14,9 @@ from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
-from planner.solvers.prices import Prices
+from planner.solvers.prices import Bound
 from planner.solvers.rounding import round_picks
+from planner.solvers.threshold import tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
@@ -24,8 +25,8 @@ STAGE_CAPS = (0.3, 0.5, 0.2, 1.0, 0.4, 2.0, 8.0)
 POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
 """Caps on one block's share of a memory pool; where memory is not scarce the second is enough, and where it is, every
 third cap on stages."""
-LADDER_SHARE = 0.4
-"""Share of the time that may go into starts once there is one."""
+LADDER_WORK = 3e7
+"""Tables x ranks that the starts may take together: large problems get by with a few."""
 GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
@@ -34,8 +35,10 @@ FINALISTS = 3
 """Starts, the best of the ladder, that local search works on."""
 SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
-ROUNDS = (120, 120, 120, 200, 200)
-"""Rounds at each norm; the search of one start ends early at a norm where nothing moves."""
+ROUNDS = 40
+"""Rounds at each norm in one pass of the local search."""
+TIGHTEN_BLOCKS = 200_000
+"""Block types up to which the bound is tightened: each bisection solves the relaxation anew."""
 IDLE_ROUNDS = 24
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
@@ -48,24 +51,34 @@ Progress = Callable[[str, float | None, float | None], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: after a time, within a `gap` of the bound (step / bound - 1), when `stop` says so. And the seed."""
+    """When to stop, and the seed of every random choice.
 
-    time_limit_s: float = 30.0
+    The search ends within `gap` of the bound (step / bound - 1), after `effort` passes of the local search (None: no
+    end), after `time_limit_s`, or when `stop` says so. Where neither time nor `stop` ends it, the outcome follows from
+    the problem and the seed alone.
+    """
+
+    time_limit_s: float = 60.0
     gap: float = 0.01
-    stop: Callable[[], bool] | None = None
+    effort: int | None = 1
     seed: int = 0
+    stop: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the search found. `bound_s` and `prices` hold for every placement; a shortage proves that there is none."""
+    """What the search found. The bound holds for every placement; a shortage proves that there is none."""
 
     status: Status
     placement: Placement | None
     step_s: float | None
-    bound_s: float | None
-    prices: Prices | None
+    bound: Bound | None
     shortage: Shortage | None
+
+    @property
+    def bound_s(self) -> float | None:
+        """The bound's seconds."""
+        return None if self.bound is None else self.bound.seconds
 
 
 def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
@@ -73,16 +86,16 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
     fluid = Fluid(problem)
     missing = shortage(fluid)
     if missing is not None:
-        return Outcome("infeasible", None, None, None, None, missing)
+        return Outcome("infeasible", None, None, None, missing)
     search = _Search(fluid, limits, progress or (lambda *_: None))
     search.run()
-    bound_s, prices = search.relaxed.bound_s, search.relaxed.prices
     if search.best is None:
-        return Outcome("timeout", None, None, bound_s, prices, None)
+        return Outcome("timeout", None, None, search.bound, None)
     placement, step_s = search.best
-    bound_s = min(bound_s, step_s)
-    status: Status = "optimal" if step_s <= bound_s * (1 + OPTIMAL_GAP) else "feasible"
-    return Outcome(status, placement, step_s, bound_s, prices, None)
+    search.tighten()
+    bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
+    status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+    return Outcome(status, placement, step_s, bound, None)
 
 
 class _Search:
@@ -93,53 +106,60 @@ class _Search:
         self._clock = _Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self.relaxed: FluidSolution = fluid.solve()
-        tell("bound", None, self.relaxed.bound_s)
+        self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
+        tell("bound", None, self.bound.seconds)
+
+    def tighten(self) -> None:
+        """Raise the bound by a threshold below the best plan, unless the problem is very large."""
+        if self.best is not None and len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS:
+            found = tighten(self._fluid, self.relaxed, self.best[1])
+            if found.seconds > self.bound.seconds:
+                self.bound = found
+                self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
-        """Search until a limit is reached or there is nothing left to try."""
-        starts = self._starts()
-        turn = 0
-        while starts and not self._is_done():
-            for placement, _ in starts[:FINALISTS]:
-                self._improve(placement, self._limits.seed + turn)
-                turn += 1
-            if self.best is None:
-                return
-            starts = [self.best]
+        """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
+        queue = self._starts()[:FINALISTS]
+        self.tighten()
+        done = 0
+        while self.best is not None and not self._is_done() and done != self._limits.effort:
+            placement, _ = queue.pop(0) if queue else self.best
+            self._improve(placement, self._limits.seed + done)
+            done += 1
 
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
-        caps = (
-            itertools.product(POOL_CAPS, STAGE_CAPS[::3]) if scarce else itertools.product(POOL_CAPS[1:2], STAGE_CAPS)
-        )
-        allowed = [
-            _capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in [*caps, (np.inf, np.inf)]
-        ]
+        pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[::3]) if scarce else (POOL_CAPS[1:2], STAGE_CAPS)
+        caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
+        allowed = [_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps]
         found: list[tuple[Placement, float]] = []
-        for headroom in HEADROOMS:
-            for usable in allowed:
-                start = _attempt(self._fluid, usable, headroom)
-                if start is not None:
-                    found.append(start)
-                    self._offer(*start, "start")
-                if self._is_done() or (found and self._clock.share() > LADDER_SHARE):
-                    return sorted(found, key=lambda item: item[1])
-            if self.best is not None and self.best[1] <= self.relaxed.bound_s * (1 + GOOD_START):
+        most = max(2, int(LADDER_WORK / (problem.tables * problem.world)))
+        for tried, (headroom, usable) in enumerate(itertools.product(HEADROOMS, allowed), 1):
+            if found and (tried > most or (headroom < 1 and self._is_good_start())):
+                break
+            start = _attempt(self._fluid, usable, headroom)
+            if start is not None:
+                found.append(start)
+                self._offer(*start, "start")
+            if self._is_done():
                 break
         if not found and (last := _first_that_fits(self._fluid, self.relaxed, self._clock)) is not None:
             found.append(last)
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
 
+    def _is_good_start(self) -> bool:
+        return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
+
     def _improve(self, placement: Placement, seed: int) -> None:
         improver = Improver(self._fluid.problem, placement, seed)
         number = 0
-        for squarings, rounds in zip(SQUARINGS, ROUNDS, strict=True):
+        for squarings in SQUARINGS:
             idle = 0
-            for _ in range(rounds):
+            for _ in range(ROUNDS):
                 idle = 0 if improver.round(number, squarings) else idle + 1
                 number += 1
                 if idle >= IDLE_ROUNDS:
@@ -151,24 +171,20 @@ class _Search:
     def _offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
         if self.best is None or step_s < self.best[1]:
             self.best = (placement() if callable(placement) else placement), step_s
-            self._tell(source, step_s, self.relaxed.bound_s)
+            self._tell(source, step_s, self.bound.seconds)
 
     def _is_done(self) -> bool:
-        good = self.best is not None and self.best[1] <= self.relaxed.bound_s * (1 + self._limits.gap)
+        good = self.best is not None and self.best[1] <= self.bound.seconds * (1 + self._limits.gap)
         return good or self._clock.is_over()
 
 
 class _Clock:
     def __init__(self, limits: Limits) -> None:
-        self._begin, self._limit_s = time.monotonic(), limits.time_limit_s
+        self._end = time.monotonic() + limits.time_limit_s
         self._stop = limits.stop
 
-    def share(self) -> float:
-        """Of the time limit that is gone."""
-        return (time.monotonic() - self._begin) / max(self._limit_s, 1e-9)
-
     def is_over(self) -> bool:
-        return self.share() >= 1 or (self._stop is not None and self._stop())
+        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:

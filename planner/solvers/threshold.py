@@ -1,0 +1,77 @@
+"""A tighter bound from a threshold: what a plan faster than z may use, and what that costs at least.
+
+The dual-approximation argument (Hochbaum & Shmoys, JACM 34(1), 1987): a plan faster than z holds no block that alone
+makes the step as long as z. If the fluid bound over the remaining blocks is at least z, no plan is faster than z. The
+largest such z is found by bisection.
+"""
+
+import numpy as np
+
+from planner.problem import WORLD, Bools, Floats
+from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.prices import Bound, Prices
+
+ROUNDS = 12
+"""Bisections; each halves the interval between the proven and the unproven."""
+WORTHWHILE = 1e-4
+"""Relative width of the interval at which bisection ends."""
+
+
+def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
+    """[B] a lower bound on the step of any plan that holds the block.
+
+    Each stage takes at least what the block alone makes of it, and at least what all tables together must make of it
+    in the fluid relaxation at the stage's own weights.
+    """
+    problem = fluid.problem
+    stages = np.arange(len(problem.stage_constants))
+    least = np.array([_stage_bound(fluid, prices, int(stage)) for stage in stages])
+    blocks = np.arange(len(problem.block_option))
+    found = np.full(len(blocks), np.inf)
+    for kind in range(problem.kinds):
+        load = problem.peak_load(kind, blocks) + problem.base_loads[kind]
+        of_stage = np.tile(least, (len(blocks), 1))
+        for column, stage in enumerate(problem.stage_of_column):
+            of_stage[:, stage] = np.maximum(of_stage[:, stage], load[:, column])
+        step = of_stage.sum(axis=1) + problem.stage_constants.sum()
+        found = np.where(problem.allowed[kind], np.minimum(found, step), found)
+    found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
+    return np.asarray(found * (1 - 1e-12))
+
+
+def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:
+    """Seconds that a stage takes at least, by its own weights among the prices."""
+    weight = np.where(fluid.problem.stage_of_column == stage, prices.weight, 0.0)
+    alone = Prices(weight, np.zeros_like(prices.byte))
+    return max(0.0, fluid.bound(alone)[0] - float(fluid.problem.stage_constants.sum()))
+
+
+def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+    """The best bound that thresholds below the known plan's `step_s` prove; at least the relaxation's own."""
+    step = step_of_block(fluid, relaxed.prices)
+    low, high = relaxed.bound_s, step_s
+    best = Bound(relaxed.bound_s, relaxed.prices, None)
+    for _ in range(ROUNDS):
+        if high - low <= WORTHWHILE * low:
+            break
+        z = (low + high) / 2
+        usable = step < z
+        bound_s, prices = _bound_over(fluid, usable)
+        proven = min(z, bound_s)
+        if proven > best.seconds:
+            best = Bound(proven, prices, z)
+        if bound_s >= z:
+            low = z
+        else:
+            high = z
+            low = max(low, proven)
+    return best
+
+
+def _bound_over(fluid: Fluid, usable: Bools) -> tuple[float, Prices]:
+    """The fluid bound over some of the blocks; infinite where a table has none left."""
+    free = Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), np.zeros_like(fluid.capacity))
+    if np.isinf(fluid.price(free, usable)[0]).any():
+        return np.inf, free
+    solution = fluid.solve(usable=usable, tolerance=1e-5)
+    return solution.bound_s, solution.prices
