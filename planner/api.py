@@ -10,6 +10,7 @@ from cost_models.workload.models import Workload
 from planner.build import explain_shortage, placed_plan, provenance
 from planner.document import Plan
 from planner.options import Policy, build_problem, enumerate_options
+from planner.proof import write_proof
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
@@ -73,6 +74,7 @@ def plan(
         tables=tables,
         ranks=ranks,
         provenance=origin,
+        proof=write_proof(model, problem, outcome.bound),
     )
 
 

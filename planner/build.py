@@ -93,7 +93,7 @@ def _tables(
 
 
 def _items_of_tables(problem: Problem, placement: Placement) -> Iterator[list[tuple[int, int]]]:
-    """For each table its (block, place) pairs, wide blocks first, then by place."""
+    """For each table its (block, place) pairs in the order of their block types, then by place."""
     order = np.lexsort((placement.item_place, placement.item_block))
     table = problem.option_table[problem.block_option[placement.item_block[order]]]
     bounds = np.searchsorted(table, np.arange(problem.tables + 1))

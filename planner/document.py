@@ -213,6 +213,39 @@ class Provenance(Record):
     policy: PolicyUsed
 
 
+class ResourceWeight(Record):
+    """The share of a stage's weight that lies on one kind of resource, spread evenly over its instances."""
+
+    stage: str
+    resource: str
+    group: str | None
+    """Node group whose ranks' resource it is; null for a resource that ranks of several groups share."""
+    share: float
+
+
+class BytePrice(Record):
+    """What a byte of a memory tier is worth in the proof."""
+
+    tier: Literal["hbm", "ddr", "ssd"]
+    group: str
+    seconds_per_byte: float
+
+
+class Proof(Record):
+    """The multipliers that prove the lower bound: anyone can recompute it from them without a solver.
+
+    Over the blocks that a plan faster than `threshold_s` may hold, each table costs at least what its cheapest option
+    costs at these weights and prices; less the price of all memory, that is a lower bound on the step.
+    """
+
+    threshold_s: float | None
+    """Blocks that alone make the step this long are left out; null: none are. The bound is at most the threshold."""
+    weights: tuple[ResourceWeight, ...]
+    """Shares that are not 0; they sum to one per stage."""
+    byte_prices: tuple[BytePrice, ...]
+    """Prices that are not 0."""
+
+
 class TierShortage(Record):
     """What one tier lacks."""
 
@@ -252,6 +285,8 @@ class Plan(Record):
     tables: tuple[TablePlan, ...]
     ranks: tuple[RankPlan, ...]
     provenance: Provenance
+    proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
+    """Why no placement is faster than the lower bound."""
     infeasibility: Annotated[Infeasibility | None, Field(exclude_if=lambda value: value is None)] = None
 
     def to_json(self) -> str:
@@ -264,6 +299,8 @@ class Plan(Record):
         parts.append(f'"tables":{_lines(map(_table_json, self.tables))}')
         parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
         parts.append(f'"provenance":{_dump(self.provenance)}')
+        if self.proof is not None:
+            parts.append(f'"proof":{_dump(self.proof)}')
         if self.infeasibility is not None:
             parts.append(f'"infeasibility":{_dump(self.infeasibility)}')
         return "{" + ",\n".join(parts) + "}\n"

@@ -145,7 +145,7 @@ def _units_of(fours: int) -> int:
 
 
 def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Variant:
-    """Blocks of single ranks: every width in HBM, halves to eighths below, and the whole table."""
+    """Blocks of single ranks: every width in HBM, halves to eighths below if there are halves, and the whole table."""
     code = PLACEMENT_TIERS.index(tier)
     may_be_whole = model.is_option(TABLE_WISE, code, 1) & ("table_wise" in policy.shardings)
     may_be_cut = model.is_option(COLUMN_WISE, code, 2) & ("column_wise" in policy.shardings)
@@ -158,7 +158,7 @@ def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Var
         whole = may_be_whole & (units == width)
         part = may_be_cut & (width >= narrowest) & (width <= units - narrowest)
         if tier != "hbm":
-            part &= np.isin(units / width, FEW_SPLITS)
+            part &= np.isin(units / width, FEW_SPLITS) | (units % 2 > 0)
         table = np.flatnonzero(whole | part)
         ones = np.ones(len(table), dtype=np.int64)
         sharding = np.where(whole[table], TABLE_WISE, COLUMN_WISE)

@@ -26,6 +26,8 @@ from cost_models.shards import (
 )
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
+from planner.options import Policy, build_problem, enumerate_options
+from planner.proof import faults_of, recomputed_bound_s
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
 
@@ -70,6 +72,7 @@ def verify(plan: Plan) -> list[str]:
     violations += _capacities(plan, model, evaluation)
     violations += _stages(plan, model, evaluation)
     violations += _objective(plan)
+    violations += _proof(plan, model)
     return violations
 
 
@@ -234,6 +237,21 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
         rank = stage.critical_rank
         if rank is not None and not (rank < len(busy) and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
             yield f"stage {stage.name}: rank {rank} does not bind it"
+
+
+def _proof(plan: Plan, model: CostModel) -> Iterator[str]:
+    assert plan.objective is not None
+    if plan.proof is None:
+        yield "proof: the lower bound comes without one"
+        return
+    faults = list(faults_of(plan.proof, model))
+    yield from (f"proof: {fault}" for fault in faults)
+    if faults:
+        return
+    policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
+    proven = recomputed_bound_s(plan.proof, model, build_problem(model, enumerate_options(model, policy)))
+    if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
+        yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
 
 
 def _objective(plan: Plan) -> Iterator[str]:

@@ -190,6 +190,8 @@ class Fluid:
     def bound(self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0) -> tuple[float, Ints]:
         """The bound that the prices prove, rounded down, and the picks [T] that attain it."""
         cheapest, picks = self.price(prices, usable)
+        if np.isinf(cheapest).any():
+            return np.inf, picks
         gain = cheapest.sum() + (self._base * prices.weight).sum()
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()

@@ -20,6 +20,10 @@ TRANSFERS = 4
 
 TURNS = 8
 """Of so many rounds one deals out nodes and one transfers; the others deal out ranks, where most is won."""
+CONVERSIONS = 3
+"""Other tiers and cache sizes that are drawn for each whole table in one round."""
+CANDIDATES = 16
+"""Conversions of one rank of which the best one or two are found in one round."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
 
@@ -46,7 +50,7 @@ class Improver:
         self._everywhere: Floats = _with_nothing(problem.everywhere)
         self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
-        movable = (extent == RANK) & problem.block_is_free[blocks]
+        movable = self._movable(placement)
         on_node = extent == NODE
         settled = ~movable & ~on_node
         self._settled = Placement(blocks[settled], placement.item_place[settled])
@@ -58,6 +62,17 @@ class Improver:
         self._state: LoadState = load_state(problem, self._placement())
         self.best_s = self._state.step_s()
         self._best = self._placement()
+
+    def _movable(self, placement: Placement) -> Bools:
+        """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has."""
+        problem, blocks = self._problem, placement.item_block
+        index = np.flatnonzero((problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks])
+        family = self._family_of_option[problem.block_option[blocks[index]]]
+        _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
+        joint = np.bincount(which, weights=problem.block_units[blocks[index]]).astype(np.int64)[which]
+        movable = np.zeros(len(blocks), dtype=bool)
+        movable[index[self._block_of[family, joint] >= 0]] = True
+        return movable
 
     @cached_property
     def _family_of_option(self) -> Ints:
@@ -98,6 +113,8 @@ class Improver:
             changed = self._deal_nodes(smoothing)
         elif turn == TURNS // 2:
             changed = self._transfer(smoothing)
+        elif turn == TURNS // 4 and self._has_alternatives:
+            changed = self._convert(smoothing)
         else:
             changed = self._deal_ranks(smoothing)
         if changed:
@@ -118,6 +135,13 @@ class Improver:
             right.append(self._random.permutation(order[pairs:])[:pairs])
         return np.concatenate(left), np.concatenate(right)
 
+    def _room(self, ranks: Ints) -> Floats:
+        """[M, W] bytes that each of the `ranks` may add in one round: an equal part of what their pool has left."""
+        problem, free = self._problem, self._state.free
+        pools = zip(problem.pool_of_rank, problem.pool_capacity, strict=True)
+        takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
+        return np.where(free > 0, free / np.maximum(takers, 1), free)
+
     def _deal_ranks(self, smoothing: Smoothing) -> int:
         problem, items = self._problem, self._items
         left, right = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
@@ -126,7 +150,7 @@ class Improver:
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
             self._state.load.T[:, None, :],
-            self._state.free.T[:, None, :],
+            self._room(np.concatenate([left, right])).T[:, None, :],
             items.rank[order],
             self._load[kind, block][:, None, :],
             self._size[kind, block][:, None, :],
@@ -152,7 +176,7 @@ class Improver:
             of_nodes = np.concatenate([np.arange(problem.node_start[n], problem.node_start[n + 1]) for n in nodes])
             bins = Bins(
                 self._state.load.T[of_nodes].reshape(shape),
-                self._state.free.T[of_nodes].reshape(shape),
+                self._room(of_nodes).T[of_nodes].reshape(shape),
                 np.searchsorted(nodes, self._node[order]),
                 load,
                 size,
@@ -183,6 +207,79 @@ class Improver:
             load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
             self._state.add(sign * load, sign * size, ranks)
 
+    # -- conversions -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _table_of_family(self) -> Ints:
+        """[F]"""
+        return self._problem.option_table[np.flatnonzero(self._problem.option_units > 0)]
+
+    @cached_property
+    def _has_alternatives(self) -> bool:
+        """Whether a table has more than one free option: another memory tier or cache size."""
+        return len(np.unique(self._table_of_family)) < len(self._table_of_family)
+
+    def _convert(self, smoothing: Smoothing) -> int:
+        """Whole tables change their tier or cache size where they are: on each rank the best one or two of some."""
+        problem, items = self._problem, self._items
+        item, family = self._alternatives()
+        if not len(item):
+            return 0
+        rank = items.rank[item]
+        kind = problem.kind_of_rank[rank]
+        old, new = self._block_of[items.family[item], items.units[item]], self._block_of[family, items.units[item]]
+        load, size = self._load[kind, new] - self._load[kind, old], self._size[kind, new] - self._size[kind, old]
+        ranks, drawn = self._drawn(rank, smoothing)
+        there = (drawn >= 0)[..., None]
+        more = np.where(there, smoothing.relative(load)[drawn], 0.0)
+        bytes_more = np.where(there, size[drawn], 0.0)
+        now = smoothing.relative(self._state.load.T[ranks])[:, None, None]
+        value = smoothing.value_of((now + more[:, :, None] + more[:, None])[..., None, :])
+        fits = (self._state.free.T[ranks][:, None, None] >= bytes_more[:, :, None] + bytes_more[:, None]).all(axis=-1)
+        same = np.where(there[..., 0], item[drawn], -np.arange(1, drawn.shape[1] + 1))
+        twice = same[:, :, None] == same[:, None]
+        twice[:, 0, 0] = False
+        value = np.where(fits & ~twice, value, np.inf).reshape(len(ranks), -1)
+        best = value.argmin(axis=1)
+        better = np.flatnonzero(value[np.arange(len(ranks)), best] < value[:, 0] * (1 - 1e-9))
+        one, two = np.divmod(best[better], drawn.shape[1])
+        taken = np.concatenate([drawn[better, one], drawn[better, two]])
+        taken = taken[taken >= 0]
+        families = items.family.copy()
+        families[item[taken]] = family[taken]
+        return len(taken) if len(taken) and self._replace(Items(families, items.units, items.rank)) else 0
+
+    def _alternatives(self) -> tuple[Ints, Ints]:
+        """Whole tables on one rank, each with another free option of its table that has this width, drawn at random."""
+        items, problem = self._items, self._problem
+        table = self._table_of_family[items.family]
+        single = np.bincount(table, minlength=problem.tables)[table] == 1
+        start = np.searchsorted(self._table_of_family, np.arange(problem.tables + 1))
+        item = np.repeat(np.flatnonzero(single), CONVERSIONS)
+        count = np.diff(start)[table[item]]
+        family = start[table[item]] + (self._random.random(len(item)) * count).astype(np.int64)
+        block = self._block_of[family, items.units[item]]
+        kind = problem.kind_of_rank[items.rank[item]]
+        possible = (family != items.family[item]) & (block >= 0) & self._allowed[kind, block]
+        return item[possible], family[possible]
+
+    def _drawn(self, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:
+        """Ranks of which no two share a memory pool, the fullest first, and for each [n, m] some candidates of its own.
+
+        The first candidate of each rank is -1, to change nothing; so are those that are missing.
+        """
+        problem = self._problem
+        order = np.argsort(-smoothing.fullness(self._state.load), kind="stable")
+        for pool in problem.pool_of_rank:
+            order = order[np.sort(np.unique(pool[order], return_index=True)[1])]
+        lottery = np.lexsort((self._random.random(len(rank)), rank))
+        start = np.searchsorted(rank[lottery], np.arange(problem.world + 1))
+        count = np.minimum(np.diff(start), CANDIDATES)[order]
+        position = np.arange(CANDIDATES)
+        index = np.minimum(start[order][:, None] + position, max(len(lottery) - 1, 0))
+        chosen = np.where(position < count[:, None], lottery[index], -1)
+        return order, np.concatenate([np.full((len(order), 1), -1), chosen], axis=1)
+
     # -- transfers ---------------------------------------------------------------------------------------------
 
     def _transfer(self, smoothing: Smoothing) -> int:
@@ -205,15 +302,24 @@ class Improver:
         most = self._block_of.shape[1] - 1
         before = self._block_of[family, width], self._block_of[family, taken]
         after = self._block_of[family, width - moved], self._block_of[family, np.minimum(taken + moved, most)]
-        score = self._score((source, target), before, after, smoothing)
+        room = self._room(np.concatenate([left, right]))
+        score = self._score((source, target), before, after, smoothing, room)
         best = _best_of_pairs(np.minimum(source, target), score)
         given = len(best) and self._give(giver[best], taker[best], moved[best], target[best])
         return len(best) if given else 0
 
     def _score(
-        self, ranks: tuple[Ints, Ints], before: tuple[Ints, Ints], after: tuple[Ints, Ints], smoothing: Smoothing
+        self,
+        ranks: tuple[Ints, Ints],
+        before: tuple[Ints, Ints],
+        after: tuple[Ints, Ints],
+        smoothing: Smoothing,
+        room: Floats,
     ) -> Floats:
-        """[m] growth of the smoothed step when blocks `before` on both ranks give way to `after`; inf if illegal."""
+        """[m] growth of the smoothed step when blocks `before` on both ranks give way to `after`; inf if illegal.
+
+        `room` [M, W] is what each rank may add.
+        """
         problem, kind = self._problem, self._problem.kind_of_rank
         index = np.flatnonzero((after[0] >= 0) & (after[1] >= 0))
         growth, fits = np.zeros(len(index)), np.ones(len(index), dtype=bool)
@@ -222,7 +328,7 @@ class Improver:
             of = kind[rank]
             more = self._size[of, new] - self._size[of, old]
             fits &= self._allowed[of, new]
-            fits &= ((more <= self._state.free[:, rank].T) | (more <= 0)).all(axis=1)
+            fits &= ((more <= room[:, rank].T) | (more <= 0)).all(axis=1)
             growth += smoothing.growth_at(self._state.load, self._load[of, new] - self._load[of, old], rank)
             for k, share in enumerate(problem.ranks_of_kind / problem.world):
                 growth += share * smoothing.uniform_growth(self._everywhere[k, new] - self._everywhere[k, old])

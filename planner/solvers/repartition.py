@@ -18,6 +18,8 @@ Numbers = NDArray[np.floating[Any]]
 """Of single or double precision."""
 PRECISION = 1e-5
 """Relative improvement below which a deal is not worth making: single precision is used to price them."""
+ROUNDING_BYTES = 1e-3
+"""Bytes by which a rank may seem over-full: sums of doubles."""
 CHUNK = 4_000_000
 """Numbers held at once."""
 
@@ -29,7 +31,7 @@ class Bins:
     load: Floats
     """[N, R, C] seconds on the resources of each rank of the bin, all columns."""
     free: Floats
-    """[N, R, M] bytes left on each rank."""
+    """[N, R, M] bytes that each rank may add, whatever the others do."""
     item_bin: Ints
     """[I] ascending."""
     item_load: Floats
@@ -89,7 +91,7 @@ def _best_way(
         value += smoothing.value_of(np.maximum(stripped[:, None] + _dealt(chosen, load), 0.0))
         room = bins.free[bin_] + (size * now_here).sum(axis=1)
         for m in np.flatnonzero(size.any(axis=(0, 1, 2))):
-            over = (_dealt(chosen, size[..., m : m + 1]) > room[:, None, :, m : m + 1] + 0.5).any(axis=(2, 3))
+            over = (_dealt(chosen, size[..., m : m + 1]) > room[:, None, :, m : m + 1] + ROUNDING_BYTES).any(axis=(2, 3))
             value[over] = np.inf
     present = (at_left & (items >= 0)) @ (1 << np.arange(items.shape[1]))
     best = value.argmin(axis=1)

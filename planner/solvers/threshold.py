@@ -8,7 +8,7 @@ largest such z is found by bisection.
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats
-from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.fluid import SAFETY, Fluid, FluidSolution
 from planner.solvers.prices import Bound, Prices
 
 ROUNDS = 12
@@ -36,7 +36,7 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
         step = of_stage.sum(axis=1) + problem.stage_constants.sum()
         found = np.where(problem.allowed[kind], np.minimum(found, step), found)
     found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
-    return np.asarray(found * (1 - 1e-12))
+    return np.asarray(found * (1 - SAFETY))
 
 
 def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:
@@ -46,32 +46,36 @@ def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:
     return max(0.0, fluid.bound(alone)[0] - float(fluid.problem.stage_constants.sum()))
 
 
+def proven_s(fluid: Fluid, prices: Prices, threshold_s: float) -> float:
+    """What prices prove of all placements with a threshold: a faster plan may only hold some of the blocks."""
+    usable = step_of_block(fluid, prices) < threshold_s
+    return min(threshold_s, fluid.bound(prices, usable)[0])
+
+
 def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
     """The best bound that thresholds below the known plan's `step_s` prove; at least the relaxation's own."""
-    step = step_of_block(fluid, relaxed.prices)
-    low, high = relaxed.bound_s, step_s
     best = Bound(relaxed.bound_s, relaxed.prices, None)
+    low, high = relaxed.bound_s, step_s
+    prices = relaxed.prices
     for _ in range(ROUNDS):
         if high - low <= WORTHWHILE * low:
             break
         z = (low + high) / 2
-        usable = step < z
-        bound_s, prices = _bound_over(fluid, usable)
-        proven = min(z, bound_s)
+        prices = _best_prices(fluid, step_of_block(fluid, prices) < z) or prices
+        proven = proven_s(fluid, prices, z)
         if proven > best.seconds:
             best = Bound(proven, prices, z)
-        if bound_s >= z:
+        if proven >= z:
             low = z
         else:
             high = z
-            low = max(low, proven)
     return best
 
 
-def _bound_over(fluid: Fluid, usable: Bools) -> tuple[float, Prices]:
-    """The fluid bound over some of the blocks; infinite where a table has none left."""
-    free = Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), np.zeros_like(fluid.capacity))
+def _best_prices(fluid: Fluid, usable: Bools) -> Prices | None:
+    """Those of the fluid relaxation over some of the blocks; None where a table has none left."""
+    problem = fluid.problem
+    free = Prices(np.zeros((problem.kinds, len(problem.stage_of_column))), np.zeros_like(fluid.capacity))
     if np.isinf(fluid.price(free, usable)[0]).any():
-        return np.inf, free
-    solution = fluid.solve(usable=usable, tolerance=1e-5)
-    return solution.bound_s, solution.prices
+        return None
+    return fluid.solve(usable=usable).prices

@@ -115,18 +115,30 @@ def _choices_of_table(problem: Problem, slots: _Slots, table: int) -> Iterator[_
 
 
 def _ways(problem: Problem, option: int) -> Iterator[tuple[Place, ...]]:
-    """Every way to place the blocks of an option; equal blocks are not told apart."""
-    per_type = []
-    for block in range(len(problem.block_option)):
-        if problem.block_option[block] != option:
-            continue
-        where = [place for place in _places(problem, block) if _is_allowed(problem, block, place)]
-        groups = itertools.combinations_with_replacement(where, int(problem.block_count[block]))
-        per_type.append([[(block, place) for place in group] for group in groups])
-    for combination in itertools.product(*per_type):
-        places = tuple(itertools.chain.from_iterable(combination))
-        if not problem.option_tied[option] or _on_different_ranks_of_one_node(problem, places):
-            yield places
+    """Every way to place the blocks of an option, of a free one in every tiling; equal blocks are not told apart."""
+    types = [block for block in range(len(problem.block_option)) if problem.block_option[block] == option]
+    where = {b: [place for place in _places(problem, b) if _is_allowed(problem, b, place)] for b in types}
+    for counts in _tilings(problem, option, types):
+        per_type = []
+        for block, count in zip(types, counts, strict=True):
+            groups = itertools.combinations_with_replacement(where[block], count)
+            per_type.append([[(block, place) for place in group] for group in groups])
+        for combination in itertools.product(*per_type):
+            places = tuple(itertools.chain.from_iterable(combination))
+            if not problem.option_tied[option] or _on_different_ranks_of_one_node(problem, places):
+                yield places
+
+
+def _tilings(problem: Problem, option: int, types: list[int]) -> Iterator[tuple[int, ...]]:
+    """How often each block type is taken: as it is said of a fixed option; in a free one so that the units are met."""
+    whole = int(problem.option_units[option])
+    if not whole:
+        yield tuple(int(problem.block_count[block]) for block in types)
+        return
+    units = [int(problem.block_units[block]) for block in types]
+    for counts in itertools.product(*(range(whole // width + 1) for width in units)):
+        if sum(count * width for count, width in zip(counts, units, strict=True)) == whole:
+            yield counts
 
 
 def _places(problem: Problem, block: int) -> range:

@@ -90,7 +90,7 @@ def workload(tables: Sequence[dict[str, object]], **fields: object) -> Workload:
 
 
 def keep_some_options(options: Options, most: int, random: np.random.Generator) -> Options:
-    """A random subset of the options: at most `most` of each table, and at least one of each tier it had at most.
+    """A random subset of the options, and of the widths of the free ones: at most `most` options of each table.
 
     The first kept of each table is drawn from those in its slowest tier, which is the one most likely to fit.
     """
@@ -101,22 +101,42 @@ def keep_some_options(options: Options, most: int, random: np.random.Generator) 
         first = int(random.choice(roomy))
         others = random.permutation(own[own != first])[: most - 1]
         kept += sorted([first, *others.tolist()])
-    return select_options(options, np.array(kept))
+    widths = [_some_widths(options, option, random) for option in kept]
+    return select_options(options, np.array(kept), np.concatenate(widths))
 
 
-def select_options(options: Options, kept: np.ndarray) -> Options:
-    """The options at the ascending indices `kept`, with their blocks."""
+def _some_widths(options: Options, option: int, random: np.random.Generator) -> np.ndarray:
+    """Block types of the option: all of a fixed one; of a free one those that cut it into 2, 3, 4 or 5 equal parts.
+
+    The whole width, and multiples of such parts, are kept where they exist; where no such part does, everything is.
+    """
+    types = np.flatnonzero(options.block_option == option)
+    units, whole = options.block_units[types], int(options.units[option])
+    parts = [n for n in (2, 3, 4, 5) if n <= whole and whole % n == 0 and whole // n in units]
+    if not parts:
+        return types
+    part = whole // int(random.choice(parts))
+    is_kept = units % part == 0
+    if random.random() < 0.5:
+        is_kept &= (units == part) | (units == whole)
+    return types[is_kept]
+
+
+def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Options:
+    """The options at the ascending indices `kept`, with those of their block types that are in `blocks`, ascending."""
     number = np.full(len(options.table), -1)
     number[kept] = np.arange(len(kept))
-    blocks = number[options.block_option] >= 0
+    assert (number[options.block_option[blocks]] >= 0).all()
     return Options(
         table=options.table[kept],
-        sharding=options.sharding[kept],
         tier=options.tier[kept],
         cache_fraction=options.cache_fraction[kept],
+        units=options.units[kept],
         block_option=number[options.block_option[blocks]],
+        block_sharding=options.block_sharding[blocks],
         block_columns=options.block_columns[blocks],
         block_count=options.block_count[blocks],
+        block_units=options.block_units[blocks],
     )
 
 
