@@ -17,8 +17,9 @@ from topologies.documents import did_you_mean
 from topologies.errors import InputError
 from topologies.loading import load_topology
 
-DEFAULT_EFFORT = 1
 DEFAULT_TIME_LIMIT_S = 60.0
+DEFAULT_PASSES_TABLES, MOST_DEFAULT_PASSES = 1500, 3
+"""By default, the passes of the local search times the tables, and at most so many: a few seconds."""
 
 
 def plan(
@@ -39,11 +40,15 @@ def plan(
 
     `topology` and `workload` are models, catalog names or files. `cost_model` says what is best: `physical` (the
     time of a step), `torchrec` or `hugectr` (the ratings of those planners). `tiers` and `shardings` limit what may be
-    used; `gap` is the relative distance from the bound at which to stop, and `stop` is asked now and then whether to
-    end with the best plan so far; `progress` hears of every step. `effort` is the number of passes of the local
-    search: one, or as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats
-    to the last byte for its `seed`; one that time ends does not. The status of the plan is `infeasible` with an
-    explanation where nothing fits. Raises InputError for inputs that are wrong.
+    used.
+
+    The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: a few
+    seconds' worth (1 to 3), or as many as `time_limit_s` allows where that is given. A search that `effort` or `gap`
+    ends repeats to the last byte for its `seed`; one that time ends does not. `stop` is asked now and then whether to
+    end with the best plan so far; `progress` hears of every step.
+
+    The status of the plan is `infeasible` with an explanation where nothing fits. Raises InputError for inputs that
+    are wrong.
     """
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
@@ -51,7 +56,10 @@ def plan(
     policy = make_policy(tiers, shardings)
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)
-    outcome = solve(problem, make_limits(time_limit_s, effort, gap, seed, stop), progress)
+    if effort is None and time_limit_s is None:
+        effort = max(1, min(MOST_DEFAULT_PASSES, DEFAULT_PASSES_TABLES // problem.tables))
+    limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
+    outcome = solve(problem, limits, progress)
     origin = provenance(model, policy, seed)
     if outcome.placement is None or outcome.bound is None:
         reason = explain_shortage(model, outcome.shortage) if outcome.shortage else None
@@ -91,11 +99,3 @@ def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) ->
     allowed_tiers: tuple[PlacementTier, ...] = tuple(t for t in PLACEMENT_TIERS if tiers is None or t in tiers)
     allowed_shardings: tuple[Sharding, ...] = tuple(s for s in SHARDINGS if shardings is None or s in shardings)
     return Policy(allowed_tiers, allowed_shardings)
-
-
-def make_limits(
-    time_limit_s: float | None, effort: int | None, gap: float, seed: int, stop: Callable[[], bool] | None
-) -> Limits:
-    """Limits in which a time limit without an effort means as much effort as the time allows."""
-    passes = effort if effort is not None or time_limit_s is not None else DEFAULT_EFFORT
-    return Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, passes, seed, stop)

@@ -43,7 +43,11 @@ def plan(
     ] = None,
     effort: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Passes of the local search; 1 unless --time-limit is given."),
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Passes of the local search. Unset: 1 to 8 by size, or as many as fit --time-limit.",
+        ),
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same plan.")] = 0,

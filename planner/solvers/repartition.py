@@ -91,7 +91,9 @@ def _best_way(
         value += smoothing.value_of(np.maximum(stripped[:, None] + _dealt(chosen, load), 0.0))
         room = bins.free[bin_] + (size * now_here).sum(axis=1)
         for m in np.flatnonzero(size.any(axis=(0, 1, 2))):
-            over = (_dealt(chosen, size[..., m : m + 1]) > room[:, None, :, m : m + 1] + ROUNDING_BYTES).any(axis=(2, 3))
+            over = (_dealt(chosen, size[..., m : m + 1]) > room[:, None, :, m : m + 1] + ROUNDING_BYTES).any(
+                axis=(2, 3)
+            )
             value[over] = np.inf
     present = (at_left & (items >= 0)) @ (1 << np.arange(items.shape[1]))
     best = value.argmin(axis=1)
