@@ -30,6 +30,10 @@ Tier = Literal["hbm", "ddr", "ssd"]
 TIERS: tuple[Tier, ...] = ("hbm", "ddr", "ssd")
 
 
+MOST_RANKS = 1 << 18
+"""A slip in a count must not take hours and all memory; the largest clusters have some ten thousands."""
+
+
 class Memory(Record):
     """A memory: how much it holds and how fast it is read."""
 
@@ -221,6 +225,8 @@ class Topology(Record):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Topology":
+        if self.world_size > MOST_RANKS:
+            raise ValueError(f"{self.world_size:,} accelerators are more than can be planned for, {MOST_RANKS:,}")
         if self.node_count > 1:
             lonely = [group.name for group in self.nodes if not self._reaches_others(group)]
             if lonely:

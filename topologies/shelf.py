@@ -1,5 +1,7 @@
 """A shelf of shipped YAML files, found by name wherever a path is accepted."""
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +26,20 @@ class Shelf:
         Raises InputError, with the nearest name, when there is neither.
         """
         path = Path(name_or_path)
-        if path.is_file():
+        if path.is_file() or path.is_fifo():  # `-t <(sed … topology.yaml)` is a pipe
             return path
         shipped = self.directory / f"{name_or_path}.yaml"
         if str(name_or_path) in self.names():
             return shipped
-        hint = did_you_mean(str(name_or_path), self.names())
-        raise InputError.at(str(name_or_path), f"is neither a file nor a {self.kind} of the catalog{hint}")
+        where = f"a {self.kind} of the catalog"
+        raise InputError.at(str(name_or_path), what_is_missing(str(name_or_path), where, self.names()))
+
+
+def what_is_missing(name_or_path: str, where: str, names: Sequence[str]) -> str:
+    """What to say of text that is neither a file nor one of the `names` that stand `where`."""
+    path = Path(name_or_path)
+    if path.is_dir():
+        return "is a directory; name a file in it"
+    if (path.suffix or len(path.parts) > 1) and not difflib.get_close_matches(name_or_path, names):
+        return "there is no such file"
+    return f"is neither a file nor {where}{did_you_mean(name_or_path, names)}"

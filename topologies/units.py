@@ -103,6 +103,10 @@ def parse_fraction(value: object) -> float:
     return share
 
 
+MOST_BYTES = 1 << 60
+"""Sums over a cluster stay within 64 bits; no memory is near it."""
+
+
 def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Callable[[object], float]:
     def validate(value: object) -> float:
         if isinstance(value, bool | dict | list | tuple | None):
@@ -112,6 +116,8 @@ def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Calla
         number = parse_quantity(value, unit, example)
         if number < 0 or (positive and number == 0):
             raise ValueError(f"{shown(value)} must be {'above' if positive else 'at least'} 0")
+        if whole and number > MOST_BYTES:
+            raise ValueError(f"{shown(value)} is more than 1 EiB, the most that is counted here")
         return round(number) if whole else number
 
     return validate

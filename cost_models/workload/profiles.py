@@ -80,6 +80,9 @@ def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
     if not cells:
         raise InputError.at(source, f"is empty; its first line names the columns {', '.join(_required())}, …")
     (header_line, header), *rows = cells
+    if other := _other_delimiter(header, delimiter):
+        message = f"the fields are separated by {other!r}; separate them by {delimiter!r}"
+        raise InputError.at(source, message, line=header_line, column=1)
     positions = [_field_position(lines, delimiter, header_line, k) for k in range(len(header))]
     columns = _columns(header, source, positions)
     if not rows:
@@ -102,6 +105,13 @@ def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
         return _field_position(lines, delimiter, start, columns.index(str(where[1]))) if known else (start, 1)
 
     return Document(records, source, locate), faults
+
+
+def _other_delimiter(header: Sequence[str], delimiter: str) -> str | None:
+    """What separates the fields of a header that was read as one field; None where that is not the matter."""
+    if len(header) != 1:
+        return None
+    return next((sign for sign in ";\t|," if sign != delimiter and sign in header[0]), None)
 
 
 def _records(lines: list[str], delimiter: str, source: str) -> list[tuple[int, list[str]]]:

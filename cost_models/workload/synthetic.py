@@ -38,6 +38,8 @@ POOLING_SIGMA = 1.0
 """Of the logarithm."""
 POOLING_MOST = 500.0
 ZIPF_ALPHA = (0.6, 1.3)
+STEEPEST = 10.0
+"""The most that a table profile may have."""
 BATCH_PER_RANK = 512
 DENSE_MACS = 20_000_000
 
@@ -77,6 +79,10 @@ def _parse(text: str) -> tuple[int, dict[str, Any]]:
         knobs[key] = float(value) if KNOBS[key] else int(value)
     if knobs.get("pooling") == 0:
         raise InputError.at(text, "pooling must be above 0")
+    if knobs.get("dim", 4) % 4 or knobs.get("dim") == 0:
+        raise InputError.at(text, "dim must be a multiple of 4")
+    if knobs.get("zipf_alpha", 0) > STEEPEST:
+        raise InputError.at(text, f"zipf_alpha must be at most {STEEPEST:g}")
     return int(head), knobs
 
 

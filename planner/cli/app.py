@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from planner._version import VERSION
-from planner.cli import catalog, check, doctor, init, memory, plan, schema, verify
+from planner.cli import catalog, check, doctor, init, memory, plan, schema, streams, verify
 from planner.cli.exits import guarded
 from planner.cli.group import Group
 
@@ -65,4 +65,5 @@ app.command()(doctor.doctor)
 
 def main() -> None:
     """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
+    streams.ready()
     app()

@@ -83,7 +83,7 @@ def _inspect_topology(file: str) -> Inspection:
 
     document = read_topology(file)
     topology = validated(document)
-    summary = f"{topology.node_count} nodes, {topology.world_size} ranks"
+    summary = f"{_count(topology.node_count, 'node')}, {_count(topology.world_size, 'rank')}"
     return summary, tuple(warnings(topology, document))
 
 
@@ -101,14 +101,19 @@ def _workload_summary(file: str, global_batch: int | None) -> Inspection:
     from topologies.units import format_bytes
 
     workload = load_workload(file, global_batch=global_batch)
-    return f"{len(workload.tables)} tables, {format_bytes(weight_bytes(workload))} of weights", ()
+    return f"{_count(len(workload.tables), 'table')}, {format_bytes(weight_bytes(workload))} of weights", ()
 
 
 def _inspect_plan(file: str) -> Inspection:
     from planner.document import read_plan
 
     plan = read_plan(Path(file))
-    return f"{plan.status}, {len(plan.tables)} tables on {len(plan.ranks)} ranks; see `planner verify`", ()
+    where = f"{_count(len(plan.tables), 'table')} on {_count(len(plan.ranks), 'rank')}"
+    return f"{plan.status}, {where}; see `planner verify`", ()
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
@@ -120,13 +125,15 @@ INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
 
 
 def _kinds_of_name(name: str) -> list[str]:
+    from cost_models.workload.synthetic import PREFIX
     from topologies.errors import InputError
-    from topologies.messages import did_you_mean
+    from topologies.shelf import what_is_missing
 
+    if name.partition(":")[0] == PREFIX:
+        return ["workload"]
     if kinds := [kind for kind in flags.SHELVES if name in flags.catalog_names(kind)]:
         return kinds
-    hint = did_you_mean(name, flags.catalog_names(*flags.SHELVES))
-    raise InputError.at(name, f"is neither a file nor a catalog name{hint}")
+    raise InputError.at(name, what_is_missing(name, "a catalog name", flags.catalog_names(*flags.SHELVES)))
 
 
 def _kind_of_file(path: Path) -> str:
@@ -154,10 +161,13 @@ def _kind_of_file(path: Path) -> str:
 def _read(path: Path) -> object:
     """The plain data of a YAML or JSON file; JSON by its own parser, as plans can be long."""
     from topologies.documents import read_yaml
+    from topologies.errors import InputError
 
     if path.suffix.lower() == ".json":
         try:
             return json.loads(path.read_bytes())
+        except RecursionError:
+            raise InputError.at(str(path), "is nested too deeply") from None
         except ValueError:
             pass  # what is wrong, and where, is said below
     return read_yaml(path).data

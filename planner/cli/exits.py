@@ -1,14 +1,18 @@
 """How a command ends: the exit codes, and the one place where an exception becomes one."""
 
+import errno
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from typing import NoReturn, TypeVar
 
 import typer
 
+from planner.cli import streams
 from topologies.errors import InputError
 
 Result = TypeVar("Result")
@@ -17,6 +21,10 @@ REPORT_BUGS = (
     "planner: this is a bug in the planner, not in your input. Please report it with the lines above,"
     " the command you typed and the output of `planner doctor`."
 )
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a write fails with where there is no room for it."""
 
 
 class ExitCode(IntEnum):
@@ -49,19 +57,25 @@ def guarded(action: Callable[[], Result]) -> Result:
             raise
         if isinstance(error, OSError) and error.filename is not None:
             _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error.filename}: {error.strerror}")
+        if isinstance(error, OSError) and error.errno in FULL:
+            _drop_output()
+            _end(ExitCode.WRONG_COMMAND_LINE, f"planner: the output cannot be written: {error.strerror}")
         _end(ExitCode.BUG, f"{traceback.format_exc()}\n{REPORT_BUGS}")
     return result
 
 
 def _end(code: ExitCode, message: str) -> NoReturn:
-    print(message, file=sys.stderr)
+    streams.say(message)
     raise typer.Exit(code)
 
 
 def _end_quietly() -> NoReturn:
-    """The reader of our output (`head`) has seen enough, which is no failure.
-
-    Python flushes stdout once more as it ends; that must not meet the closed pipe again.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """The reader of our output (`head`) has seen enough, which is no failure."""
+    _drop_output()
     raise typer.Exit(ExitCode.DONE)
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more as it ends; that must not meet the closed pipe or the full disk again."""
+    with suppress(io.UnsupportedOperation):  # a stdout that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 Completion runs at every press of the tab key, so it looks at file names only.
 """
 
+import os
 import textwrap
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -117,8 +118,35 @@ CheckedArgument = Annotated[
 ]
 
 
+def expect_place(flag: str, file: Path) -> None:
+    """Refuse, before the work is done, a file that cannot be written after it."""
+    if file.is_dir():
+        raise typer.BadParameter(f"{file} is a directory; name a file in it", param_hint=flag)
+    if file.exists() and not file.is_file():
+        raise typer.BadParameter(f"{file} is no ordinary file; write --format json > {file}", param_hint=flag)
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {file.parent}", param_hint=flag)
+    if not os.access(file.parent, os.W_OK):
+        raise typer.BadParameter(f"files cannot be written in {file.parent}", param_hint=flag)
+
+
+def expect_unused(reason: str, **given: object) -> None:
+    """Refuse flags that would change nothing, rather than ignore what the user asks for."""
+    for name, value in given.items():
+        if value is not None and value != []:
+            flag = f"--{name.strip('_').replace('_', '-')}"
+            raise typer.BadParameter(f"has no effect {reason}", param_hint=flag)
+
+
 def default_workload(topology: str) -> str:
-    """The workload of a command line that names none: `workload.yaml` beside the topology file."""
+    """The workload of a command line that names none: `workload.yaml` beside the topology file.
+
+    Raises InputError for a topology that there is not.
+    """
+    if topology not in catalog_names("topology"):
+        from topologies.loading import TOPOLOGIES
+
+        TOPOLOGIES.find(topology)
     beside = Path(topology).with_name("workload.yaml")
     if Path(topology).is_file() and beside.is_file():
         return str(beside)
@@ -198,9 +226,12 @@ def seconds(flag: str, text: str) -> float:
     from topologies.units import parse_quantity
 
     try:
-        return parse_quantity(text, "second", "30s")
+        duration = parse_quantity(text, "second", "30s")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=flag) from None
+    if duration < 0:
+        raise typer.BadParameter(f"{text!r} is below 0; write for example 30s", param_hint=flag)
+    return duration
 
 
 def share(flag: str, text: str) -> float:

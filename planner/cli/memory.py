@@ -35,6 +35,13 @@ def memory(
     from planner.reports import memory as report
 
     if plan is not None:
+        flags.expect_unused(
+            "on a plan document, which carries its inputs",
+            workload=workload,
+            nodes=nodes,
+            global_batch=global_batch,
+            set_=set_,
+        )
         records = report.of_plan(read_plan(plan))
     else:
         assert topology is not None

@@ -72,8 +72,8 @@ def plan(
         --global-batch 131072 --set workload.embedding.dtype=fp16
     """
     began = time.perf_counter()
-    if output is not None and not output.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {output.parent}", param_hint="--output")
+    if output is not None:
+        flags.expect_place("--output", output)
     from cost_models.registry import COST_MODELS
     from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 
@@ -106,11 +106,13 @@ def plan(
     if output is not None:
         write_plan(found, output)
     if output_format is Format.JSON:
-        streams.write_json(found.model_dump(mode="json"))
+        print(found.to_json(), end="")
     elif output_format is Format.CSV:
         streams.write_frame(frames.shard_frame(found))
     else:
         plan_summary.render(found, streams.console())
+    if found.infeasibility is not None and output_format is not Format.TABLE:
+        streams.say(f"There is no plan: {found.infeasibility.summary}.")
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
     if interrupted():

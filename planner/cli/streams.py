@@ -1,12 +1,14 @@
 """What goes where: data (table, JSON or CSV) to stdout, talk to stderr; colour and bars only on terminals."""
 
 import csv
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -18,6 +20,19 @@ Record = Mapping[str, Cell]
 
 PIPE_WIDTH = 80
 """Columns of a table that is not printed on a terminal."""
+
+
+def ready() -> None:
+    """Make both streams safe to write to, whatever the shell did with them.
+
+    What goes to a stream that is closed (`>&-`) is dropped, and a character that the encoding of stdout lacks is
+    written as its escape, as on stderr.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class Format(StrEnum):
@@ -34,12 +49,21 @@ def is_lively(stream: TextIO) -> bool:
 
 
 def console(stream: TextIO | None = None) -> "Console":
-    """A rich console on `stream` (stdout), plain and 80 columns wide where it is not a terminal."""
+    """A rich console on `stream` (stdout), plain and 80 columns wide where it is not a terminal.
+
+    A terminal narrower than that wraps lines itself: numbers are never cut.
+    """
     from rich.console import Console
+
+    class Unhurt(Console):
+        """A console that leaves a reader who has gone (`head`) to the boundary of the command."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
 
     file = stream or sys.stdout
     lively = is_lively(file)
-    return Console(
+    printer = Unhurt(
         file=file,
         width=None if file.isatty() else PIPE_WIDTH,
         color_system="auto" if lively else None,
@@ -48,11 +72,15 @@ def console(stream: TextIO | None = None) -> "Console":
         markup=False,
         emoji=False,
     )
+    if stream is None:
+        printer.width = max(printer.width, PIPE_WIDTH)
+    return printer
 
 
 def say(message: str) -> None:
-    """Tell the user something: one line on stderr."""
-    print(message, file=sys.stderr)
+    """Tell the user something: one line on stderr. Nobody needs to listen: the work goes on where stderr is closed."""
+    with suppress(OSError):
+        print(message, file=sys.stderr)
 
 
 @contextmanager

@@ -41,6 +41,11 @@ def verify(
     from planner.verification import planned_inputs
     from planner.verification import verify as violations_of
 
+    of = flags.split_overrides(set_ or ())
+    if topology is None:
+        flags.expect_unused("without --topology", nodes=nodes, set_=of["topology"])
+    if workload is None:
+        flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     violations = violations_of(document)

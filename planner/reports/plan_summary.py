@@ -11,6 +11,7 @@ from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.document import Infeasibility, Objective, Plan
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
+from topologies.cluster import Topology
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def render(plan: Plan, console: "Console") -> None:
     binding = model.evaluate(placed).binding
     _render_objective(plan.objective, plan.status, model, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, [RESOURCE_WORDS.get(name or "", name or "") for name in binding]))
+        console.print(_stage_table(plan, [_resource_words(name or "", topology) for name in binding]))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -58,6 +59,15 @@ def render(plan: Plan, console: "Console") -> None:
     else:
         console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
+
+
+def _resource_words(name: str, topology: Topology) -> str:
+    """What a resource is called; `uplink0_out` is the way up from the first network level."""
+    if not name.startswith("uplink"):
+        return RESOURCE_WORDS.get(name, name)
+    level, _, way = name.removeprefix("uplink").partition("_")
+    direction = "sending" if way == "out" else "receiving"
+    return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
 
 
 def _grid(*columns: tuple[str, str]) -> "Table":
@@ -153,7 +163,8 @@ def _render_infeasible(reason: Infeasibility, tiers: tuple[str, ...], console: "
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
         console.print(table)
         console.print()
-    blamed = _grid(("table", "left"), ("weights + state", "right"), ("", "left"))
+    blamed = _grid(("table", "left"), ("weights + state", "right"))
+    blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
     for demand in reason.tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
     console.print(blamed)

@@ -88,6 +88,7 @@ def test_an_implausible_number_is_only_a_warning(run, here):
         ("x.yaml", "", "is empty"),
         ("x.yaml", "a: [1\n", "x.yaml:"),
         ("x.json", '{"kind": "plan",', "x.json:"),
+        ("x.json", "[" * 100_000, "x.json: is nested too deeply"),
     ],
 )
 def test_an_unknown_file_is_a_fault(run, here, name, content, said):
@@ -96,6 +97,20 @@ def test_an_unknown_file_is_a_fault(run, here, name, content, said):
     result = run("check", name)
     assert result.exit_code == 3
     assert said in result.stdout
+
+
+def test_a_generated_workload_is_checked_too(run):
+    """Whatever `--workload` takes."""
+    assert "synthetic:1: ok (workload: 1 table, " in run("check", "synthetic:1").stdout
+    result = run("check", "synthetic:10@sed=1")
+    assert result.exit_code == 3
+    assert "did you mean 'seed'?" in result.stdout
+
+
+def test_a_path_to_nothing_is_a_fault(run, here):
+    """A directory and a file that is not there are told from a misspelt name."""
+    assert ".: is a directory; name a file in it" in run("check", ".").stdout
+    assert "none/t.yaml: there is no such file" in run("check", "none/t.yaml").stdout
 
 
 def test_a_name_that_is_nothing_is_a_fault(run):

@@ -91,3 +91,32 @@ def test_a_closed_pipe_is_no_failure():
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(timeout=60) == ExitCode.DONE
+
+
+def test_a_full_disk_is_no_bug():
+    """One line, no traceback."""
+    result = end_with(OSError(28, "No space left on device"))
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    assert result.stderr == "planner: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "streams", "code"),
+    [
+        ("catalog list", ">&-", 0),
+        ("verify plan.json", ">&-", 3),
+        ("catalog show zionex", "2>&-", 0),
+        ("memory -t cpu -w nv-tiny", "| true; exit ${PIPESTATUS[0]}", 0),
+        ("plan -t cpu -w nv-tiny -o plan.json", ">/dev/null 2> >(true)", 0),
+        ("memory -t cpu -w nv-tiny", ">/dev/full", 2),
+        ("catalog show zionex", ">/dev/full", 2),
+    ],
+)
+def test_streams_that_nobody_reads_are_no_bug(tmp_path, words, streams, code):
+    """Closed, gone or full: the work is done all the same, and no traceback appears."""
+    program = "import time; from planner.cli.app import main; time.sleep(0.1); main()"
+    command = f"{sys.executable} -c '{program}' {words} {streams}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "plan.json").exists() == words.startswith("plan")

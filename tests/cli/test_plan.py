@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_what_fits_nowhere_exits_with_4(plan):
     assert "GiB" in result.stdout
 
 
+def test_the_summary_of_a_batch_that_fits_nowhere_is_whole(plan):
+    """Sentences wrap at 80 columns; nothing is cut."""
+    shown = plan("--global-batch", str(10**20)).stdout
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_an_oversubscribed_level_is_called_by_its_name(plan):
+    """Where it binds a stage."""
+    shown = plan("--set", "topology.network.levels=[{name: leaf, nodes: 1, oversubscription: 8}]").stdout
+    assert "uplink of leaf, sending" in shown
+
+
 def test_every_status_has_its_exit_code():
     """Each outcome a plan may have."""
     assert command.STATUS_EXITS == {"optimal": 0, "feasible": 0, "infeasible": 4, "timeout": 5}
@@ -88,6 +102,7 @@ def test_every_status_has_its_exit_code():
         (["--shardings", "rowwise"], 2, "did you mean 'row_wise'?"),
         (["--gap", "200%"], 2, "between 0 and 100%"),
         (["--time-limit", "30"], 2, "30s"),
+        (["--time-limit", "-5s"], 2, "is below 0"),
         (["--workload", "dlrm-dcnv3"], 3, "did you mean 'dlrm-dcnv2'?"),
     ],
 )
@@ -100,11 +115,56 @@ def test_bad_input_writes_nothing(plan, tmp_path, words, code, said):
     assert not (tmp_path / "plan.json").exists()
 
 
-def test_an_output_directory_must_exist(run, starter, tmp_path):
-    """Said before the planning, not after."""
-    result = run("plan", "-t", starter / "topology.yaml", "-o", tmp_path / "none" / "plan.json")
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("none/plan.json", "there is no directory"),
+        (".", "is a directory; name a file in it"),
+        ("pipe", "is no ordinary file; write --format json > "),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_said_before_the_planning(run, starter, tmp_path, place, said):
+    """Not after it; and a pipe or a device is never replaced by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    result = run("plan", "-t", starter / "topology.yaml", "-o", tmp_path / place)
     assert result.exit_code == 2
-    assert "there is no directory" in result.stderr
+    assert said in result.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_topology_that_there_is_not_is_said_first(run):
+    """Not that it has no workload."""
+    result = run("plan", "--topology", "zionex-61")
+    assert result.exit_code == 3
+    assert "did you mean 'zionex-16'?" in result.stderr
+
+
+def test_machine_formats_say_on_stderr_why_there_is_no_plan(plan):
+    """The list of shards is empty then."""
+    result = plan("--set", "topology.nodes.0.accelerators.hbm.capacity=1GB", "--tiers", "hbm", "--format", "csv")
+    assert result.exit_code == ExitCode.INFEASIBLE
+    assert result.stdout == ""
+    assert "There is no plan: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["memory", "--nodes", "3"], "--nodes"),
+        (["memory", "--workload", "nv-tiny"], "--workload"),
+        (["memory", "--set", "workload.global_batch=8"], "--set"),
+        (["verify", "--nodes", "3"], "--nodes"),
+        (["verify", "--global-batch", "8"], "--global-batch"),
+        (["verify", "-w", "nv-tiny", "--set", "topology.name=x"], "--set"),
+    ],
+)
+def test_a_flag_without_effect_is_refused(run, plan, tmp_path, words, said):
+    """A plan carries its inputs; what would be ignored is not taken."""
+    assert plan().exit_code == 0
+    command, *flags = words
+    result = run(command, tmp_path / "plan.json", *flags)
+    assert result.exit_code == 2
+    assert f"Invalid value for {said}: has no effect" in result.stderr
 
 
 def test_without_a_workload_the_catalog_is_offered(run):

@@ -61,6 +61,14 @@ def test_colour_only_on_a_terminal_without_no_color(monkeypatch):
     assert plain.getvalue() == file.getvalue() == "x\n"
 
 
+def test_a_narrow_terminal_does_not_cut_numbers(monkeypatch):
+    """It wraps the lines itself."""
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert streams.console().width == streams.PIPE_WIDTH
+
+
 def test_progress_is_talk(capsys):
     """Off a terminal every step is a line on stderr; when quiet there is nothing to call."""
     with streams.progress() as report:

@@ -97,6 +97,7 @@ def test_a_heterogeneous_cluster_counts_its_ranks() -> None:
             "'small' has no links.scale_out",
         ),
         ("count: 8\n", "count: true\n", "nodes.0.accelerators.count: must be a whole number, not True"),
+        ("    count: 2\n", "    count: 2000000\n", "16,000,004 accelerators are more than can be planned for"),
         ("count: 8\n", "count: 0\n", "nodes.0.accelerators.count: must be at least 1, not 0"),
         ("nodes:\n", "nodes: []\nnetwork:\n", "nodes: is empty; describe at least one node group"),
     ],

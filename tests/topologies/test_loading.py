@@ -1,5 +1,7 @@
 """Loading: names and paths, scaling, overrides, and files that are based on others."""
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,26 @@ def test_a_path_and_a_name_give_the_same_topology() -> None:
 def test_an_unknown_name_gets_the_nearest() -> None:
     """A misspelt name is answered with a suggestion."""
     assert _faults("zionx") == ["zionx: is neither a file nor a topology of the catalog; did you mean 'zionex'?"]
+
+
+def test_a_path_to_nothing_is_told_from_a_misspelt_name(tmp_path: Path) -> None:
+    """The catalog is no remedy for a file that is not there, nor for a directory."""
+    assert _faults(tmp_path) == [f"{tmp_path}: is a directory; name a file in it"]
+    assert _faults(tmp_path / "t.yaml") == [f"{tmp_path / 't.yaml'}: there is no such file"]
+    assert _faults("zionex.yml") == [
+        "zionex.yml: is neither a file nor a topology of the catalog; did you mean 'zionex'?"
+    ]
+
+
+def test_a_pipe_is_a_file(tmp_path: Path) -> None:
+    """`-t <(sed … topology.yaml)` of the shell."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = (TOPOLOGIES.directory / "zionex.yaml").read_text()
+    writer = threading.Thread(target=pipe.write_text, args=[text])
+    writer.start()
+    assert load_topology(pipe) == load_topology("zionex")
+    writer.join()
 
 
 def test_nodes_scales_a_homogeneous_topology() -> None:

@@ -94,9 +94,9 @@ def test_wrong_shares_are_refused(value: object) -> None:
         parse_fraction(value)
 
 
-@pytest.mark.parametrize("size", [40, 4.5, True, None, ["40GB"], "0GB", "-1GB"])
+@pytest.mark.parametrize("size", [40, 4.5, True, None, ["40GB"], "0GB", "-1GB", "1e30GB"])
 def test_a_size_needs_a_unit_and_is_positive(size: object) -> None:
-    """Bare numbers, zero and negative sizes are refused."""
+    """Bare numbers, zero and negative sizes are refused, and those that no memory has."""
     with pytest.raises(ValidationError):
         _Sample.model_validate({"size": size, "rate": "1GB/s", "delay": "0s", "share": 0})
 

@@ -114,7 +114,9 @@ def test_bad_workloads(tmp_path: Path, text: str, message: str) -> None:
         ("synthetic:10@sed=1", "unknown knob 'sed'; did you mean 'seed'"),
         ("synthetic:10@seed=x", "seed needs a whole number, not 'x'"),
         ("synthetic:10@pooling=0", "pooling must be above 0"),
-        ("synthetic:10@dim=6", "tables.0.dim: 6 is not a multiple of 4"),
+        ("synthetic:10@dim=6", "dim must be a multiple of 4"),
+        ("synthetic:10@dim=0", "dim must be a multiple of 4"),
+        ("synthetic:10@zipf_alpha=99", "zipf_alpha must be at most 10"),
     ],
 )
 def test_unknown_sources(source: str, message: str) -> None:

@@ -151,6 +151,8 @@ def test_wrong_columns_are_said_once(tmp_path: Path) -> None:
     [
         (HEADER, "t.csv:1:1: has no tables below its header"),
         ("", "t.csv: is empty; its first line names the columns name, rows, dim, pooling_factor, …"),
+        ("name;rows\na;1\n", "t.csv:1:1: the fields are separated by ';'; separate them by ','"),
+        ("name\trows\na\t1\n", "t.csv:1:1: the fields are separated by '\\t'; separate them by ','"),
         (f"{HEADER}a,1,4\n", "t.csv:2:1: 3 fields where the header has 4"),
         (f'{HEADER}a,"1,4,1\nb,2,4,1\n', "t.csv:2:1: is not valid CSV: unexpected end of data"),
     ],
