@@ -153,6 +153,8 @@ class Schedule:
         card_rate = np.repeat(cards, [group.count for group in groups])
         kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
         found: list[Uplink] = []
+        if not self._has("nic_out"):
+            return ()
         for level, switches in enumerate(self._topology.network.levels):
             if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
                 continue
@@ -163,7 +165,8 @@ class Schedule:
             for k, kind in enumerate(self._kinds):
                 outside = kind.world_size - np.maximum(below, kind.domain_ranks)
                 beyond_domain = max(kind.world_size - kind.domain_ranks, 1)
-                factor[k] = (outside / beyond_domain * kind.nic_all_to_all / rate)[kind_of_node == k].max()
+                own = np.isfinite(rate) & (kind_of_node == k)
+                factor[k] = (outside[own] / beyond_domain * kind.nic_all_to_all / rate[own]).max(initial=0.0)
             found += [Uplink(f"uplink{level}_{way}", level, factor) for way in ("out", "in")]
         return tuple(found)
 

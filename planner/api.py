@@ -7,10 +7,11 @@ from cost_models.registry import cost_model as cost_model_of
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.build import explain_shortage, placed_plan, provenance
+from planner.build import explain_shortage, placed_plan
 from planner.document import Plan
 from planner.options import Policy, build_problem, enumerate_options
 from planner.proof import write_proof
+from planner.provenance import provenance
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
@@ -62,7 +63,7 @@ def plan(
     outcome = solve(problem, limits, progress)
     origin = provenance(model, policy, seed)
     if outcome.placement is None or outcome.bound is None:
-        reason = explain_shortage(model, outcome.shortage) if outcome.shortage else None
+        reason = explain_shortage(model, outcome.shortage, policy) if outcome.shortage else None
         return Plan(
             status=outcome.status,
             objective=None,

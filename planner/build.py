@@ -1,26 +1,17 @@
 """From a solver's placement to the plan document."""
 
-import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from cost_models.coefficients import Coefficient, CoefficientCurve, OptimizerCoefficient
-from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
-from planner._version import VERSION
 from planner.document import (
-    CoefficientSources,
     Infeasibility,
     Objective,
-    PolicyUsed,
-    Provenance,
     RankPlan,
     Shards,
-    Source,
     StageTime,
     TableDemand,
     TablePlan,
@@ -29,9 +20,8 @@ from planner.document import (
 )
 from planner.options import Options, Policy
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
+from planner.proof import byte_prices
 from planner.solvers.infeasible import Shortage
-from topologies.cluster import Topology, fingerprint
-from topologies.documents import Record
 
 SOLVER = "fluid prices, longest-first"
 _BLAMED = 5
@@ -150,7 +140,7 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-def explain_shortage(model: CostModel, shortage: Shortage) -> Infeasibility:
+def explain_shortage(model: CostModel, shortage: Shortage, policy: Policy) -> Infeasibility:
     """A solver's proof in the user's words."""
     tables = model.workload.tables
     of = model.tables
@@ -171,48 +161,12 @@ def explain_shortage(model: CostModel, shortage: Shortage) -> Infeasibility:
         reason = "no allowed sharding and tier fits it on empty hardware"
     else:
         blamed = np.argsort(-sizes, kind="stable")
-        summary = "the tables together need more memory than the cluster has"
+        held_in = {"hbm", *(tier.removesuffix("_cached") for tier in policy.tiers)}
+        fits = sizes.sum() <= sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
+        what = "the tables with what they bring (caches, ids and outputs in flight)" if fits else "the tables"
+        summary = f"{what} need more memory than the tiers that may hold them have"
         reason = "among the largest"
     demand = tuple(
         TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason) for i in blamed[:_BLAMED].tolist()
     )
-    return Infeasibility(summary=summary, tiers=tiers, tables=demand)
-
-
-def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
-    """What the plan was computed for, with and by."""
-    return Provenance(
-        planner_version=VERSION,
-        topology=_source(model.topology),
-        workload=_source(model.workload),
-        coefficients=_coefficients(model.coefficients),
-        cost_model=model.name,
-        solver=SOLVER,
-        seed=seed,
-        policy=PolicyUsed(tiers=policy.tiers, shardings=policy.shardings),
-    )
-
-
-def _source(record: Topology | Record) -> Source:
-    name = str(getattr(record, "name", ""))
-    return Source(
-        name=name, fingerprint=fingerprint(record), content=record.model_dump(mode="json", exclude_defaults=True)
-    )
-
-
-def _coefficients(used: CoefficientsUsed) -> CoefficientSources:
-    records: list[Record] = [used.software, *used.devices, *used.links]
-    kinds: Counter[str] = Counter()
-    for record in records:
-        for name in type(record).model_fields:
-            value = getattr(record, name)
-            if isinstance(value, Coefficient | CoefficientCurve | OptimizerCoefficient):
-                kinds[value.kind] += 1
-    digest = hashlib.sha256("".join(map(fingerprint, records)).encode()).hexdigest()
-    return CoefficientSources(
-        fingerprint=f"sha256:{digest}",
-        software=used.software.name,
-        devices=tuple(device.name for device in used.devices),
-        links=tuple(link.name for link in used.links),
-        kinds=dict(sorted(kinds.items())),
-    )
+    return Infeasibility(summary=summary, tiers=tiers, tables=demand, byte_prices=byte_prices(model, shortage.byte))

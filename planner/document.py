@@ -6,6 +6,7 @@ millions. In JSON they are a list of objects.
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -87,8 +88,10 @@ class Shards:
                 row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in MEMORY_TIERS]
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
-            if not all(type(value) is int and value >= 0 for value in row):
+            if not all(type(value) is int and 0 <= value < 2**63 for value in row):
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
+            if len(item) != len(_SHARD_KEYS) or len(size) != len(MEMORY_TIERS):
+                raise ValueError(f"shard {number} has unknown keys")
             rows.append(row)
         return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 8))
 
@@ -271,6 +274,9 @@ class Infeasibility(Record):
     summary: str
     tiers: tuple[TierShortage, ...]
     tables: tuple[TableDemand, ...]
+    byte_prices: tuple[BytePrice, ...]
+    """At these prices even the cheapest options of all tables cost more than all memory; none where a table has no
+    option that fits."""
 
 
 class Plan(Record):
@@ -335,8 +341,11 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 
     Raises InputError if the place cannot be written.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        if path.exists() and not path.is_file():
+            raise InputError.at(str(path), "is not a regular file")
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     except OSError as error:
         raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
@@ -344,7 +353,7 @@ def write_plan(plan: Plan, path: str | Path) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(plan.to_json())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
         raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
@@ -361,6 +370,8 @@ def read_plan(path: str | Path) -> Plan:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError.at(source, "is not UTF-8 text") from None
+    except RecursionError:
+        raise InputError.at(source, "is nested too deep to be a plan") from None
     except json.JSONDecodeError as error:
         raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     if not isinstance(data, dict) or data.get("kind") != "plan":

@@ -32,13 +32,28 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
             if share > 0:
                 stage = model.stages[column.stage]
                 weights.append(ResourceWeight(stage=stage, resource=column.resource, group=group, share=share))
-    prices = [
-        BytePrice(tier=tier, group=group, seconds_per_byte=float(bound.prices.byte[k, m]))
+    prices = byte_prices(model, bound.prices.byte)
+    return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=prices)
+
+
+def byte_prices(model: CostModel, byte: Floats) -> tuple[BytePrice, ...]:
+    """The prices [K, M] that are not 0, in the document's words."""
+    return tuple(
+        BytePrice(tier=tier, group=group.name, seconds_per_byte=float(byte[k, m]))
         for m, tier in enumerate(MEMORY_TIERS)
-        for k, group in enumerate(groups)
-        if bound.prices.byte[k, m] > 0
-    ]
-    return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=tuple(prices))
+        for k, group in enumerate(model.topology.nodes)
+        if byte[k, m] > 0
+    )
+
+
+def is_infeasible(prices: tuple[BytePrice, ...], model: CostModel, problem: Problem) -> bool:
+    """Whether no placement fits: a table has no option, or the prices put the need above all memory."""
+    claim = Proof(threshold_s=None, weights=(), byte_prices=prices)
+    if any(faults_of(claim, model)):
+        return False
+    weight, byte = _multipliers(claim, model, problem)
+    usable: Bools = np.asarray(problem.allowed.any(axis=0))
+    return _value(problem, weight, byte, usable) > float(problem.stage_constants.sum())
 
 
 def faults_of(proof: Proof, model: CostModel) -> Iterator[str]:

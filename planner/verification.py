@@ -27,7 +27,8 @@ from cost_models.shards import (
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
 from planner.options import Policy, build_problem, enumerate_options
-from planner.proof import faults_of, recomputed_bound_s
+from planner.proof import faults_of, is_infeasible, recomputed_bound_s
+from planner.provenance import coefficient_sources
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
 
@@ -59,9 +60,10 @@ def verify(plan: Plan) -> list[str]:
         *_source("workload", plan.provenance.workload, workload),
         *_status(plan),
     ]
-    if plan.objective is None:
-        return violations
     model = cost_model(plan.provenance.cost_model, topology, workload)
+    violations += _coefficients(plan, model)
+    if plan.objective is None:
+        return [*violations, *_infeasibility(plan, model)]
     placed = list(_tables(plan, model))
     violations += placed
     if placed:
@@ -74,6 +76,23 @@ def verify(plan: Plan) -> list[str]:
     violations += _objective(plan)
     violations += _proof(plan, model)
     return violations
+
+
+def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
+    if plan.provenance.coefficients != coefficient_sources(model.coefficients):
+        yield "coefficients: the plan was costed with others than this planner has"
+
+
+def _infeasibility(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Whether the prices of an infeasibility claim prove it, or its homeless tables have no option indeed."""
+    if plan.infeasibility is None:
+        if plan.status == "infeasible":
+            yield "infeasible: without a reason"
+        return
+    policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
+    problem = build_problem(model, enumerate_options(model, policy))
+    if not is_infeasible(plan.infeasibility.byte_prices, model, problem):
+        yield "infeasible: its prices do not prove that the tables need more memory than there is"
 
 
 def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[str]:
@@ -235,6 +254,8 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
         if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
             yield f"stage {stage.name}: takes {seconds!r} s, the document says {stage.seconds!r}"
         rank = stage.critical_rank
+        if rank is None and busy.max() > model.constants[model.stages.index(stage.name)] * (1 + TOLERANCE):
+            yield f"stage {stage.name}: some rank binds it, the document names none"
         if rank is not None and not (rank < len(busy) and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
             yield f"stage {stage.name}: rank {rank} does not bind it"
 

@@ -4,9 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem import Bools, Floats, Ints
-from planner.solvers.fluid import Fluid
+from planner.problem import Bools, Floats, Ints, Problem
+from planner.solvers.fluid import SAFETY, Fluid
 from planner.solvers.prices import Prices
+
+ROUNDS = 200
+"""Cutting planes at most; a few dozen do."""
+DEAR = 1e4
+"""Price of another tier's whole capacity, over that of the growing tier's, from which on nothing replaces it."""
 
 
 @dataclass(frozen=True)
@@ -27,82 +32,115 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
     """A proof that the fluid problem does not fit into `headroom` of the memory; None when it does."""
     problem = fluid.problem
     free = Prices(np.zeros((problem.kinds, len(problem.stage_of_column))), np.zeros_like(fluid.capacity))
-    cheapest, _ = fluid.price(free, usable)
-    homeless = np.flatnonzero(np.isinf(cheapest))
+    homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
     nothing = np.full(fluid.capacity.shape[1], np.nan)
     if len(homeless):
-        return Shortage(homeless, free.byte, nothing)
+        return Shortage(homeless, free.byte, nothing if usable is not None else _growth_for(problem, homeless))
     capacity = fluid.capacity * headroom
     excess, byte = _largest_excess(fluid, capacity, usable)
     if excess <= 0:
         return None
-    growth = nothing.copy()
-    if usable is None:
-        for tier in range(len(growth)):
-            growth[tier] = _growth_of_tier(fluid, capacity, tier)
-    return Shortage(homeless, byte, growth)
+    if usable is not None:
+        return Shortage(homeless, byte, nothing)
+    growth = [_growth_of_tier(fluid, capacity, tier) for tier in range(capacity.shape[1])]
+    return Shortage(homeless, byte, np.array(growth))
 
 
 def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tuple[float, Floats]:
-    """The largest priced need beyond the priced capacity, over prices that sum to one per capacity; and the prices.
+    """A positive priced need beyond the priced capacity, over prices that sum to one per capacity; and the prices.
 
-    Cutting planes in the few prices; stops at the first round that decides the sign.
+    Stops at the first round that decides the sign: 0 or less means that the fluid problem fits.
     """
-    from ortools.math_opt.python import mathopt
-
-    unit = np.where(capacity > 0, capacity, 2.0**30)
-    model = mathopt.Model()
-    bound = model.add_variable(lb=-np.inf)
-    prices = [model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
-    model.add_linear_constraint(mathopt.fast_sum(prices) == 1.0)
-    model.maximize(bound)
-    solver = mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
-    weight = np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column)))
-    price = np.full(capacity.size, 1.0 / capacity.size)
-    best, best_byte = -np.inf, np.zeros_like(capacity)
-    for _ in range(200):
-        byte = (price / unit.ravel()).reshape(capacity.shape)
-        cheapest, picks = fluid.price(Prices(weight, byte), usable)
-        paid = (byte * capacity).sum()
-        value = float(cheapest.sum() - paid)
-        rounding = 1e-9 * (float(cheapest.sum()) + abs(float(paid)))
-        if value > best:
-            best, best_byte = value, byte
-        if best > rounding:
-            return best - rounding, best_byte
-        _, size = fluid.usage(Prices(weight, byte), picks)
-        excess = ((size - capacity) / unit).ravel()
-        terms = [float(value) * variable for value, variable in zip(excess, prices, strict=True)]
-        model.add_linear_constraint(mathopt.fast_sum(terms) - bound >= 0.0)
-        result = solver.solve()
-        if result.objective_value() <= 1e-9:
-            return min(best, 0.0), best_byte
-        values = result.variable_values()
-        price = np.array([max(values[variable], 0.0) for variable in prices])
-        price /= price.sum()
-    return best, best_byte
+    program = _PriceProgram(fluid, capacity, usable)
+    program.limit_sum()
+    for _ in range(ROUNDS):
+        value, ceiling = program.round()
+        if value > 0 or ceiling <= 1e-9:
+            break
+    return program.best, program.best_byte
 
 
 def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
-    """Bytes by which one tier must grow, over all kinds alike, for the fluid problem to fit; NaN if none suffice."""
-    grown = capacity.copy()
-    most = float(
-        fluid.price(Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), grown * 0))[0].sum()
-    )
-    low, high = 0.0, max(float(capacity.sum()), 2.0**40) * 64 + most
-    weights = capacity[:, tier] / capacity[:, tier].sum() if capacity[:, tier].sum() > 0 else None
-    if weights is None or not _fits(fluid, capacity, tier, weights * high):
+    """Bytes by which one tier must grow, in all its pools alike, for the fluid problem to fit; NaN if none suffice.
+
+    The dual of the least growth: the largest priced excess where one byte of the tier has a price of 1.
+    """
+    total = float(capacity[:, tier].sum())
+    if total <= 0:
         return float("nan")
-    for _ in range(40):
-        middle = (low + high) / 2
-        if _fits(fluid, capacity, tier, weights * middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _fits(fluid: Fluid, capacity: Floats, tier: int, extra: Floats) -> bool:
+    program = _PriceProgram(fluid, capacity, None)
+    program.limit_tier(tier, DEAR)
+    ceiling = np.inf
+    for _ in range(ROUNDS):
+        value, ceiling = program.round()
+        if ceiling - value <= 1e-4 * abs(ceiling):
+            break
+    growth = ceiling * total
     grown = capacity.copy()
-    grown[:, tier] += extra
-    return _largest_excess(fluid, grown, None)[0] <= 0
+    grown[:, tier] *= 1 + ceiling * (1 + 1e-6)
+    return growth if _largest_excess(fluid, grown, None)[0] <= 0 else float("nan")
+
+
+class _PriceProgram:
+    """Cutting planes over the price of each tier's whole capacity: the largest priced need beyond the capacity."""
+
+    def __init__(self, fluid: Fluid, capacity: Floats, usable: Bools | None) -> None:
+        from ortools.math_opt.python import mathopt
+
+        self._mathopt, self._fluid, self._capacity, self._usable = mathopt, fluid, capacity, usable
+        self._unit: Floats = np.where(capacity > 0, capacity, 2.0**30)
+        self._model = mathopt.Model()
+        self._bound = self._model.add_variable(lb=-np.inf)
+        self._prices = [self._model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
+        self._model.maximize(self._bound)
+        self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
+        self._price: Floats = np.full(capacity.size, 1.0 / capacity.size)
+        self.best, self.best_byte = -np.inf, np.zeros_like(capacity)
+
+    def limit_sum(self) -> None:
+        """All prices together are 1."""
+        self._model.add_linear_constraint(self._mathopt.fast_sum(self._prices) == 1.0)
+
+    def limit_tier(self, tier: int, dear: float) -> None:
+        """The prices of a tier, by the share of its capacity that each kind has, sum to 1; others are up to `dear`."""
+        for index, price in enumerate(self._prices):
+            price.upper_bound = 1.0 if index % self._capacity.shape[1] == tier else dear
+        own = self._prices[tier :: self._capacity.shape[1]]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
+
+    def round(self) -> tuple[float, float]:
+        """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed."""
+        fluid, capacity = self._fluid, self._capacity
+        byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
+        weight = np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column)))
+        cheapest, picks = fluid.price(Prices(weight, byte), self._usable)
+        need, paid = float(cheapest.sum()), float((byte * capacity).sum())
+        value = need - paid - SAFETY * (need + abs(paid))
+        if value > self.best:
+            self.best, self.best_byte = value, byte
+        _, size = fluid.usage(Prices(weight, byte), picks)
+        excess = ((size - capacity) / self._unit).ravel()
+        terms = [float(amount) * price for amount, price in zip(excess, self._prices, strict=True)]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+        result = self._solver.solve()
+        if result.termination.reason is not self._mathopt.TerminationReason.OPTIMAL:
+            result = self._mathopt.solve(self._model, self._mathopt.SolverType.GLOP)
+        values = result.variable_values()
+        self._price = np.array([max(values[price], 0.0) for price in self._prices])
+        return self.best, float(values[self._bound])
+
+
+def _growth_for(problem: Problem, homeless: Ints) -> Floats:
+    """[M] bytes by which a tier must grow, all its pools alike, for each of these tables to fit somewhere; or NaN."""
+    demand = problem.pool_demand.min(axis=0)
+    growth = np.full(demand.shape[1], np.nan)
+    for m in range(len(growth)):
+        others = np.delete(demand, m, axis=1).max(axis=1)
+        factor = np.where(others <= 1, demand[:, m], np.inf)
+        worst = 1.0
+        for table in homeless.tolist():
+            blocks = slice(*problem.table_block_start[table : table + 2])
+            worst = max(worst, float(factor[blocks].min(initial=np.inf)))
+        if np.isfinite(worst):
+            growth[m] = (worst - 1.0) * float(problem.pool_capacity[m].sum())
+    return growth

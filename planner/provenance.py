@@ -1,0 +1,55 @@
+"""What a plan was computed for, with and by."""
+
+import hashlib
+from collections import Counter
+
+from cost_models.coefficients import Coefficient, CoefficientCurve, OptimizerCoefficient
+from cost_models.kinds import CoefficientsUsed
+from cost_models.model import CostModel
+from planner._version import VERSION
+from planner.document import CoefficientSources, PolicyUsed, Provenance, Source
+from planner.options import Policy
+from topologies.cluster import Topology, fingerprint
+from topologies.documents import Record
+
+SOLVER = "fluid prices, longest-first, local search"
+
+
+def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
+    """What the plan was computed for, with and by."""
+    return Provenance(
+        planner_version=VERSION,
+        topology=_source(model.topology),
+        workload=_source(model.workload),
+        coefficients=coefficient_sources(model.coefficients),
+        cost_model=model.name,
+        solver=SOLVER,
+        seed=seed,
+        policy=PolicyUsed(tiers=policy.tiers, shardings=policy.shardings),
+    )
+
+
+def _source(record: Topology | Record) -> Source:
+    name = str(getattr(record, "name", ""))
+    return Source(
+        name=name, fingerprint=fingerprint(record), content=record.model_dump(mode="json", exclude_defaults=True)
+    )
+
+
+def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
+    """The coefficient files behind some costs, with a hash over all their fields."""
+    records: list[Record] = [used.software, *used.devices, *used.links]
+    kinds: Counter[str] = Counter()
+    for record in records:
+        for name in type(record).model_fields:
+            value = getattr(record, name)
+            if isinstance(value, Coefficient | CoefficientCurve | OptimizerCoefficient):
+                kinds[value.kind] += 1
+    digest = hashlib.sha256("".join(map(fingerprint, records)).encode()).hexdigest()
+    return CoefficientSources(
+        fingerprint=f"sha256:{digest}",
+        software=used.software.name,
+        devices=tuple(device.name for device in used.devices),
+        links=tuple(link.name for link in used.links),
+        kinds=dict(sorted(kinds.items())),
+    )
