@@ -46,7 +46,7 @@ def plan(
         typer.Option(
             metavar="N",
             min=0,
-            help="Passes of the local search. Unset: 1 to 8 by size, or as many as fit --time-limit.",
+            help="Passes of local search. Unset: 1 to 3, or all that --time-limit allows.",
         ),
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
