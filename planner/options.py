@@ -98,6 +98,9 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
         for fraction in model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]):
             parts += variants
             held += [(PLACEMENT_TIERS.index(tier), fraction)] * len(variants)
+    none = np.zeros(0, dtype=np.int64)
+    parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
+    held.append((0, 0.0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.lexsort((units, number, table))

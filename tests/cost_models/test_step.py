@@ -8,23 +8,10 @@ from cost_models.step import StepModel
 from planner.options import Options
 from planner.problem import NODE, RANK, Placement, Problem, load_state
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
+from tests.oracles.placements import random_placement
 
 SEEDS = range(40)
 TABLES = [{"rows": 10_000, "dim": 64}]
-
-
-def random_placement(problem: Problem, random: np.random.Generator) -> Placement:
-    """Some option of each table and some place for each of its blocks, whether or not it fits."""
-    chosen, items, places = [], [], []
-    for table in range(problem.tables):
-        option = int(random.integers(*problem.option_start[table : table + 2]))
-        chosen.append(option)
-        for block in range(*problem.block_start[option : option + 2]):
-            most = {RANK: problem.world, NODE: int(problem.node_of_rank[-1]) + 1}.get(int(problem.block_extent[block]))
-            for _ in range(int(problem.block_count[block])):
-                items.append(block)
-                places.append(-1 if most is None else int(random.integers(most)))
-    return Placement(np.array(chosen), np.array(items), np.array(places))
 
 
 def as_shards(problem: Problem, options: Options, placement: Placement) -> PlacedShards:
@@ -48,7 +35,7 @@ def as_shards(problem: Problem, options: Options, placement: Placement) -> Place
     option = options.block_option[index]
     blocks = Blocks(
         options.table[option],
-        options.sharding[option],
+        options.block_sharding[index],
         options.tier[option],
         options.block_columns[index],
         options.cache_fraction[option],

@@ -101,11 +101,10 @@ def test_the_schema_describes_the_document(planned: Plan, impossible: Plan) -> N
 
 
 def test_the_keys_are_those_of_the_contract(planned: Plan) -> None:
-    """Names and order of section 5 of the design: other tools read them."""
+    """Names and order that other tools read; the proof of the bound comes last."""
     document = json.loads(planned.to_json())
-    assert list(document) == [
-        "kind", "schema_version", "status", "objective", "simulated", "stages", "tables", "ranks", "provenance",
-    ]  # fmt: skip
+    head = ["kind", "schema_version", "status", "objective", "simulated"]
+    assert list(document) == [*head, "stages", "tables", "ranks", "provenance", "proof"]
     assert list(document["objective"]) == ["step_s", "lower_bound_s", "gap"]
     assert list(document["stages"][0]) == ["name", "seconds", "critical_rank"]
     assert list(document["tables"][0]) == ["name", "sharding", "tier", "dtype", "cache_fraction", "shards"]
@@ -145,7 +144,7 @@ def test_a_place_that_cannot_be_written_is_an_input_error(planned: Plan, tmp_pat
     with pytest.raises(InputError, match="cannot be written"):
         write_plan(planned, tmp_path / "none" / "plan.json")
     (tmp_path / "taken").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="is not a regular file"):
         write_plan(planned, tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 

@@ -3,9 +3,29 @@
 import numpy as np
 import pytest
 
-from cost_models.shards import DATA_PARALLEL, HBM, PLACEMENT_TIERS, ROW_WISE, SHARDINGS, TABLE_COLUMN_WISE
+from cost_models.shards import (
+    COLUMN_WISE,
+    DATA_PARALLEL,
+    GRID_SHARD,
+    HBM,
+    PLACEMENT_TIERS,
+    ROW_WISE,
+    SHARDINGS,
+    TABLE_COLUMN_WISE,
+    TABLE_WISE,
+)
 from cost_models.step import StepModel
-from planner.options import CACHE_FRACTIONS, SPLITS, Options, Policy, build_problem, enumerate_options
+from planner.options import (
+    CACHE_FRACTIONS,
+    FEW_SPLITS,
+    MOST_UNITS,
+    NARROWEST_BLOCK,
+    TIED_SPLITS,
+    Options,
+    Policy,
+    build_problem,
+    enumerate_options,
+)
 from tests.oracles.instances import POLICIES, node_group, topology, workload
 
 DIMS = (4, 8, 12, 20, 64, 100, 128, 256, 260)
@@ -28,17 +48,51 @@ def widths(options: Options, option: int) -> list[int]:
     return np.repeat(options.block_columns[types], options.block_count[types]).tolist()
 
 
+def shardings_of(options: Options, chosen: np.ndarray) -> set[int]:
+    return set(options.block_sharding[np.isin(options.block_option, chosen)].tolist())
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_column_blocks_tile_the_columns(model: StepModel, policy: Policy) -> None:
-    """Blocks are multiples of 4 wide, at most 4 columns apart, widest first, and sum to the dimension."""
+    """Of a fixed option: multiples of 4 wide, at most 4 columns apart, widest first, and they sum to the dimension."""
     options = enumerate_options(model, policy)
     assert len(options.table)
-    for option, table in enumerate(options.table):
+    for option in np.flatnonzero(options.units == 0):
         columns = widths(options, option)
-        assert sum(columns) == model.tables.dim[table]
+        assert sum(columns) == model.tables.dim[options.table[option]]
         assert all(width % 4 == 0 and width > 0 for width in columns)
         assert columns == sorted(columns, reverse=True)
         assert columns[0] - columns[-1] <= 4
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, Policy(shardings=("column_wise",))])
+def test_free_blocks_measure_the_columns(model: StepModel, policy: Policy) -> None:
+    """Units divide the dimension into multiples of 4; widths ascend, and only the whole one is table_wise."""
+    options = enumerate_options(model, policy)
+    for option in np.flatnonzero(options.units):
+        types = np.flatnonzero(options.block_option == option)
+        dim, units = int(model.tables.dim[options.table[option]]), int(options.units[option])
+        unit = dim // units
+        assert unit * units == dim
+        assert unit % 4 == 0
+        assert (np.diff(options.block_units[types]) > 0).all()
+        assert (options.block_columns[types] == options.block_units[types] * unit).all()
+        assert (options.block_count[types] == 1).all()
+        whole = options.block_units[types] == units
+        assert (options.block_sharding[types] == np.where(whole, TABLE_WISE, COLUMN_WISE)).all()
+        assert (options.block_columns[types[~whole]] >= NARROWEST_BLOCK).all()
+
+
+def test_every_pick_of_every_width_tiles_its_table() -> None:
+    """On all dimensions up to 512 and some odd ones, in every tier, with and without the whole width."""
+    dims = [*range(4, 513, 4), 148, 1040, 6068]
+    cluster = topology(node_group("a", ranks=4, hbm_bytes=80e9, ddr_bytes=1e12, ssd_bytes=1e13))
+    many = StepModel(cluster, workload([{"rows": 100, "dim": dim} for dim in dims]))
+    for shardings in (("table_wise", "column_wise"), ("column_wise",)):
+        problem = build_problem(many, enumerate_options(many, Policy(shardings=shardings)))
+        for block in np.flatnonzero(problem.block_is_free).tolist():
+            units = problem.block_units[problem.blocks_of_pick(block)]
+            assert units.sum() == problem.option_units[problem.block_option[block]], block
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -46,7 +100,7 @@ def test_only_what_the_policy_allows(model: StepModel, policy: Policy) -> None:
     """Its tiers and its shardings, with the cache fractions of the tier."""
     options = enumerate_options(model, policy)
     assert {PLACEMENT_TIERS[tier] for tier in options.tier} <= set(policy.tiers)
-    assert {SHARDINGS[sharding] for sharding in options.sharding} <= set(policy.shardings)
+    assert {SHARDINGS[sharding] for sharding in options.block_sharding} <= set(policy.shardings)
     for tier, fraction in zip(options.tier, options.cache_fraction, strict=True):
         assert fraction in CACHE_FRACTIONS[PLACEMENT_TIERS[tier]]
 
@@ -54,35 +108,79 @@ def test_only_what_the_policy_allows(model: StepModel, policy: Policy) -> None:
 def test_every_sharding_and_tier_is_tried(model: StepModel) -> None:
     """Six shardings at once; the seventh, table_column_wise, where column_wise is forbidden."""
     everything = enumerate_options(model, Policy())
-    assert set(everything.sharding.tolist()) == set(range(7)) - {TABLE_COLUMN_WISE}
+    assert set(everything.block_sharding.tolist()) == set(range(7)) - {TABLE_COLUMN_WISE}
     assert set(everything.tier.tolist()) == set(range(4))
     without = enumerate_options(model, Policy(shardings=tuple(s for s in SHARDINGS if s != "column_wise")))
-    assert TABLE_COLUMN_WISE in without.sharding
+    assert TABLE_COLUMN_WISE in without.block_sharding
+    assert COLUMN_WISE not in without.block_sharding
 
 
-def test_split_counts_are_searched(model: StepModel) -> None:
-    """A wide table in HBM is tried in every split count that leaves 8 columns and two blocks for each rank."""
-    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("column_wise",)))
-    counts = [len(widths(options, option)) for option in of_table(options, DIMS.index(256))]
-    assert counts == [n for n in SPLITS if n * 8 <= 256 and n <= 16]
-    narrow = of_table(options, DIMS.index(4))
-    assert len(narrow) == 0
+def test_every_width_in_hbm_is_searched(model: StepModel) -> None:
+    """From 8 columns to 8 less than all, in units of which a wide table has at most 32; and the whole table."""
+    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise", "column_wise")))
+    for table, dim in enumerate(DIMS):
+        (option,) = of_table(options, table)
+        units = int(options.units[option])
+        unit = dim // units
+        expected = [n * unit for n in range(1, units) if NARROWEST_BLOCK <= n * unit <= dim - NARROWEST_BLOCK]
+        assert options.block_columns[options.block_option == option].tolist() == [*expected, dim]
+    by_dim = dict(zip(DIMS, options.units.tolist(), strict=False))
+    assert by_dim == {4: 1, 8: 2, 12: 3, 20: 5, 64: 16, 100: 25, 128: 32, 256: 32, 260: 13}
+    assert max(by_dim.values()) <= MOST_UNITS
+
+
+def test_a_table_too_narrow_to_cut_has_no_column_blocks(model: StepModel) -> None:
+    """Two blocks of 8 columns are the least there can be."""
+    options = enumerate_options(model, Policy(shardings=("column_wise",)))
+    uncut = {dim for table, dim in enumerate(DIMS) if not len(of_table(options, table))}
+    assert uncut == {4, 8, 12}
+
+
+@pytest.mark.parametrize("tier", ["ddr_cached", "ddr", "ssd_cached"])
+def test_few_widths_are_searched_below_hbm(model: StepModel, tier: str) -> None:
+    """Halves, quarters and eighths; where the units are odd in number there are none, and every width is tried."""
+    options = enumerate_options(model, Policy(tiers=(tier,), shardings=("table_wise", "column_wise")))
+    for table, dim in enumerate(DIMS):
+        option = int(of_table(options, table)[0])
+        found = set(options.block_columns[options.block_option == option].tolist())
+        if options.units[option] % 2 == 0:
+            expected = {dim // n for n in FEW_SPLITS if dim % n == 0 and dim // n >= NARROWEST_BLOCK}
+            assert found == {dim} | expected
+        else:
+            assert len(found) > 1 or dim < 2 * NARROWEST_BLOCK
+            assert found <= set(range(NARROWEST_BLOCK, dim - NARROWEST_BLOCK + 1, 4)) | {dim}
 
 
 @pytest.mark.parametrize(("dim", "splits", "expected"), [(20, 2, [12, 8]), (100, 3, [36, 32, 32]), (64, 4, [16] * 4)])
 def test_uneven_splits(model: StepModel, dim: int, splits: int, expected: list[int]) -> None:
-    """Columns that do not divide evenly make blocks that differ by one vector of 4."""
-    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("column_wise",)))
+    """Columns that do not divide evenly make blocks that differ by one vector of 4, where blocks are tied."""
+    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_column_wise",)))
     found = [widths(options, option) for option in of_table(options, DIMS.index(dim))]
     assert expected in found
     assert [len(columns) for columns in found].count(splits) == 1
 
 
+def test_tied_split_counts_are_searched(model: StepModel) -> None:
+    """A wide table is cut into as many equal blocks as the ranks of a node can take."""
+    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_column_wise",)))
+    counts = [len(widths(options, option)) for option in of_table(options, DIMS.index(256))]
+    assert counts == [n for n in TIED_SPLITS if n <= 4]
+    assert build_problem(model, options).option_tied.all()
+
+
+def test_no_free_option_is_tied(model: StepModel) -> None:
+    """Column blocks that may be anywhere: nothing ties them."""
+    problem = build_problem(model, enumerate_options(model, Policy()))
+    assert not problem.option_tied[problem.option_units > 0].any()
+    assert (problem.option_units > 0).any()
+    assert ((problem.option_units > 0)[problem.block_option] == problem.block_is_free).all()
+
+
 def test_short_tables_are_not_cut_by_rows(model: StepModel) -> None:
     """Fewer rows than ranks: no row_wise over 8 ranks for 3 or 5 rows, no cut over 4 ranks for 3."""
     options = enumerate_options(model, Policy())
-    three, five = (set(options.sharding[of_table(options, len(DIMS) + i)].tolist()) for i in range(2))
-    by_node = {SHARDINGS.index("table_row_wise"), SHARDINGS.index("grid_shard")}
+    three, five = (shardings_of(options, of_table(options, len(DIMS) + i)) for i in range(2))
+    by_node = {SHARDINGS.index("table_row_wise"), GRID_SHARD}
     assert ROW_WISE not in three | five
     assert not by_node & three
     assert by_node <= five
@@ -91,14 +189,14 @@ def test_short_tables_are_not_cut_by_rows(model: StepModel) -> None:
 def test_replicas_live_in_hbm(model: StepModel) -> None:
     """data_parallel is tried in HBM alone."""
     options = enumerate_options(model, Policy())
-    assert set(options.tier[options.sharding == DATA_PARALLEL].tolist()) == {HBM}
+    assert set(options.tier[options.block_option[options.block_sharding == DATA_PARALLEL]].tolist()) == {HBM}
 
 
 def test_the_tables_of_one_rank_are_whole() -> None:
     """One rank leaves one sharding: table_wise, in every tier and with every cache."""
     one = StepModel(topology(node_group("a", ranks=1, ssd_bytes=1e12)), workload([{"rows": BIG, "dim": 64}]))
     options = enumerate_options(one, Policy())
-    assert {SHARDINGS[sharding] for sharding in options.sharding} == {"table_wise"}
+    assert {SHARDINGS[sharding] for sharding in options.block_sharding} == {"table_wise"}
     assert len(options.table) == sum(map(len, CACHE_FRACTIONS.values()))
 
 
@@ -129,3 +227,12 @@ def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
     options = enumerate_options(cluster, Policy(shardings=("row_wise",)))
     assert sorted(set(options.table.tolist())) == [i for i, rows in enumerate(tables) if rows == BIG]
     assert build_problem(cluster, options).tables == 2
+
+
+@pytest.mark.parametrize("policy", [Policy(tiers=()), Policy(shardings=()), Policy(shardings=("table_row_wise",))])
+def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
+    """Then there are none: on one rank nothing but table_wise is an option."""
+    one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))
+    options = enumerate_options(one, policy)
+    assert len(options.table) == len(options.block_option) == 0
+    assert build_problem(one, options).tables == 1

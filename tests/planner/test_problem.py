@@ -3,25 +3,11 @@
 import numpy as np
 import pytest
 
-from planner.problem import NODE, RANK, LoadState, Placement, Problem, load_state, place_block, row_shares, spread
+from planner.problem import RANK, LoadState, Placement, Problem, load_state, place_block, row_shares, spread
 from tests.oracles.instances import tiny_instance
+from tests.oracles.placements import random_placement
 
 SEEDS = range(24)
-
-
-def random_placement(problem: Problem, random: np.random.Generator) -> Placement:
-    """Some option of each table and some place for each of its blocks, whether or not it fits."""
-    chosen = np.array([random.integers(*problem.option_start[table : table + 2]) for table in range(problem.tables)])
-    blocks = [
-        block
-        for option in chosen
-        for block in range(*problem.block_start[option : option + 2])
-        for _ in range(problem.block_count[block])
-    ]
-    most = {RANK: problem.world, NODE: int(problem.node_of_rank[-1]) + 1}
-    places = [int(random.integers(most.get(int(problem.block_extent[b]), 1))) for b in blocks]
-    places = [place if problem.block_extent[b] in most else -1 for b, place in zip(blocks, places, strict=True)]
-    return Placement(chosen, np.array(blocks), np.array(places))
 
 
 def loads_by_rank(problem: Problem, placement: Placement) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +83,7 @@ def test_the_order_of_placing_does_not_matter(seed: int) -> None:
     random = np.random.default_rng(seed)
     placement = random_placement(problem, random)
     order = random.permutation(len(placement.item_block))
-    shuffled = Placement(placement.option_of_table, placement.item_block[order], placement.item_place[order])
+    shuffled = Placement(placement.item_block[order], placement.item_place[order])
     assert load_state(problem, shuffled).step_s() == pytest.approx(load_state(problem, placement).step_s(), rel=1e-12)
 
 
@@ -145,3 +131,35 @@ def test_blocks_that_cannot_fit_on_empty_hardware_are_not_allowed() -> None:
                     )
                 checked += not fits
     assert checked > 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_placement_names_the_option_of_each_table(seed: int) -> None:
+    """From its blocks alone."""
+    problem = tiny_instance(seed).problem
+    placement = random_placement(problem, np.random.default_rng(seed))
+    options = placement.option_of_table(problem)
+    assert (problem.option_table[options] == np.arange(problem.tables)).all()
+    assert set(options.tolist()) == set(problem.block_option[placement.item_block].tolist())
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_pick_is_a_complete_option(seed: int) -> None:
+    """Whatever block names it: a fixed option as it is; a free one cut into as many equal parts as that width asks for.
+
+    The parts are at most a unit apart; where the narrowest width does not let there be so many, there are fewer.
+    """
+    problem = tiny_instance(seed).problem
+    for block in range(len(problem.block_option)):
+        option = problem.block_option[block]
+        types = np.flatnonzero(problem.block_option == option)
+        taken = np.array(problem.blocks_of_pick(block))
+        assert set(taken.tolist()) <= set(types.tolist())
+        whole, width = int(problem.option_units[option]), int(problem.block_units[block])
+        if not whole:
+            assert taken.tolist() == np.repeat(types, problem.block_count[types]).tolist()
+            continue
+        units = problem.block_units[taken]
+        assert units.sum() == whole
+        assert np.ptp(units) <= 1
+        assert len(taken) == min(-(-whole // width), whole // problem.block_units[types].min())

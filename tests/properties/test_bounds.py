@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.options import Policy, build_problem, enumerate_options
@@ -77,19 +77,21 @@ def test_names_and_order_of_tables_do_not_matter(seed: int, random: object) -> N
     assert first == pytest.approx(second, rel=1e-6)
 
 
+@st.composite
+def policies(draw: st.DrawFn, tiers: tuple[PlacementTier, ...], shardings: tuple[Sharding, ...]) -> Policy:
+    """Some of the tiers and shardings, at least one of each, in their order."""
+    some_tiers = draw(st.sets(st.sampled_from(tiers), min_size=1))
+    some_shardings = draw(st.sets(st.sampled_from(shardings), min_size=1))
+    return Policy(tuple(t for t in tiers if t in some_tiers), tuple(s for s in shardings if s in some_shardings))
+
+
 @FEW
 @given(seed=SEEDS, data=st.data())
 def test_a_narrower_policy_never_lowers_the_bound(seed: int, data: st.DataObject) -> None:
     """Fewer tiers and fewer shardings allow nothing that more did not."""
     instance = tiny_instance(seed)
-    wide = Policy(
-        tuple(t for t in PLACEMENT_TIERS if t in data.draw(st.sets(st.sampled_from(PLACEMENT_TIERS), min_size=1))),
-        tuple(s for s in SHARDINGS if s in data.draw(st.sets(st.sampled_from(SHARDINGS), min_size=1))),
-    )
-    narrow = Policy(
-        tuple(t for t in wide.tiers if t in data.draw(st.sets(st.sampled_from(wide.tiers), min_size=1))),
-        tuple(s for s in wide.shardings if s in data.draw(st.sets(st.sampled_from(wide.shardings), min_size=1))),
-    )
+    wide = data.draw(policies(PLACEMENT_TIERS, SHARDINGS))
+    narrow = data.draw(policies(wide.tiers, wide.shardings))
     topology, workload = instance.model.topology, instance.model.workload
     assert bound_s(topology, workload, narrow) >= bound_s(topology, workload, wide) * (1 - SOLVED)
 
