@@ -19,8 +19,7 @@ from topologies.errors import InputError
 from topologies.loading import load_topology
 
 DEFAULT_TIME_LIMIT_S = 60.0
-DEFAULT_PASSES_TABLES, MOST_DEFAULT_PASSES = 1500, 3
-"""By default, the passes of the local search times the tables, and at most so many: a few seconds."""
+DEFAULT_EFFORT = 1
 
 
 def plan(
@@ -43,8 +42,8 @@ def plan(
     time of a step), `torchrec` or `hugectr` (the ratings of those planners). `tiers` and `shardings` limit what may be
     used.
 
-    The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: a few
-    seconds' worth (1 to 3), or as many as `time_limit_s` allows where that is given. A search that `effort` or `gap`
+    The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
+    as many as `time_limit_s` allows where that is given. A search that `effort` or `gap`
     ends repeats to the last byte for its `seed`; one that time ends does not. `stop` is asked now and then whether to
     end with the best plan so far; `progress` hears of every step.
 
@@ -58,7 +57,7 @@ def plan(
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)
     if effort is None and time_limit_s is None:
-        effort = max(1, min(MOST_DEFAULT_PASSES, DEFAULT_PASSES_TABLES // problem.tables))
+        effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     outcome = solve(problem, limits, progress)
     origin = provenance(model, policy, seed)

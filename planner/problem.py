@@ -203,7 +203,15 @@ class Problem:
 
     def node_share(self, block: int, ranks: int) -> Floats:
         """[ranks] share of the rows that each rank of a node of `ranks` ranks holds of a NODE block."""
-        return row_shares(int(self.table_rows[self.option_table[self.block_option[block]]]), ranks)
+        rows = int(self.table_rows[self.option_table[self.block_option[block]]])
+        if (rows, ranks) not in self._node_shares:
+            self._node_shares[rows, ranks] = row_shares(rows, ranks)
+        return self._node_shares[rows, ranks]
+
+    @cached_property
+    def _node_shares(self) -> dict[tuple[int, int], Floats]:
+        """Shares that were asked for before: a local search asks for the same ones all the time."""
+        return {}
 
 
 def row_shares(rows: int, ranks: int) -> Floats:

@@ -46,7 +46,7 @@ def plan(
         typer.Option(
             metavar="N",
             min=0,
-            help="Passes of local search. Unset: 1 to 3, or all that --time-limit allows.",
+            help="Passes of local search. Unset: 1, or all that --time-limit allows.",
         ),
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
@@ -100,7 +100,7 @@ def plan(
             effort=effort,
             gap=wanted_gap,
             seed=seed,
-            progress=report and (lambda step, best, bound: report(progress_line(step, best, bound, unit))),
+            progress=report and progress_lines(report, unit),
             stop=interrupted,
         )
     if output is not None:
@@ -118,6 +118,20 @@ def plan(
     if interrupted():
         raise KeyboardInterrupt
     raise typer.Exit(STATUS_EXITS[found.status])
+
+
+def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:
+    """What hears of the search: every bound and start, and of the local search's plans one a second."""
+    said = 0.0
+
+    def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if step != "local search" or now - said >= 1:
+            said = now
+            report(progress_line(step, best_s, bound_s, unit))
+
+    return hear
 
 
 def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: str = "s") -> str:

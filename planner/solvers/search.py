@@ -39,7 +39,7 @@ ROUNDS = 40
 """Rounds at each norm in one pass of the local search."""
 TIGHTEN_BLOCKS = 200_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew."""
-IDLE_ROUNDS = 24
+IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
