@@ -139,10 +139,19 @@ class Schedule:
         constants = np.zeros(len(self.stages))
         for i, stage in enumerate(self.stages):
             if stage in _COLLECTIVES and self._topology.world_size > 1:
-                constants[i] = self._software.collective_latency_s.value
+                constants[i] = self._software.collective_latency_s.value + self._path_latency_s()
             if stage == "overhead":
                 constants[i] = self._software.step_overhead_s.value
         return constants
+
+    def _path_latency_s(self) -> float:
+        """Of the longest path between two ranks: inside a domain or, where cards are needed, through the network."""
+        groups, levels = self._topology.nodes, self._topology.network.levels
+        inside = [group.links.scale_up or group.links.pcie for group in groups]
+        if not self._has("nic_out"):
+            return max(link.latency for link in inside)
+        cards = [group.links.scale_out.latency for group in groups if group.links.scale_out]
+        return max(cards, default=0.0) + sum(level.latency for level in levels)
 
     @cached_property
     def uplinks(self) -> tuple[Uplink, ...]:

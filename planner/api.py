@@ -7,10 +7,9 @@ from cost_models.registry import cost_model as cost_model_of
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.build import explain_shortage, placed_plan
+from planner.build import document
 from planner.document import Plan
 from planner.options import Policy, build_problem, enumerate_options
-from planner.proof import write_proof
 from planner.provenance import provenance
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
@@ -60,30 +59,7 @@ def plan(
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     outcome = solve(problem, limits, progress)
-    origin = provenance(model, policy, seed)
-    if outcome.placement is None or outcome.bound is None:
-        reason = explain_shortage(model, outcome.shortage, policy) if outcome.shortage else None
-        return Plan(
-            status=outcome.status,
-            objective=None,
-            simulated=None,
-            stages=(),
-            tables=(),
-            ranks=(),
-            provenance=origin,
-            infeasibility=reason,
-        )
-    tables, ranks, stages, objective = placed_plan(model, options, problem, outcome.placement, outcome.bound.seconds)
-    return Plan(
-        status=outcome.status,
-        objective=objective,
-        simulated=None,
-        stages=stages,
-        tables=tables,
-        ranks=ranks,
-        provenance=origin,
-        proof=write_proof(model, problem, outcome.bound),
-    )
+    return document(model, options, problem, outcome, provenance(model, policy, seed))
 
 
 def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) -> Policy:

@@ -1,15 +1,17 @@
 """From a solver's placement to the plan document."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, block_rows
 from planner.document import (
     Infeasibility,
     Objective,
+    Plan,
+    Provenance,
     RankPlan,
     Shards,
     StageTime,
@@ -18,13 +20,41 @@ from planner.document import (
     TierBytes,
     TierShortage,
 )
-from planner.options import Options, Policy
+from planner.options import Options
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
-from planner.proof import byte_prices
+from planner.proof import byte_prices, write_proof
 from planner.solvers.infeasible import Shortage
+from planner.solvers.search import Outcome
 
 SOLVER = "fluid prices, longest-first"
 _BLAMED = 5
+
+
+def document(model: CostModel, options: Options, problem: Problem, outcome: Outcome, origin: Provenance) -> Plan:
+    """The plan document of a search's outcome: a placement with its figures and proof, or why there is none."""
+    if outcome.placement is None or outcome.bound is None:
+        reason = explain_shortage(model, outcome.shortage, origin.policy.tiers) if outcome.shortage else None
+        return Plan(
+            status=outcome.status,
+            objective=None,
+            simulated=None,
+            stages=(),
+            tables=(),
+            ranks=(),
+            provenance=origin,
+            infeasibility=reason,
+        )
+    tables, ranks, stages, objective = placed_plan(model, options, problem, outcome.placement, outcome.bound.seconds)
+    return Plan(
+        status=outcome.status,
+        objective=objective,
+        simulated=None,
+        stages=stages,
+        tables=tables,
+        ranks=ranks,
+        provenance=origin,
+        proof=write_proof(model, problem, outcome.bound),
+    )
 
 
 def placed_plan(
@@ -140,7 +170,7 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-def explain_shortage(model: CostModel, shortage: Shortage, policy: Policy) -> Infeasibility:
+def explain_shortage(model: CostModel, shortage: Shortage, allowed: Sequence[PlacementTier]) -> Infeasibility:
     """A solver's proof in the user's words."""
     tables = model.workload.tables
     of = model.tables
@@ -161,7 +191,7 @@ def explain_shortage(model: CostModel, shortage: Shortage, policy: Policy) -> In
         reason = "no allowed sharding and tier fits it on empty hardware"
     else:
         blamed = np.argsort(-sizes, kind="stable")
-        held_in = {"hbm", *(tier.removesuffix("_cached") for tier in policy.tiers)}
+        held_in = {"hbm", *(tier.removesuffix("_cached") for tier in allowed)}
         fits = sizes.sum() <= sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
         what = "the tables with what they bring (caches, ids and outputs in flight)" if fits else "the tables"
         summary = f"{what} need more memory than the tiers that may hold them have"

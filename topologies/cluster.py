@@ -126,7 +126,7 @@ class Links(Record):
     scale_out: Nics | None = None
     """Cards for traffic between accelerators; needed by a cluster of more than one node."""
     front_end: Nics | None = None
-    """Cards for the training data."""
+    """Cards for the training data. They do not enter the step: data is taken to arrive in time."""
 
 
 class Reserve(Record):

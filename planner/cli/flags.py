@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -40,46 +40,26 @@ def _completion(*kinds: str) -> Callable[[str], list[str]]:
     return complete
 
 
-TopologyFlag = Annotated[
-    str,
-    typer.Option(
-        "--topology",
-        "-t",
-        metavar="FILE|NAME",
-        help="The cluster: a YAML file or a catalog name.",
-        autocompletion=_completion("topology"),
-    ),
-]
-OptionalTopologyFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--topology",
-        "-t",
-        metavar="FILE|NAME",
-        help="The cluster: a YAML file or a catalog name.",
-        autocompletion=_completion("topology"),
-    ),
-]
+def _input_flag(kind: str, help_text: str) -> Any:
+    """`--topology` or `--workload`, with the completion of its catalog names."""
+    return typer.Option(
+        f"--{kind}", f"-{kind[0]}", metavar="FILE|NAME", help=help_text, autocompletion=_completion(kind)
+    )
+
+
+_TOPOLOGY = _input_flag("topology", "The cluster: a YAML file or a catalog name.")
+TopologyFlag = Annotated[str, _TOPOLOGY]
+OptionalTopologyFlag = Annotated[str | None, _TOPOLOGY]
 WorkloadFlag = Annotated[
     str | None,
-    typer.Option(
-        "--workload",
-        "-w",
-        metavar="FILE|NAME",
-        help="The model: YAML, CSV or Parquet file, catalog name or synthetic:N@seed=S."
+    _input_flag(
+        "workload",
+        "The model: YAML, CSV or Parquet file, catalog name or synthetic:N@seed=S."
         " Unset: workload.yaml beside the topology file.",
-        autocompletion=_completion("workload"),
     ),
 ]
 PlannedWorkloadFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--workload",
-        "-w",
-        metavar="FILE|NAME",
-        help="The model: YAML, CSV or Parquet file, or catalog name.",
-        autocompletion=_completion("workload"),
-    ),
+    str | None, _input_flag("workload", "The model: YAML, CSV or Parquet file, or catalog name.")
 ]
 NodesFlag = Annotated[
     int | None,

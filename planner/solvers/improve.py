@@ -6,12 +6,12 @@ out their blocks anew (`repartition`). Pairs are disjoint, so their changes add 
 (`smoothing`), whose norm nears the maximum while the search goes on.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, spread
+from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.repartition import Bins, deal
 from planner.solvers.smoothing import Smoothing
 
@@ -26,17 +26,6 @@ CANDIDATES = 16
 """Conversions of one rank of which the best one or two are found in one round."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
-
-
-@dataclass(frozen=True)
-class Items:
-    """Blocks of free options on single ranks. Arrays of [n], at most one per option and rank, in that order."""
-
-    family: Ints
-    """Which free option, counted from 0."""
-    units: Ints
-    """Width in the option's units."""
-    rank: Ints
 
 
 class Improver:
@@ -56,7 +45,7 @@ class Improver:
         self._settled = Placement(blocks[settled], placement.item_place[settled])
         self._node_block, self._node = blocks[on_node], placement.item_place[on_node]
         family = self._family_of_option[problem.block_option[blocks[movable]]]
-        self._items = _merged(
+        self._items = merged_items(
             Items(family, problem.block_units[blocks[movable]], placement.item_place[movable]), problem.world
         )
         self._state: LoadState = load_state(problem, self._placement())
@@ -364,11 +353,11 @@ class Improver:
 
         False, with nothing changed, where two parts of a table met whose joint width no block type has.
         """
-        merged = _merged(items, self._problem.world)
+        merged = merged_items(items, self._problem.world)
         if (self._block_of[merged.family, merged.units] < 0).any():
             return False
         before, self._items = self._items, merged
-        gone, come = _difference(before, merged, self._problem.world)
+        gone, come = difference(before, merged, self._problem.world)
         self._charge(before, gone, -1.0)
         self._charge(merged, come, 1.0)
         return True
@@ -389,20 +378,6 @@ class Improver:
 def _with_nothing(array: Floats) -> Floats:
     """The array [K, B, n] with a row of zeros behind the last block."""
     return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
-
-
-def _merged(items: Items, world: int) -> Items:
-    """In order of family and rank, parts of one option on one rank as one block."""
-    key, which = np.unique(items.family * world + items.rank, return_inverse=True)
-    units = np.bincount(which, weights=items.units, minlength=len(key)).astype(np.int64)
-    return Items(key // world, units, key % world)
-
-
-def _difference(before: Items, after: Items, world: int) -> tuple[Ints, Ints]:
-    """Positions of the items of `before` that are not in `after`, and the other way round."""
-    most = int(max(before.units.max(initial=0), after.units.max(initial=0))) + 1
-    old, new = ((items.family * world + items.rank) * most + items.units for items in (before, after))
-    return np.flatnonzero(~np.isin(old, new)), np.flatnonzero(~np.isin(new, old))
 
 
 def _best_of_pairs(pair: Ints, score: Floats) -> Ints:

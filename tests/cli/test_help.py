@@ -11,7 +11,6 @@ import typer
 from planner.cli.app import app
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
-VERSION_OF_TYPER = GOLDEN / "typer-version.txt"
 """Other versions of typer lay the same help out differently."""
 
 
@@ -50,10 +49,8 @@ def test_help_is_as_reviewed(run, path):
     page = "\n".join(line.rstrip() for line in run(*path, "--help").stdout.splitlines()) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(page, encoding="utf-8")
-        VERSION_OF_TYPER.write_text(f"{typer.__version__}\n", encoding="utf-8")
-    if VERSION_OF_TYPER.read_text(encoding="utf-8").strip() != typer.__version__:
-        pytest.skip(f"reviewed with typer {VERSION_OF_TYPER.read_text(encoding='utf-8').strip()}")
-    assert page == golden.read_text(encoding="utf-8")
+    # the words alone: how a page is wrapped and indented is the business of typer's version
+    assert page.split() == golden.read_text(encoding="utf-8").split()
 
 
 def test_no_help_page_is_left_over():
