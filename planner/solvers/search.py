@@ -15,6 +15,7 @@ from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.prices import Bound
+from planner.solvers.reinsert import reinsert_tables
 from planner.solvers.rounding import round_picks
 from planner.solvers.threshold import tighten
 
@@ -37,6 +38,8 @@ SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 ROUNDS = 40
 """Rounds at each norm in one pass of the local search."""
+REINSERT_WORK = 10_000
+"""Tables x ranks up to which a pass begins by taking tables out and putting them back in another way."""
 TIGHTEN_BLOCKS = 200_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew."""
 IDLE_ROUNDS = 16
@@ -155,8 +158,12 @@ class _Search:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
     def _improve(self, placement: Placement, seed: int) -> None:
-        improver = Improver(self._fluid.problem, placement, seed)
-        number = 0
+        problem = self._fluid.problem
+        if problem.tables * problem.world <= REINSERT_WORK:
+            order = np.random.default_rng(seed).permutation(problem.tables)
+            placement = reinsert_tables(problem, placement, SQUARINGS[0], order, self._improving_picks())
+        improver, number = Improver(problem, placement, seed), 0
+        self._offer(improver.best, improver.best_s, "local search")
         for squarings in SQUARINGS:
             idle = 0
             for _ in range(ROUNDS):
@@ -167,6 +174,18 @@ class _Search:
                 self._offer(improver.best, improver.best_s, "local search")
                 if self._is_done():
                     return
+
+    def _improving_picks(self) -> Bools:
+        """[B] picks that a plan better than the best one may hold: their value at the bound's prices says so.
+
+        A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
+        """
+        problem, slack = self._fluid.problem, np.inf
+        if self.best is not None:
+            slack = self.best[1] - self.relaxed.bound_s
+        value = self._fluid.pick_values(self.relaxed.prices)
+        cheapest, _ = self._fluid.price(self.relaxed.prices)
+        return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)
 
     def _offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
         if self.best is None or step_s < self.best[1]:

@@ -6,6 +6,8 @@ from planner.problem import Floats, Ints, LoadState, Problem
 
 NEGLIGIBLE = 1e-3
 """Columns whose fullest resource adds less than this to its stage's norm are left out."""
+EMPTY = 1e-3
+"""Share of the step that a stage is taken to last at least, so that loads in an empty stage can be compared."""
 MOST = 1.6
 """Loads above this many times the stage's time count alike: their powers would leave single precision."""
 
@@ -16,18 +18,19 @@ class Smoothing:
     K is 2 to the power `squarings`; a unit of the value is a second of the step.
     """
 
-    def __init__(self, problem: Problem, state: LoadState, squarings: int) -> None:
+    def __init__(self, problem: Problem, state: LoadState, squarings: int, negligible: float = NEGLIGIBLE) -> None:
         stage = problem.stage_of_column
-        longest = np.maximum(state.stage_seconds() - problem.stage_constants, 1e-15)
+        longest = state.stage_seconds() - problem.stage_constants
+        longest = np.maximum(longest, max(EMPTY * float(longest.sum()), 1e-15))
         self._squarings = squarings
         peak = state.load.max(axis=1) / longest[stage]
-        self.columns: Ints = np.flatnonzero(peak > NEGLIGIBLE ** (1 / 2**squarings))
+        self.columns: Ints = np.flatnonzero(peak >= negligible ** (1 / 2**squarings))
         self._aim: Floats = longest[stage[self.columns]]
         x = state.load[self.columns] / self._aim[:, None]
         powers = self._power(x)
         total = np.zeros(len(longest))
         np.add.at(total, stage[self.columns], powers.sum(axis=1))
-        of_column = total[stage[self.columns]]
+        of_column = np.maximum(total[stage[self.columns]], 1.0)
         self._weight: Floats = self._aim / of_column / 2**squarings
         self._slope: Floats = (powers / np.maximum(x, 1e-9)).sum(axis=1) / of_column
 
