@@ -40,8 +40,9 @@ ROUNDS = 40
 """Rounds at each norm in one pass of the local search."""
 REINSERT_WORK = 10_000
 """Tables x ranks up to which a pass begins by taking tables out and putting them back in another way."""
-TIGHTEN_BLOCKS = 200_000
-"""Block types up to which the bound is tightened: each bisection solves the relaxation anew."""
+TIGHTEN_BLOCKS = 20_000
+"""Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
+few for the ranks is anything won."""
 IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
