@@ -29,6 +29,8 @@ RESOURCE_WORDS = {
     "nic_out": "scale-out card, sending",
     "nic_in": "scale-out card, receiving",
 }
+SMALLER_DTYPE = {"fp32": "fp16", "fp16": "int8", "bf16": "int8"}
+"""What a table can be stored in when memory is short."""
 
 
 def render(plan: Plan, console: "Console") -> None:
@@ -39,7 +41,7 @@ def render(plan: Plan, console: "Console") -> None:
     console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
     if plan.objective is None:
-        _render_no_plan(plan, console)
+        _render_no_plan(plan, workload.embedding.dtype, console)
         return
     model = cost_model(plan.provenance.cost_model, topology, workload)
     placed = placed_shards(plan)
@@ -145,15 +147,20 @@ def _placement_table(plan: Plan) -> "Table":
     return table
 
 
-def _render_no_plan(plan: Plan, console: "Console") -> None:
+def _render_no_plan(plan: Plan, dtype: str, console: "Console") -> None:
     if plan.infeasibility is None:
         console.print("No plan was found within the time limit; nothing proves that there is none.")
         console.print("Give it more time (--time-limit) or more memory.")
         return
-    _render_infeasible(plan.infeasibility, plan.provenance.policy.tiers, console)
+    _render_infeasible(plan.infeasibility, console)
+    left_out = [tier for tier in PLACEMENT_TIERS if tier not in plan.provenance.policy.tiers]
+    advice = [f"allowing {', '.join(left_out)} (--tiers)" if left_out else "more nodes (--nodes)"]
+    if dtype in SMALLER_DTYPE:
+        advice.append(f"a smaller dtype (--set workload.embedding.dtype={SMALLER_DTYPE[dtype]})")
+    console.print(f"What may help: {' or '.join(advice)}.")
 
 
-def _render_infeasible(reason: Infeasibility, tiers: tuple[str, ...], console: "Console") -> None:
+def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
@@ -169,8 +176,3 @@ def _render_infeasible(reason: Infeasibility, tiers: tuple[str, ...], console: "
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
     console.print(blamed)
     console.print()
-    left_out = [tier for tier in PLACEMENT_TIERS if tier not in tiers]
-    if left_out:
-        console.print(f"Allowing {', '.join(left_out)} (--tiers) or a smaller dtype may help.")
-    else:
-        console.print("More nodes (--nodes) or a smaller dtype (--set workload.embedding.dtype=fp16) may help.")
