@@ -42,9 +42,9 @@ def plan(
     used.
 
     The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
-    as many as `time_limit_s` allows where that is given. A search that `effort` or `gap`
-    ends repeats to the last byte for its `seed`; one that time ends does not. `stop` is asked now and then whether to
-    end with the best plan so far; `progress` hears of every step.
+    as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats to the last byte
+    for its `seed`; one that time ends (after 60 s at the latest, where nothing is given) does not. `stop` is asked now
+    and then whether to end with the best plan so far; `progress` hears of every step.
 
     The status of the plan is `infeasible` with an explanation where nothing fits. Raises InputError for inputs that
     are wrong.

@@ -72,7 +72,7 @@ def test_an_unknown_device_takes_the_default_and_says_so() -> None:
 @pytest.mark.parametrize("default", ["default-scale-up", "default-scale-out"])
 def test_an_unknown_link_takes_the_default_of_its_place(default: str) -> None:
     """Inside a domain another than between nodes."""
-    assert link_coefficients("carrier-pigeon", default).name == default  # type: ignore[arg-type]
+    assert link_coefficients("carrier-pigeon", default).name == default
 
 
 def test_an_unknown_software_is_an_input_error() -> None:

@@ -18,7 +18,7 @@ BATCH, IDS, DIM = 4096, 10, 64
 def spanning() -> Topology:
     """Four nodes of two ranks; a scale-up domain joins two nodes each."""
     group = node_group("a", nodes=4, ranks=2)
-    group["links"]["scale_up"]["domain"] = 4  # type: ignore[index]
+    group["links"]["scale_up"]["domain"] = 4
     return topology(group)
 
 

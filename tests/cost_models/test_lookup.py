@@ -26,7 +26,7 @@ class Case:
         self.kind: RankKind = self.model.kinds[0]
         self.software = self.model.coefficients.software
         one = np.zeros(1, dtype=np.int64)
-        blocks = Blocks(one, one + sharding, one + tier, one + int(profile["dim"]), np.array([fraction]))  # type: ignore[call-overload]
+        blocks = Blocks(one, one + sharding, one + tier, one + int(profile["dim"]), np.array([fraction]))
         self.lookup = Lookup(self.model.tables, blocks, self.kind, self.model.batching, self.software)
         self.unique = float(self.model.tables.access.unique_rows(one, np.array([float(LOOKUPS)]))[0])
 

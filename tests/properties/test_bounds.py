@@ -71,7 +71,7 @@ def test_names_and_order_of_tables_do_not_matter(seed: int, random: object) -> N
     instance = tiny_instance(seed)
     workload = instance.model.workload
     tables = [table.model_copy(update={"name": f"renamed {i}"}) for i, table in enumerate(workload.tables)]
-    random.shuffle(tables)  # type: ignore[attr-defined]
+    random.shuffle(tables)
     shuffled = workload.model_copy(update={"tables": tuple(tables)})
     first, second = (bound_s(instance.model.topology, each, instance.policy, 1e-8) for each in (workload, shuffled))
     assert first == pytest.approx(second, rel=1e-6)
