@@ -47,7 +47,7 @@ class _Reinserter:
         return Smoothing(self._problem, self._state, self._squarings, negligible=0.0)
 
     def run(self, order: Ints) -> Placement:
-        for table in order.tolist():
+        for table in order[~self._problem.grouped[order]].tolist():
             if self._reinsert(table):
                 self._smoothing = self._smoothed()
         pairs = np.array([pair for pieces in self._pieces for pair in pieces], dtype=np.int64)
@@ -145,7 +145,7 @@ class _Reinserter:
         """
         problem = self._problem
         load, size = spread(problem, block, share, problem.kind_of_rank)
-        fits: Bools = problem.allowed[problem.kind_of_rank, block].copy()
+        fits: Bools = problem.may_hold(block)
         for m, pool in enumerate(problem.pool_of_rank):
             if size[m].any():
                 alone = problem.block_is_free[block]

@@ -137,6 +137,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         block_columns=options.block_columns[blocks],
         block_count=options.block_count[blocks],
         block_units=options.block_units[blocks],
+        permits=options.permits,
     )
 
 
