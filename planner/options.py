@@ -177,7 +177,7 @@ def _fixed_cuts(model: CostModel, tier: PlacementTier) -> list[tuple[int, int]]:
     ranks_of_node = np.bincount(model.node_of_rank)
     if ranks_of_node.sum() == 1:
         return []
-    cuts = [(ROW_WISE, 1), (TABLE_ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS)]
+    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS), (TABLE_ROW_WISE, 1)]
     tied = [COLUMN_WISE] if COLUMN_WISE in model.tied_shardings else []
     tied.append(TABLE_COLUMN_WISE)
     cuts += [(sharding, n) for sharding in tied for n in TIED_SPLITS if n <= ranks_of_node.max()]

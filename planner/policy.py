@@ -93,8 +93,8 @@ def _as_group(value: object) -> object:
     return {"tables": value} if isinstance(value, list | tuple) else value
 
 
-Tiers = Annotated[tuple[PlacementTier, ...], _in_order(PLACEMENT_TIERS)]
-Shardings = Annotated[tuple[Sharding, ...], _in_order(SHARDINGS)]
+Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
+Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
 _RANKS_SCHEMA = {"type": ["integer", "string", "array"], "examples": ["0-7", [0, "4-5"]]}
 Ranks = Annotated[
     tuple[int, ...],

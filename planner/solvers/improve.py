@@ -273,7 +273,7 @@ class Improver:
         """Whole tables on one rank, each with another free option of its table that has this width, drawn at random."""
         items, problem = self._items, self._problem
         table = self._table_of_family[items.family]
-        single = items.units == problem.option_units[problem.option_units > 0][items.family]
+        single = np.bincount(table, minlength=problem.tables)[table] == 1
         start = np.searchsorted(self._table_of_family, np.arange(problem.tables + 1))
         item = np.repeat(np.flatnonzero(single), CONVERSIONS)
         count = np.diff(start)[table[item]]
@@ -281,6 +281,7 @@ class Improver:
         block = self._block_of[family, items.units[item]]
         kind = problem.kind_of_rank[items.rank[item]]
         possible = (family != items.family[item]) & (block >= 0) & self._allowed[kind, block]
+        possible &= items.units[item] == problem.option_units[problem.option_units > 0][items.family[item]]
         return item[possible], family[possible]
 
     def _drawn(self, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, place_block, spread
+from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.smoothing import Smoothing
 
 Pieces = list[tuple[int, int]]
@@ -66,8 +67,9 @@ class _Reinserter:
             if offer is not None and offer.growth < best.growth:
                 best = offer
         self._charge(best.pieces, 1.0)
-        if best.pieces is not old and self._smoothing.value(self._state.load) > with_it:
-            self._charge(best.pieces, -1.0)  # ranks that share a resource cost more together than one by one
+        worse = self._smoothing.value(self._state.load) > with_it or self._state.overflow_bytes() > ROUNDING_BYTES
+        if best.pieces is not old and worse:
+            self._charge(best.pieces, -1.0)  # ranks that share a resource take more together than one by one
             self._charge(old, 1.0)
             return False
         self._pieces[table] = best.pieces

@@ -8,7 +8,8 @@ import numpy as np
 from cost_models.shards import PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.options import Options, Policy, build_problem, enumerate_options
+from planner.options import Options, build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Problem
 from topologies.cluster import Topology
 
