@@ -3,17 +3,18 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cost_models.registry import cost_model as cost_model_of
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document
 from planner.document import Plan
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.permits import permits_of, planning_model
+from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
-from topologies.documents import did_you_mean
+from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError
 from topologies.loading import load_topology
 
@@ -26,6 +27,7 @@ def plan(
     workload: Workload | str | Path,
     *,
     cost_model: str = "physical",
+    policy: Policy | Document | str | Path | None = None,
     tiers: Sequence[str] | None = None,
     shardings: Sequence[str] | None = None,
     time_limit_s: float | None = None,
@@ -38,8 +40,8 @@ def plan(
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
     `topology` and `workload` are models, catalog names or files. `cost_model` says what is best: `physical` (the
-    time of a step), `torchrec` or `hugectr` (the ratings of those planners). `tiers` and `shardings` limit what may be
-    used.
+    time of a step), `torchrec` or `hugectr` (the ratings of those planners). `policy` is a model or a file and says
+    what may be used; `tiers` and `shardings` narrow it.
 
     The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
     as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats to the last byte
@@ -51,27 +53,34 @@ def plan(
     """
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
-    model = cost_model_of(cost_model, cluster, trained)
-    policy = make_policy(tiers, shardings)
-    options = enumerate_options(model, policy)
+    rules = _narrowed(policy, tiers, shardings)
+    allowed = validate(rules, Policy)
+    model = planning_model(cost_model, cluster, trained, allowed)
+    options = enumerate_options(model, permits_of(model, allowed, rules))
     problem = build_problem(model, options)
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     outcome = solve(problem, limits, progress)
-    return document(model, options, problem, outcome, provenance(model, policy, seed))
+    return document(model, options, problem, outcome, provenance(model, allowed, seed))
 
 
-def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) -> Policy:
-    """The policy of the names given; all of a kind where none is. Raises InputError for an unknown one."""
+def _narrowed(
+    policy: Policy | Document | str | Path | None, tiers: Sequence[str] | None, shardings: Sequence[str] | None
+) -> Document:
+    """The policy with the names given as further limits. Raises InputError for an unknown one."""
+    named = (("tiers", "tier", tiers, PLACEMENT_TIERS), ("shardings", "sharding", shardings, SHARDINGS))
     unknown = [
-        InputError.at(word, f"is not a {what}{did_you_mean(word, known)}")
-        for what, names, known in (("tier", tiers, PLACEMENT_TIERS), ("sharding", shardings, SHARDINGS))
+        fault
+        for _, what, names, known in named
         for word in names or ()
         if word not in known
+        for fault in InputError.at(word, f"is not a {what}{did_you_mean(word, known)}").faults
     ]
     if unknown:
-        raise InputError([fault for error in unknown for fault in error.faults])
-    allowed_tiers: tuple[PlacementTier, ...] = tuple(t for t in PLACEMENT_TIERS if tiers is None or t in tiers)
-    allowed_shardings: tuple[Sharding, ...] = tuple(s for s in SHARDINGS if shardings is None or s in shardings)
-    return Policy(allowed_tiers, allowed_shardings)
+        raise InputError(unknown)
+    document = policy if isinstance(policy, Document) else policy_document(policy)
+    for key, _, names, _ in named:
+        if names is not None:
+            narrow(document, key, list(names), f"{key}={','.join(names)}")
+    return document

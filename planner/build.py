@@ -1,12 +1,12 @@
 """From a solver's placement to the plan document."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, block_rows
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
 from planner.document import (
     Infeasibility,
     Objective,
@@ -20,7 +20,8 @@ from planner.document import (
     TierBytes,
     TierShortage,
 )
-from planner.options import Options
+from planner.options import Options, build_problem, enumerate_options
+from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
 from planner.solvers.infeasible import Shortage
@@ -33,7 +34,7 @@ _BLAMED = 5
 def document(model: CostModel, options: Options, problem: Problem, outcome: Outcome, origin: Provenance) -> Plan:
     """The plan document of a search's outcome: a placement with its figures and proof, or why there is none."""
     if outcome.placement is None or outcome.bound is None:
-        reason = explain_shortage(model, outcome.shortage, origin.policy.tiers) if outcome.shortage else None
+        reason = explain_shortage(model, options, problem, outcome.shortage) if outcome.shortage else None
         return Plan(
             status=outcome.status,
             objective=None,
@@ -170,13 +171,16 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-def explain_shortage(model: CostModel, shortage: Shortage, allowed: Sequence[PlacementTier]) -> Infeasibility:
+def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
     """A solver's proof in the user's words."""
-    tables = model.workload.tables
-    of = model.tables
+    tables, of, permits = model.workload.tables, model.tables, options.permits
     every = np.arange(len(tables))
     sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
-    capacity = [float(of_pool.sum()) for of_pool in model.memory_capacity]
+    ranks = problem.reach if shortage.ranks is None else shortage.ranks
+    capacity = [
+        float(of_pool[np.unique(pool[ranks])].sum())
+        for of_pool, pool in zip(problem.pool_capacity, problem.pool_of_rank, strict=True)
+    ]
     tiers = tuple(
         TierShortage(
             tier=tier,
@@ -185,18 +189,48 @@ def explain_shortage(model: CostModel, shortage: Shortage, allowed: Sequence[Pla
         )
         for m, tier in enumerate(MEMORY_TIERS)
     )
+    concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.homeless):
         blamed = shortage.homeless
         summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
-        reason = "no allowed sharding and tier fits it on empty hardware"
+        reasons = _homeless_reasons(model, options, blamed[:_BLAMED])
     else:
-        blamed = np.argsort(-sizes, kind="stable")
+        blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
+        may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
+        allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
         held_in = {"hbm", *(tier.removesuffix("_cached") for tier in allowed)}
-        fits = sizes.sum() <= sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
-        what = "the tables with what they bring (caches, ids and outputs in flight)" if fits else "the tables"
+        room = sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
+        what = "the tables"
+        if shortage.ranks is not None:
+            count = f"{len(concerned)} table{'s' * (len(concerned) > 1)}"
+            what = f"the {count} that the policy keeps on ranks {rank_ranges(np.flatnonzero(ranks).tolist())}"
+        if sizes[concerned].sum() <= room:
+            what += " with what they bring (caches, ids and outputs in flight)"
         summary = f"{what} need more memory than the tiers that may hold them have"
-        reason = "among the largest"
+        reasons = ["among the largest"] * _BLAMED
+        if shortage.ranks is not None:
+            reasons = [permits.words(table) for table in blamed[:_BLAMED].tolist()]
     demand = tuple(
-        TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason) for i in blamed[:_BLAMED].tolist()
+        TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason)
+        for i, reason in zip(blamed[:_BLAMED].tolist(), reasons, strict=False)
     )
-    return Infeasibility(summary=summary, tiers=tiers, tables=demand, byte_prices=byte_prices(model, shortage.byte))
+    return Infeasibility(
+        summary=summary,
+        tiers=tiers,
+        tables=demand,
+        byte_prices=byte_prices(model, problem, shortage.byte),
+    )
+
+
+def _homeless_reasons(model: CostModel, options: Options, tables: Ints) -> list[str]:
+    """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
+    free = build_problem(model, enumerate_options(model, Policy()))
+    has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
+    reasons = []
+    for table in tables.tolist():
+        words = options.permits.words(table)
+        if words and table in has_option:
+            reasons.append(f"the policy leaves no option that fits: {words}")
+        else:
+            reasons.append("no sharding and tier fits it on empty hardware")
+    return reasons

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
 from cost_models.workload.models import Dtype
+from planner.policy import Policy, Ranks
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
 
@@ -194,11 +195,10 @@ class CoefficientSources(Record):
     """How many of the coefficients are spec, measured, fitted or assumed."""
 
 
-class PolicyUsed(Record):
-    """What the plan was allowed to use."""
-
-    tiers: tuple[PlacementTier, ...]
-    shardings: tuple[Sharding, ...]
+def _dump_policy(policy: Policy) -> dict[str, Any]:
+    """Tiers and shardings, and what else is not at its default."""
+    words = {"tiers": list(policy.tiers), "shardings": list(policy.shardings)}
+    return words | policy.model_dump(mode="json", exclude_defaults=True)
 
 
 class Provenance(Record):
@@ -213,7 +213,17 @@ class Provenance(Record):
     seed: int
     wall_s: float | None = None
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
-    policy: PolicyUsed
+    policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]
+    """What the plan was allowed to use; keys at their default are left out."""
+
+
+Confinement = Annotated[
+    Ranks | None,
+    Field(
+        exclude_if=lambda value: value is None,
+        description="Of the group's ranks only these, to which the policy confines tables; unset: all that it leaves.",
+    ),
+]
 
 
 class ResourceWeight(Record):
@@ -224,6 +234,7 @@ class ResourceWeight(Record):
     group: str | None
     """Node group whose ranks' resource it is; null for a resource that ranks of several groups share."""
     share: float
+    ranks: Confinement = None
 
 
 class BytePrice(Record):
@@ -232,6 +243,7 @@ class BytePrice(Record):
     tier: Literal["hbm", "ddr", "ssd"]
     group: str
     seconds_per_byte: float
+    ranks: Confinement = None
 
 
 class Proof(Record):

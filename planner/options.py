@@ -13,7 +13,6 @@ from cost_models.shards import (
     GRID_SHARD,
     PLACEMENT_TIERS,
     ROW_WISE,
-    SHARDINGS,
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
@@ -21,9 +20,10 @@ from cost_models.shards import (
     Floats,
     Ints,
     PlacementTier,
-    Sharding,
 )
-from planner.problem import Problem
+from planner.permits import Permits, permits_of
+from planner.policy import Policy
+from planner.problem import NODE, RANK, WORLD, Bools, Problem
 
 COLUMN_UNIT = 4
 """Column widths are multiples of 4 (FBGEMM's vector width)."""
@@ -42,14 +42,6 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "ssd_cached": (0.05, 0.2),
 }
 """Cache sizes, in shares of a table's rows, that are tried."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a plan may use."""
-
-    tiers: tuple[PlacementTier, ...] = PLACEMENT_TIERS
-    shardings: tuple[Sharding, ...] = SHARDINGS
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,8 @@ class Options:
     """[B] of a fixed option; 1 in a free one."""
     block_units: Ints
     """[B] width in the units of a free option, ascending; 0 in a fixed one."""
+    permits: Permits
+    """What the options keep to."""
 
     @property
     def blocks(self) -> Blocks:
@@ -82,19 +76,20 @@ class Options:
         return Blocks(self.table[of], self.block_sharding, self.tier[of], self.block_columns, self.cache_fraction[of])
 
 
-def enumerate_options(model: CostModel, policy: Policy) -> Options:
-    """All options that the policy allows, table by table.
+def enumerate_options(model: CostModel, policy: Policy | Permits) -> Options:
+    """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
 
     A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks. table_column_wise is column_wise with its blocks held on one node, at the
     same cost: it is only enumerated where the policy forbids column_wise. On a single node row_wise and
     table_row_wise are one thing: the simpler is kept.
     """
+    permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
     parts: list[_Variant] = []
     held: list[tuple[int, float]] = []
-    for tier in policy.tiers:
-        variants = [_free_variant(model, policy, tier)]
-        variants += [_fixed_variant(model, sharding, n, tier) for sharding, n in _fixed_cuts(model, policy, tier)]
+    for tier in PLACEMENT_TIERS:
+        variants = [_free_variant(model, permits, tier)]
+        variants += [_fixed_variant(model, permits, sharding, n, tier) for sharding, n in _fixed_cuts(model, tier)]
         for fraction in model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]):
             parts += variants
             held += [(PLACEMENT_TIERS.index(tier), fraction)] * len(variants)
@@ -115,12 +110,13 @@ def enumerate_options(model: CostModel, policy: Policy) -> Options:
         table=table[first],
         tier=tier_of[number[first]],
         cache_fraction=fraction_of[number[first]],
-        units=np.where(units[first] > 0, _units(model)[table[first]], 0),
+        units=np.where(units[first] > 0, _units(model, permits)[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,
         block_columns=columns,
         block_count=count,
         block_units=units,
+        permits=permits,
     )
 
 
@@ -134,32 +130,39 @@ class _Variant(NamedTuple):
     units: Ints
 
 
-def _units(model: CostModel) -> Ints:
+def _column_step(model: CostModel, permits: Permits) -> Ints:
+    """[T] columns of which every width is a multiple: the whole width, where the wanted one does not divide it."""
+    step = np.lcm(COLUMN_UNIT, permits.column_multiple)
+    return np.where(model.tables.dim % step == 0, step, model.tables.dim)
+
+
+def _units(model: CostModel, permits: Permits) -> Ints:
     """[T] column units of each table: as many as divide its width evenly, at most MOST_UNITS where possible."""
-    fours = model.tables.dim // COLUMN_UNIT
-    of_width = {int(n): _units_of(int(n)) for n in np.unique(fours)}
-    return np.array([of_width[n] for n in fours.tolist()], dtype=np.int64)
+    steps = model.tables.dim // _column_step(model, permits)
+    of_width = {int(n): _units_of(int(n)) for n in np.unique(steps)}
+    return np.array([of_width[n] for n in steps.tolist()], dtype=np.int64)
 
 
-def _units_of(fours: int) -> int:
-    divisors = [n for n in range(1, fours + 1) if fours % n == 0]
+def _units_of(steps: int) -> int:
+    divisors = [n for n in range(1, steps + 1) if steps % n == 0]
     few = max(n for n in divisors if n <= MOST_UNITS)
-    return few if few * 4 >= MOST_UNITS or few == fours else min(n for n in divisors if n > few)
+    return few if few * 4 >= MOST_UNITS or few == steps else min(n for n in divisors if n > few)
 
 
-def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Variant:
+def _free_variant(model: CostModel, permits: Permits, tier: PlacementTier) -> _Variant:
     """Blocks of single ranks: every width in HBM, halves to eighths below if there are halves, and the whole table."""
     code = PLACEMENT_TIERS.index(tier)
-    may_be_whole = model.is_option(TABLE_WISE, code, 1) & ("table_wise" in policy.shardings)
-    may_be_cut = model.is_option(COLUMN_WISE, code, 2) & ("column_wise" in policy.shardings)
+    may_be_whole = model.is_option(TABLE_WISE, code, 1) & permits.shardings[:, TABLE_WISE] & permits.tiers[:, code]
+    may_be_cut = model.is_option(COLUMN_WISE, code, 2) & permits.shardings[:, COLUMN_WISE] & permits.tiers[:, code]
     may_be_cut &= (COLUMN_WISE not in model.tied_shardings) & (model.topology.world_size > 1)
-    units = _units(model)
+    units = _units(model, permits)
+    fewest = -(-units // permits.max_shards)  # blocks at least as wide as this are not more than max_shards
     unit_columns = model.tables.dim // units
     narrowest = -(-NARROWEST_BLOCK // unit_columns)
     found: list[_Variant] = []
     for width in range(1, int(units.max()) + 1):
         whole = may_be_whole & (units == width)
-        part = may_be_cut & (width >= narrowest) & (width <= units - narrowest)
+        part = may_be_cut & (width >= np.maximum(narrowest, fewest)) & (width <= units - narrowest)
         if tier != "hbm":
             part &= np.isin(units / width, FEW_SPLITS) | (units % 2 > 0)
         table = np.flatnonzero(whole | part)
@@ -169,37 +172,45 @@ def _free_variant(model: CostModel, policy: Policy, tier: PlacementTier) -> _Var
     return _Variant(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
-def _fixed_cuts(model: CostModel, policy: Policy, tier: PlacementTier) -> list[tuple[int, int]]:
+def _fixed_cuts(model: CostModel, tier: PlacementTier) -> list[tuple[int, int]]:
     """(sharding, column blocks) of the fixed options that are tried in a tier."""
     ranks_of_node = np.bincount(model.node_of_rank)
     if ranks_of_node.sum() == 1:
         return []
-    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS)]
-    if len(ranks_of_node) > 1 or "row_wise" not in policy.shardings:
-        cuts.append((TABLE_ROW_WISE, 1))
+    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS), (TABLE_ROW_WISE, 1)]
     tied = [COLUMN_WISE] if COLUMN_WISE in model.tied_shardings else []
-    if "column_wise" not in policy.shardings:
-        tied.append(TABLE_COLUMN_WISE)
+    tied.append(TABLE_COLUMN_WISE)
     cuts += [(sharding, n) for sharding in tied for n in TIED_SPLITS if n <= ranks_of_node.max()]
     if tier == "hbm":
         cuts.append((DATA_PARALLEL, 1))
-    return [(sharding, n) for sharding, n in cuts if SHARDINGS[sharding] in policy.shardings]
+    return cuts
 
 
-def _fixed_variant(model: CostModel, sharding: int, splits: int, tier: PlacementTier) -> _Variant:
-    """One way of cutting, for the tables to which it applies: up to two widths, a unit apart."""
-    tables = model.tables
-    applies = model.is_option(sharding, PLACEMENT_TIERS.index(tier), splits)
-    applies = applies & (tables.dim >= (splits * NARROWEST_BLOCK if splits > 1 else 0))
+def _fixed_variant(model: CostModel, permits: Permits, sharding: int, splits: int, tier: PlacementTier) -> _Variant:
+    """One way of cutting, for the tables to which it applies: up to two widths, a step apart."""
+    tables, code = model.tables, PLACEMENT_TIERS.index(tier)
+    ranks_of_node = np.bincount(model.node_of_rank)
+    step = _column_step(model, permits)
+    parts = {WORLD: model.topology.world_size, NODE: splits * ranks_of_node.max(), RANK: splits}
+    applies = model.is_option(sharding, code, splits) & permits.shardings[:, sharding] & permits.tiers[:, code]
+    applies &= tables.dim >= (splits * np.maximum(NARROWEST_BLOCK, step) if splits > 1 else 0)
+    if sharding != DATA_PARALLEL:
+        applies &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
     if sharding == ROW_WISE:
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= np.bincount(model.node_of_rank).max()
+        applies &= tables.rows >= ranks_of_node.max()
+    if sharding == TABLE_ROW_WISE and len(ranks_of_node) == 1:
+        applies &= ~permits.shardings[:, ROW_WISE]
+    if sharding == TABLE_COLUMN_WISE:
+        applies &= ~permits.shardings[:, COLUMN_WISE]
+    if sharding == COLUMN_WISE:
+        applies &= tables.dim % (splits * step) == 0  # tied blocks of a model that cuts evenly
     index = np.flatnonzero(applies)
-    fours = tables.dim[index] // COLUMN_UNIT
+    steps = tables.dim[index] // step[index]
     table = np.repeat(index, 2)
-    columns = np.stack([fours // splits + 1, fours // splits], axis=1).ravel() * COLUMN_UNIT
-    count = np.stack([fours % splits, splits - fours % splits], axis=1).ravel()
+    columns = (np.stack([steps // splits + 1, steps // splits], axis=1) * step[index, None]).ravel()
+    count = np.stack([steps % splits, splits - steps % splits], axis=1).ravel()
     occurs = count > 0
     whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
     return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole))
@@ -237,6 +248,23 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
         bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
         allowed=np.stack([cost.supported for cost in costs]),
+        rank_sets=options.permits.rank_sets,
+        table_rank_set=options.permits.table_rank_set,
+        together=options.permits.together,
+        apart=options.permits.apart,
     )
     fits_alone = (problem.pool_demand <= 1).all(axis=2)
-    return replace(problem, allowed=problem.allowed & fits_alone)
+    return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
+
+
+def _has_place(problem: Problem) -> Bools:
+    """[K, B] whether the rank set of the block's table has a place for it on some rank or node of the kind."""
+    found = np.zeros_like(problem.allowed)
+    which = problem.table_rank_set[problem.table_of_block]
+    for k in range(problem.kinds):
+        ranks = np.asarray(problem.rank_sets[:, problem.kind_of_rank == k].any(axis=1))
+        nodes = np.asarray(problem.node_sets[:, problem.kind_of_rank[problem.node_start[:-1]] == k].any(axis=1))
+        found[k] = np.select([problem.block_extent == RANK, problem.block_extent == NODE], [ranks[which], nodes[which]])
+    world_wide, whole = problem.block_extent == WORLD, np.asarray(problem.rank_sets.all(axis=1))
+    found[:, world_wide] = whole[which[world_wide]]
+    return found

@@ -14,6 +14,7 @@ Every block is placed on its own. The step that a placement takes is
 and load[c, i] sums, over the ranks that use instance i, their base load and what the placed blocks ask of them.
 """
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,13 +25,45 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+MOST_PARTS = 64
+"""Rank sets that are districts of their own at most, those of the most tables: each costs a solver variables."""
 RANK, NODE, WORLD = range(3)
 """Extent of a block: one rank; the ranks of one node; all ranks."""
 
 
 @dataclass(frozen=True)
+class TableGroup:
+    """Tables whose blocks must all be in one zone, or of which no two may have blocks in the same zone."""
+
+    tables: Ints
+    """Ascending."""
+    zone_of_rank: Ints
+    """[W] a rank, or ranks that count as one place."""
+
+
+@dataclass(frozen=True)
+class Districts:
+    """Ranks whose resources and memory are counted together in a relaxation. D districts, each of one kind of rank."""
+
+    ranks: Bools
+    """[D, W]"""
+    kind: Ints
+    """[D] the first K are the kinds themselves, in order."""
+    binds: Bools
+    """[R, D] whether what tables of the rank set place on the district's kind is in the district for sure."""
+
+    def of_set(self, values: Floats, number: int, kinds: int) -> Floats:
+        """[K, n] sums, by kind, of the `values` [D, n] of the districts that bind a rank set."""
+        found = values[:kinds].copy()
+        for d in range(kinds, len(values)):
+            if self.binds[number, d]:
+                found[self.kind[d]] += values[d]
+        return found
+
+
+@dataclass(frozen=True)
 class Problem:
-    """See the module for the letters. Seconds and bytes throughout."""
+    """See the module for the letters. Seconds and bytes throughout; R sets of ranks."""
 
     kind_of_rank: Ints
     """[W]"""
@@ -80,7 +113,15 @@ class Problem:
     bytes_by_rows: Floats
     """[K, B, M]"""
     allowed: Bools
-    """[K, B] whether ranks of the kind may hold the block."""
+    """[K, B] whether some rank of the kind may hold the block (a NODE block some node, a WORLD block all ranks)."""
+    rank_sets: Bools
+    """[R, W] the first one holds all ranks."""
+    table_rank_set: Ints
+    """[T] the set within which all blocks of the table must stay."""
+    together: tuple[TableGroup, ...]
+    """Where zones are single ranks, each option of the tables is one RANK block; no option has WORLD blocks."""
+    apart: tuple[TableGroup, ...]
+    """No option of the tables has WORLD blocks."""
 
     @property
     def tables(self) -> int:
@@ -113,6 +154,43 @@ class Problem:
         return self.block_start[self.option_start]
 
     @cached_property
+    def table_of_block(self) -> Ints:
+        """[B]"""
+        return self.option_table[self.block_option]
+
+    @cached_property
+    def reach(self) -> Bools:
+        """[W] ranks that any table may use."""
+        return np.asarray(self.rank_sets[np.unique(self.table_rank_set)].any(axis=0))
+
+    def tables_within(self, ranks: Bools) -> Bools:
+        """[T] tables that may use none but these ranks [W]."""
+        leaves = np.asarray((self.rank_sets & ~ranks).any(axis=1))
+        return np.asarray(~leaves[self.table_rank_set])
+
+    @cached_property
+    def grouped(self) -> Bools:
+        """[T] tables that must stay with others or away from them."""
+        found = np.zeros(self.tables, dtype=bool)
+        for group in self.together + self.apart:
+            found[group.tables] = True
+        return found
+
+    def may_hold(self, block: int) -> Bools:
+        """[W] ranks that may hold the block or a part of it."""
+        ranks = self.rank_sets[self.table_rank_set[self.table_of_block[block]]]
+        return np.asarray(self.allowed[self.kind_of_rank, block] & ranks)
+
+    def is_within(self, tables: Ints, ranks: Ints) -> Bools:
+        """[n] whether each of `tables` [n] may use the rank at its position."""
+        return np.asarray(self.rank_sets[self.table_rank_set[tables], ranks])
+
+    @cached_property
+    def node_sets(self) -> Bools:
+        """[R, N] whether the set holds all ranks of the node."""
+        return np.asarray(np.logical_and.reduceat(self.rank_sets, self.node_start[:-1], axis=1))
+
+    @cached_property
     def block_is_free(self) -> Bools:
         """[B] whether the block belongs to a free option."""
         return self.block_units > 0
@@ -142,6 +220,23 @@ class Problem:
     def ranks_of_kind(self) -> Ints:
         """[K]"""
         return np.bincount(self.kind_of_rank, minlength=self.kinds)
+
+    @cached_property
+    def districts(self) -> Districts:
+        """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
+        parts = np.unique(self.table_rank_set)
+        parts = parts[(self.rank_sets[parts] != self.reach).any(axis=1)]
+        tables = np.bincount(self.table_rank_set, minlength=len(self.rank_sets))[parts]
+        parts = np.sort(parts[np.argsort(-tables, kind="stable")][:MOST_PARTS])
+        ranks = [self.reach & (self.kind_of_rank == k) for k in range(self.kinds)]
+        kinds, binds = list(range(self.kinds)), [np.ones(len(self.rank_sets), dtype=bool)] * self.kinds
+        for part in parts.tolist():
+            within = ~(self.rank_sets & ~self.rank_sets[part]).any(axis=1)
+            for k in np.unique(self.kind_of_rank[self.rank_sets[part]]).tolist():
+                ranks.append(self.rank_sets[part] & (self.kind_of_rank == k))
+                kinds.append(k)
+                binds.append(within)
+        return Districts(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))
 
     @cached_property
     def node_ranks_of_kind(self) -> Ints:
@@ -257,6 +352,12 @@ class LoadState:
             self.free[m] = (capacity - taken)[pool]
         self._column_groups = _groups(problem.resource_of_rank)
         self._tier_groups = _groups(problem.pool_of_rank)
+
+    def copy(self) -> "LoadState":
+        """The same loads and free memory, to grow on its own."""
+        twin = copy.copy(self)
+        twin.load, twin.free = self.load.copy(), self.free.copy()
+        return twin
 
     def add(self, item_load: Floats, item_bytes: Floats, ranks: slice) -> None:
         """Charge consecutive ranks: `item_load` [C, n] seconds and `item_bytes` [M, n]."""

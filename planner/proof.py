@@ -23,53 +23,68 @@ ROUNDING = 1e-9
 
 def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
     """The multipliers of a solver's bound in the document's words."""
-    groups = [group.name for group in model.topology.nodes]
     instances, shared = _instances(problem)
     weights = []
     for c, column in enumerate(model.columns):
-        for k, group in enumerate(groups if not shared[c] else [None]):
-            share = float(bound.prices.weight[k, c] * instances[k, c])
-            if share > 0:
+        for d, (group, ranks) in enumerate(_places(model, problem)):
+            share = float(bound.prices.weight[d, c] * instances[d, c])
+            if share > 0 and not (shared[c] and d):
+                name = None if shared[c] else group
                 stage = model.stages[column.stage]
-                weights.append(ResourceWeight(stage=stage, resource=column.resource, group=group, share=share))
-    prices = byte_prices(model, bound.prices.byte)
+                weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
+                weights.append(weight)
+    prices = byte_prices(model, problem, bound.prices.byte)
     return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=prices)
 
 
-def byte_prices(model: CostModel, byte: Floats) -> tuple[BytePrice, ...]:
-    """The prices [K, M] that are not 0, in the document's words."""
+def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[BytePrice, ...]:
+    """The prices [D, M] that are not 0, in the document's words."""
     return tuple(
-        BytePrice(tier=tier, group=group.name, seconds_per_byte=float(byte[k, m]))
+        BytePrice(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
         for m, tier in enumerate(MEMORY_TIERS)
-        for k, group in enumerate(model.topology.nodes)
-        if byte[k, m] > 0
+        for d, (group, ranks) in enumerate(_places(model, problem))
+        if byte[d, m] > 0
     )
+
+
+def _places(model: CostModel, problem: Problem) -> list[tuple[str, tuple[int, ...] | None]]:
+    """[D] node group and confined ranks of each district; None for all ranks of the group that tables may use."""
+    groups = [group.name for group in model.topology.nodes]
+    districts = problem.districts
+    return [
+        (groups[kind], None if d < problem.kinds else tuple(np.flatnonzero(districts.ranks[d]).tolist()))
+        for d, kind in enumerate(districts.kind.tolist())
+    ]
 
 
 def is_infeasible(prices: tuple[BytePrice, ...], model: CostModel, problem: Problem) -> bool:
     """Whether no placement fits: a table has no option, or the prices put the need above all memory."""
     claim = Proof(threshold_s=None, weights=(), byte_prices=prices)
-    if any(faults_of(claim, model)):
+    if any(faults_of(claim, model, problem)):
         return False
     weight, byte = _multipliers(claim, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
     return _value(problem, weight, byte, usable) > float(problem.stage_constants.sum())
 
 
-def faults_of(proof: Proof, model: CostModel) -> Iterator[str]:
+def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """What makes the multipliers no proof at all, whatever they sum up to."""
-    groups = {group.name for group in model.topology.nodes}
-    known = {(model.stages[column.stage], column.resource) for column in model.columns}
+    places = set(_places(model, problem))
+    columns = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
+    _, shared = _instances(problem)
     for weight in proof.weights:
-        if weight.share < 0 or (weight.stage, weight.resource) not in known or weight.group not in {None, *groups}:
+        c = columns.get((weight.stage, weight.resource))
+        place = (weight.group, weight.ranks)
+        there = c is not None and (place == (None, None) if shared[c] else place in places)
+        if weight.share < 0 or not there:
             yield f"weight on {weight.resource} of {weight.stage}: negative, or of something that does not exist"
     for stage in model.stages:
         total = sum(weight.share for weight in proof.weights if weight.stage == stage)
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
     for price in proof.byte_prices:
-        if price.seconds_per_byte < 0 or price.group not in groups:
-            yield f"price of {price.tier} on {price.group}: negative, or of a group that does not exist"
+        if price.seconds_per_byte < 0 or (price.group, price.ranks) not in places:
+            yield f"price of {price.tier} on {price.group}: negative, or of a place that does not exist"
 
 
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
@@ -83,37 +98,41 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
 
 
 def _instances(problem: Problem) -> tuple[Floats, Bools]:
-    """[K, C] instances of each column's resource that ranks of a kind use, or of all kinds where they share; [C]."""
-    count = np.zeros((problem.kinds, len(problem.stage_of_column)))
+    """[D, C] instances of each column's resource that the ranks of a district use, or of all kinds where kinds share
+    some; and [C] where they do."""
+    districts = problem.districts
+    count = np.zeros((len(districts.kind), len(problem.stage_of_column)))
     shared = np.zeros(len(problem.stage_of_column), dtype=bool)
     for c, instance in enumerate(problem.resource_of_rank):
-        used = [np.unique(instance[problem.kind_of_rank == k]) for k in range(problem.kinds)]
-        everyone = np.unique(instance)
-        shared[c] = sum(map(len, used)) > len(everyone)
-        count[:, c] = len(everyone) if shared[c] else [len(of_kind) for of_kind in used]
+        count[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+        everyone = len(np.unique(instance[problem.reach]))
+        shared[c] = count[: problem.kinds, c].sum() > everyone
+        if shared[c]:
+            count[:, c] = everyone
     return count, shared
 
 
 def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> tuple[Floats, Floats]:
-    """Weight [K, C] of a second on the resource of one rank, price [K, M] of a byte."""
-    groups = [group.name for group in model.topology.nodes]
+    """Weight [D, C] of a second on the resource of one rank, price [D, M] of a byte."""
+    places = _places(model, problem)
     instances, _ = _instances(problem)
     index = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
     weight = np.zeros_like(instances)
     for entry in proof.weights:
         c = index[entry.stage, entry.resource]
-        for k in range(problem.kinds) if entry.group is None else [groups.index(entry.group)]:
-            weight[k, c] += entry.share / instances[k, c]
-    byte = np.zeros((problem.kinds, len(MEMORY_TIERS)))
+        for d in range(problem.kinds) if entry.group is None else [places.index((entry.group, entry.ranks))]:
+            weight[d, c] += entry.share / instances[d, c] if instances[d, c] else 0.0
+    byte = np.zeros((len(places), len(MEMORY_TIERS)))
     for price in proof.byte_prices:
-        byte[groups.index(price.group), MEMORY_TIERS.index(price.tier)] = price.seconds_per_byte
+        byte[places.index((price.group, price.ranks)), MEMORY_TIERS.index(price.tier)] = price.seconds_per_byte
     return weight, byte
 
 
 def _value(problem: Problem, weight: Floats, byte: Floats, usable: Bools) -> float:
     """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants."""
-    counts = problem.ranks_of_kind.astype(float)
-    block = _block_values(problem, weight, byte, counts)
+    districts = problem.districts
+    sizes = districts.ranks.sum(axis=1).astype(float)
+    block = _block_values(problem, weight, byte)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)
     option_value = np.full(len(problem.option_table), np.inf)
@@ -132,33 +151,42 @@ def _value(problem: Problem, weight: Floats, byte: Floats, usable: Bools) -> flo
     np.minimum.at(cheapest, problem.option_table, option_value)
     if np.isinf(cheapest).any():
         return float("inf")
-    base = float((problem.base_loads * counts[:, None] * weight).sum())
+    base = float((problem.base_loads[districts.kind] * sizes[:, None] * weight).sum())
     memory = float((byte * _capacity(problem)).sum())
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
     return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
 
 
-def _block_values(problem: Problem, weight: Floats, byte: Floats, counts: Floats) -> Floats:
+def _block_values(problem: Problem, weight: Floats, byte: Floats) -> Floats:
     """[B] the least that one block of each type adds, on the kind of rank where that is least."""
-    extent = problem.block_extent
+    extent, districts, kinds = problem.block_extent, problem.districts, problem.kinds
     rows = problem.table_rows[problem.option_table[problem.block_option]]
     size = -(-rows // problem.world)
     least = np.full(len(extent), np.inf)
     everywhere, world_wide = np.zeros(len(extent)), np.zeros(len(extent))
-    for k in range(problem.kinds):
+    set_of_block = problem.table_rank_set[problem.table_of_block]
+    sums = [
+        (districts.of_set(weight, number, kinds), districts.of_set(byte, number, kinds))
+        for number in range(len(problem.rank_sets))
+    ]
+    for k in range(kinds):
         ranks = np.flatnonzero(problem.kind_of_rank == k)
         held = np.zeros(len(extent))
         for first, last in _runs(ranks):
             held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
-        share = np.where(problem.block_replicated, counts[k], held / rows)
-        holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], counts[k])
+        share = np.where(problem.block_replicated, len(ranks), held / rows)
+        holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], len(ranks))
         row_parts = np.where(extent == WORLD, share, 1.0)
-        fixed = problem.fixed[k] @ weight[k] + problem.bytes_fixed[k] @ byte[k]
-        by_rows = problem.by_rows[k] @ weight[k] + problem.bytes_by_rows[k] @ byte[k]
-        local = fixed * holders + by_rows * row_parts
+        local = np.zeros(len(extent))
+        for number, (seconds, price) in enumerate(sums):
+            mine = np.flatnonzero(set_of_block == number)
+            fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ price[k]
+            by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ price[k]
+            local[mine] = fixed * holders[mine] + by_rows * row_parts[mine]
         least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
         world_wide += np.where(problem.allowed[k], local, np.inf)
-        everywhere += counts[k] * (problem.everywhere[k] @ weight[k])
+    for d, kind in enumerate(districts.kind.tolist()):
+        everywhere += districts.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
     return np.where(extent == WORLD, world_wide, least) + everywhere
 
 
@@ -171,13 +199,12 @@ def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _capacity(problem: Problem) -> Floats:
-    """[K, M] bytes that tables may use in the pools of each kind together."""
-    found = np.zeros((problem.kinds, len(problem.pool_capacity)))
-    for k in range(problem.kinds):
-        ranks = problem.kind_of_rank == k
+    """[D, M] bytes that tables may use in the pools of each district together."""
+    found = np.zeros((len(problem.districts.kind), len(problem.pool_capacity)))
+    for d, ranks in enumerate(problem.districts.ranks):
         for m, capacity in enumerate(problem.pool_capacity):
             pools = np.unique(problem.pool_of_rank[m][ranks])
-            found[k, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
+            found[d, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
     return found
 
 
@@ -186,7 +213,7 @@ def _step_of_block(problem: Problem, weight: Floats) -> Floats:
     weights of that stage alone prove."""
     stages = range(len(problem.stage_constants))
     constants = float(problem.stage_constants.sum())
-    nothing = np.zeros((problem.kinds, len(problem.pool_capacity)))
+    nothing = np.zeros((len(weight), len(problem.pool_capacity)))
     anything: Bools = np.asarray(problem.allowed.any(axis=0))
     least = [
         max(0.0, _value(problem, np.where(problem.stage_of_column == s, weight, 0.0), nothing, anything) - constants)

@@ -7,8 +7,8 @@ from cost_models.coefficients import Coefficient, CoefficientCurve, OptimizerCoe
 from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
 from planner._version import VERSION
-from planner.document import CoefficientSources, PolicyUsed, Provenance, Source
-from planner.options import Policy
+from planner.document import CoefficientSources, Provenance, Source
+from planner.policy import Policy
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
 
@@ -25,7 +25,7 @@ def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
         cost_model=model.name,
         solver=SOLVER,
         seed=seed,
-        policy=PolicyUsed(tiers=policy.tiers, shardings=policy.shardings),
+        policy=policy,
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel, Evaluation
-from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     GRID_SHARD,
@@ -26,11 +25,13 @@ from cost_models.shards import (
 )
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.permits import Held, Permits, permits_of, planning_model, violations
 from planner.proof import faults_of, is_infeasible, recomputed_bound_s
 from planner.provenance import coefficient_sources
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
+from topologies.errors import InputError
 
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
@@ -55,27 +56,46 @@ def verify(plan: Plan) -> list[str]:
     if the inputs in the document cannot be read.
     """
     topology, workload = planned_inputs(plan)
-    violations = [
+    found = [
         *_source("topology", plan.provenance.topology, topology),
         *_source("workload", plan.provenance.workload, workload),
         *_status(plan),
     ]
-    model = cost_model(plan.provenance.cost_model, topology, workload)
-    violations += _coefficients(plan, model)
+    policy = plan.provenance.policy
+    model = planning_model(plan.provenance.cost_model, topology, workload, policy)
+    found += _coefficients(plan, model)
+    try:
+        permits = permits_of(model, policy)
+    except InputError as error:
+        return [*found, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
     if plan.objective is None:
-        return [*violations, *_infeasibility(plan, model)]
-    placed = list(_tables(plan, model))
-    violations += placed
+        return [*found, *_infeasibility(plan, model, permits)]
+    placed = list(_tables(plan, model)) or list(violations(permits, [_held(table) for table in plan.tables]))
+    found += placed
     if placed:
-        return violations
+        return found
     evaluation = model.evaluate(placed_shards(plan))
-    violations += _shard_bytes(plan, model)
-    violations += _ranks(plan, model, evaluation)
-    violations += _capacities(plan, model, evaluation)
-    violations += _stages(plan, model, evaluation)
-    violations += _objective(plan)
-    violations += _proof(plan, model)
-    return violations
+    found += _shard_bytes(plan, model)
+    found += _ranks(plan, model, evaluation)
+    found += _capacities(plan, model, evaluation)
+    found += _stages(plan, model, evaluation)
+    found += _objective(plan)
+    found += _proof(plan, model, permits)
+    return found
+
+
+def _held(table: TablePlan) -> Held:
+    """How the plan holds a table, in the words of the permits."""
+    shards = table.shards
+    replicated = table.sharding == "data_parallel"
+    return Held(
+        table.name,
+        PLACEMENT_TIERS.index(table.tier),
+        SHARDINGS.index(table.sharding),
+        shards.rank,
+        1 if replicated else len(shards),
+        shards.columns[np.unique(shards.column_start, return_index=True)[1]],
+    )
 
 
 def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -83,14 +103,13 @@ def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
         yield "coefficients: the plan was costed with others than this planner has"
 
 
-def _infeasibility(plan: Plan, model: CostModel) -> Iterator[str]:
+def _infeasibility(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     """Whether the prices of an infeasibility claim prove it, or its homeless tables have no option indeed."""
     if plan.infeasibility is None:
         if plan.status == "infeasible":
             yield "infeasible: without a reason"
         return
-    policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
-    problem = build_problem(model, enumerate_options(model, policy))
+    problem = build_problem(model, enumerate_options(model, permits))
     if not is_infeasible(plan.infeasibility.byte_prices, model, problem):
         yield "infeasible: its prices do not prove that the tables need more memory than there is"
 
@@ -127,8 +146,6 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"table {table.name}: {problem}"
         if table.dtype != workload.dtype_of(profile):
             yield f"table {table.name}: stored as {table.dtype}, the workload says {workload.dtype_of(profile)}"
-        if table.tier not in plan.provenance.policy.tiers or table.sharding not in plan.provenance.policy.shardings:
-            yield f"table {table.name}: {table.sharding} in {table.tier} is not what the policy allows"
         if table.tier.endswith("_cached") != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
 
@@ -260,17 +277,17 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
             yield f"stage {stage.name}: rank {rank} does not bind it"
 
 
-def _proof(plan: Plan, model: CostModel) -> Iterator[str]:
+def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     assert plan.objective is not None
     if plan.proof is None:
         yield "proof: the lower bound comes without one"
         return
-    faults = list(faults_of(plan.proof, model))
+    problem = build_problem(model, enumerate_options(model, permits))
+    faults = list(faults_of(plan.proof, model, problem))
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
-    proven = recomputed_bound_s(plan.proof, model, build_problem(model, enumerate_options(model, policy)))
+    proven = recomputed_bound_s(plan.proof, model, problem)
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
 

@@ -36,7 +36,7 @@ def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format
     """Check files: are they valid, and are their numbers plausible.
 
     Finds out by itself whether a file is a topology, a workload, a table
-    profile or a plan. Prints every fault with its place and its remedy, and a
+    profile, a policy or a plan. Prints every fault with its place and its remedy, and a
     warning for a number that no known device has. Exits with 3 if there is any
     fault; warnings alone are no fault.
 
@@ -104,6 +104,15 @@ def _workload_summary(file: str, global_batch: int | None) -> Inspection:
     return f"{_count(len(workload.tables), 'table')}, {format_bytes(weight_bytes(workload))} of weights", ()
 
 
+def _inspect_policy(file: str) -> Inspection:
+    from planner.policy import load_policy
+
+    policy = load_policy(file)
+    groups = len(policy.colocate) + len(policy.separate)
+    summary = f"{_count(len(policy.tables), 'rule')} for tables, {_count(groups, 'group')}, runtime {policy.runtime}"
+    return summary, ()
+
+
 def _inspect_plan(file: str) -> Inspection:
     from planner.document import read_plan
 
@@ -120,6 +129,7 @@ INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
     "topology": _inspect_topology,
     "workload": _inspect_workload,
     "table profile": _inspect_tables,
+    "policy": _inspect_policy,
     "plan": _inspect_plan,
 }
 
@@ -148,13 +158,14 @@ def _kind_of_file(path: Path) -> str:
     if isinstance(data, list) or is_table_set(data):
         return "table profile"
     if isinstance(data, dict):
-        if data.get("kind") == "plan":
-            return "plan"
+        if data.get("kind") in ("plan", "policy"):
+            return str(data["kind"])
         if set(data) == {"tables"}:
             return "table profile"
         if kind := _nearest_kind([str(key) for key in data]):
             return kind
-    known = "a topology has the key nodes, a workload and a table profile have tables, a plan has kind: plan"
+    known = "a topology has the key nodes, a workload and a table profile have tables, a plan has kind: plan, and"
+    known += " a policy has kind: policy"
     raise InputError.at(str(path), f"is none of the files that are known here: {known}")
 
 

@@ -17,6 +17,7 @@ from planner.cli.streams import Format
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
     from topologies.cluster import Topology
+    from topologies.documents import Document
 
 Word = TypeVar("Word", bound=str)
 
@@ -75,6 +76,42 @@ SetFlag = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Override a field, as in topology.nodes.0.count=4 or workload.embedding.dtype=fp16. May be repeated.",
+    ),
+]
+PolicyFlag = Annotated[
+    Path | None,
+    typer.Option("--policy", "-p", metavar="FILE", help="What the plan may use, in YAML. The flags below narrow it."),
+]
+TiersFlag = Annotated[str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")]
+ShardingsFlag = Annotated[
+    str | None, typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise.")
+]
+RuntimeFlag = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Only what torchrec or hugectr executes correctly; any: no such limit."),
+]
+MaxShardsFlag = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Cut no table into more parts; replicas are one.")
+]
+ColumnMultipleFlag = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Cut columns at multiples of this only.")
+]
+PinFlag = Annotated[
+    list[str] | None,
+    typer.Option(metavar="GLOB=RANKS", help="Keep tables on these ranks, as in 'user_*=0-7'. May be repeated."),
+]
+ForbidFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[GLOB=]WHAT",
+        help="Keep tables off ranks and tiers, as in 0-3 or 'ad_*=8-15,ssd_cached'. May be repeated.",
+    ),
+]
+ReserveFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TIER=SIZE",
+        help="Keep memory free beyond the topology's reserve, as in hbm=10% or ddr=64GiB. May be repeated.",
     ),
 ]
 FormatFlag = Annotated[Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")]
@@ -178,6 +215,64 @@ def load_given(
     if faults:
         raise InputError(faults)
     return cluster, model
+
+
+def policy(
+    file: Path | None,
+    *,
+    tiers: str | None = None,
+    shardings: str | None = None,
+    runtime: str | None = None,
+    max_shards: int | None = None,
+    column_multiple: int | None = None,
+    pin: Sequence[str] | None = None,
+    forbid: Sequence[str] | None = None,
+    reserve: Sequence[str] | None = None,
+) -> "Document":
+    """The policy of a file, narrowed by flags; --runtime and --reserve take the place of what it says."""
+    from typing import get_args
+
+    from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+    from planner.policy import Runtime, narrow, policy_document, replace
+
+    document = policy_document(file)
+    for key, text, known in (("tiers", tiers, PLACEMENT_TIERS), ("shardings", shardings, SHARDINGS)):
+        chosen = words(f"--{key}", text, known)
+        if chosen is not None:
+            narrow(document, key, list(chosen), f"--{key} {text}")
+    for key, number in (("max_shards", max_shards), ("column_multiple", column_multiple)):
+        if number is not None:
+            narrow(document, key, number, f"--{key.replace('_', '-')} {number}")
+    for text in pin or ():
+        match, equals, ranks = text.rpartition("=")
+        if not (match and equals):
+            raise typer.BadParameter(f"{text!r} is not GLOB=RANKS; write for example 'user_*=0-7'", param_hint="--pin")
+        narrow(document, "ranks", ranks, f"--pin {text}", match)
+    for text in forbid or ():
+        _forbid(document, text)
+    if runtime is not None:
+        replace(document, ("runtime",), word("--runtime", runtime, get_args(Runtime)), f"--runtime {runtime}")
+    for text in reserve or ():
+        tier, equals, size = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
+        replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
+    return document
+
+
+def _forbid(document: "Document", text: str) -> None:
+    """`0-3`, `ad_*=8-15,ssd_cached`: what begins with a digit is a rank, the rest are tiers."""
+    from cost_models.shards import PLACEMENT_TIERS
+    from planner.policy import narrow
+
+    match, _, what = text.rpartition("=")
+    split = [word.strip() for word in what.split(",")]
+    ranks = ",".join(word for word in split if word[:1].isdigit())
+    tiers = ",".join(word for word in split if not word[:1].isdigit())
+    refused = words("--forbid", tiers or None, PLACEMENT_TIERS)
+    for key, value in (("forbid_ranks", ranks), ("forbid_tiers", list(refused or ()))):
+        if value:
+            narrow(document, key, value, f"--forbid {text}", match or None)
 
 
 def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:

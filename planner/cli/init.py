@@ -9,17 +9,17 @@ import typer
 from planner.cli import streams
 
 SHIPPED = resources.files("planner.cli") / "starters"
-STARTERS = ("topology.yaml", "workload.yaml", "tables.csv")
+STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
 
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Write a cluster, a model and its tables to start from.
+    """Write a cluster, a model, its tables and a policy to start from.
 
-    Three commented files that work as they are: topology.yaml, workload.yaml
-    and tables.csv. Files that are there already are kept.
+    Four commented files that work as they are: topology.yaml, workload.yaml,
+    tables.csv and policy.yaml. Files that are there already are kept.
 
     \b
     Example:

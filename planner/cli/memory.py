@@ -16,6 +16,8 @@ def memory(
     nodes: flags.NodesFlag = None,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
+    policy: flags.PolicyFlag = None,
+    reserve: flags.ReserveFlag = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Show who takes which bytes in which memory tier.
@@ -32,7 +34,9 @@ def memory(
         raise typer.BadParameter("give either a plan document or --topology and --workload")
 
     from planner.document import read_plan
+    from planner.policy import Policy
     from planner.reports import memory as report
+    from topologies.documents import validate
 
     if plan is not None:
         flags.expect_unused(
@@ -41,13 +45,15 @@ def memory(
             nodes=nodes,
             global_batch=global_batch,
             set_=set_,
+            policy=policy,
+            reserve=reserve,
         )
         records = report.of_plan(read_plan(plan))
     else:
         assert topology is not None
-        records = report.of_inputs(
-            *flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-        )
+        cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+        rules = validate(flags.policy(policy, reserve=reserve), Policy)
+        records = report.of_inputs(cluster, model, rules)
     if output_format is Format.TABLE:
         report.render(records, streams.console())
     else:

@@ -31,13 +31,15 @@ def plan(
         str,
         typer.Option(metavar="MODEL", help="What is best: physical (the step), torchrec or hugectr (their ratings)."),
     ] = "physical",
-    tiers: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")
-    ] = None,
-    shardings: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise."),
-    ] = None,
+    policy: flags.PolicyFlag = None,
+    tiers: flags.TiersFlag = None,
+    shardings: flags.ShardingsFlag = None,
+    runtime: flags.RuntimeFlag = None,
+    max_shards: flags.MaxShardsFlag = None,
+    column_multiple: flags.ColumnMultipleFlag = None,
+    pin: flags.PinFlag = None,
+    forbid: flags.ForbidFlag = None,
+    reserve: flags.ReserveFlag = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: as --effort says.")
     ] = None,
@@ -70,16 +72,29 @@ def plan(
     What if: half the nodes, a bigger batch, half precision.
       planner plan -t zionex-16 -w dlrm-dcnv2 --nodes 8 \\
         --global-batch 131072 --set workload.embedding.dtype=fp16
+
+    \b
+    Only what TorchRec executes, one table on one node's ranks.
+      planner plan -t zionex-16 -w dlrm-dcnv2 --runtime torchrec \\
+        --pin cat_0=0-7
     """
     began = time.perf_counter()
     if output is not None:
         flags.expect_place("--output", output)
     from cost_models.registry import COST_MODELS
-    from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 
     objective = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
-    chosen_tiers = flags.words("--tiers", tiers, PLACEMENT_TIERS)
-    chosen_shardings = flags.words("--shardings", shardings, SHARDINGS)
+    rules = flags.policy(
+        policy,
+        tiers=tiers,
+        shardings=shardings,
+        runtime=runtime,
+        max_shards=max_shards,
+        column_multiple=column_multiple,
+        pin=pin,
+        forbid=forbid,
+        reserve=reserve,
+    )
     time_limit_s = None if time_limit is None else flags.seconds("--time-limit", time_limit)
     wanted_gap = flags.share("--gap", gap)
     cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
@@ -94,8 +109,7 @@ def plan(
             cluster,
             model,
             cost_model=objective,
-            tiers=chosen_tiers,
-            shardings=chosen_shardings,
+            policy=rules,
             time_limit_s=time_limit_s,
             effort=effort,
             gap=wanted_gap,

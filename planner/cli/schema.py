@@ -16,13 +16,14 @@ class Kind(StrEnum):
 
     TOPOLOGY = "topology"
     WORKLOAD = "workload"
+    POLICY = "policy"
     PLAN = "plan"
 
 
 def schema(
     kind: Annotated[
         Kind,
-        typer.Argument(metavar="KIND", help="topology, workload or plan.", show_default=False),
+        typer.Argument(metavar="KIND", help="topology, workload, policy or plan.", show_default=False),
     ],
 ) -> None:
     """Print the JSON Schema of a document.
@@ -70,6 +71,10 @@ def _model(kind: Kind) -> "type[BaseModel]":
         from cost_models.workload.models import Workload
 
         return Workload
+    if kind is Kind.POLICY:
+        from planner.policy import Policy
+
+        return Policy
     from planner.document import Plan
 
     return Plan

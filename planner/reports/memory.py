@@ -11,6 +11,8 @@ from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE, Blocks, Floats, Pl
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document import Plan
+from planner.permits import planning_model
+from planner.policy import Policy
 from planner.verification import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
@@ -36,15 +38,21 @@ DENSE_PARTS = {
 
 def of_plan(plan: Plan) -> list[Record]:
     """The bytes of a plan, summed over the cluster: a record for each part, then totals and capacities."""
-    model = StepModel(*planned_inputs(plan))
+    topology, workload = planned_inputs(plan)
     if plan.objective is None:
-        return of_inputs(model.topology, model.workload)
-    return _records(model, placed_shards(plan))
+        return of_inputs(topology, workload, plan.provenance.policy)
+    return _records(_model(topology, workload, plan.provenance.policy), placed_shards(plan))
 
 
-def of_inputs(topology: Topology, workload: Workload) -> list[Record]:
+def _model(topology: Topology, workload: Workload, policy: Policy | None) -> StepModel:
+    model = planning_model(StepModel.name, topology, workload, policy or Policy())
+    assert isinstance(model, StepModel)
+    return model
+
+
+def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
-    model = StepModel(topology, workload)
+    model = _model(topology, workload, policy)
     count = len(workload.tables)
     zeros = np.zeros(count, dtype=np.int64)
     blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, model.tables.dim, np.zeros(count))

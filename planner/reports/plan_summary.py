@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.document import Infeasibility, Objective, Plan
+from planner.permits import planning_model
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
 from topologies.cluster import Topology
@@ -43,7 +43,7 @@ def render(plan: Plan, console: "Console") -> None:
     if plan.objective is None:
         _render_no_plan(plan, workload.embedding.dtype, console)
         return
-    model = cost_model(plan.provenance.cost_model, topology, workload)
+    model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan.objective, plan.status, model, console)

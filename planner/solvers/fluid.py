@@ -1,8 +1,9 @@
 """The fluid relaxation: a lower bound by prices, and the fractional choice of options that goes with it.
 
-Placement is relaxed: the ranks of one kind share one pool for each resource and each memory tier, and a table may
-take several options in fractions. Its dual has few variables. Give every stage weights over its resources that sum
-to one, and every memory tier of every kind of rank a price per byte; then
+Placement is relaxed: the ranks of one kind that tables may use (a district) share one pool for each resource and each
+memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a district
+once more: these tables pay its prices on top. Its dual has few variables. Give every stage weights over its
+resources that sum to one, and every memory tier of every district a price per byte; then
 
     sum over tables of its cheapest option at those weights and prices  -  prices x capacities  +  constants
 
@@ -57,12 +58,16 @@ class Fluid:
             sizes.append(fixed_ranks * problem.bytes_fixed[k] + row_share * problem.bytes_by_rows[k])
         self._cost = np.concatenate([np.stack(totals), np.stack(sizes)], axis=2)
         """[K, B, C + M] what one block asks of a kind in all: seconds by column, bytes by tier."""
-        self._everywhere = problem.everywhere * counts[:, None, None]
         self._columns = columns
+        self._districts = problem.districts
+        self._sizes: Floats = self._districts.ranks.sum(axis=1).astype(float)
         self.instances = self._count_instances()
-        self.capacity = self._capacity_of_kind()
-        base = problem.base_loads * counts[:, None]
-        self._base = base
+        self.capacity = self._capacity_of_district()
+        self._counted: Bools = ~self.shared_columns | (np.arange(len(self._sizes)) < kinds)[:, None]
+        """[D, C] kinds share one weight where they share a resource; parts of them are not told apart there."""
+        self._base = problem.base_loads[self._districts.kind] * self._sizes[:, None] * self._counted
+        self._set_of_block = problem.table_rank_set[problem.table_of_block]
+        self._bound_sets = np.flatnonzero(self._districts.binds[:, kinds:].any(axis=1)).tolist()
 
     def _row_share_of_kind(self, kind: int) -> Floats:
         """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
@@ -79,15 +84,15 @@ class Fluid:
         return share
 
     def _count_instances(self) -> Floats:
-        """[K, C] instances of a column's resource among the ranks of a kind; all of them where kinds share one."""
-        problem = self.problem
-        found = np.zeros((problem.kinds, len(problem.stage_of_column)))
+        """[D, C] instances of a column's resource that the ranks of a district use; where kinds share some, all for
+        each kind and 0 for the parts of kinds."""
+        problem, districts = self.problem, self._districts
+        found = np.zeros((len(districts.kind), len(problem.stage_of_column)))
         for c, instance in enumerate(problem.resource_of_rank):
-            sets = [set(instance[problem.kind_of_rank == k].tolist()) for k in range(problem.kinds)]
-            everyone = set().union(*sets)
-            shared = sum(map(len, sets)) > len(everyone)
-            for k, members in enumerate(sets):
-                found[k, c] = len(everyone) if shared else len(members)
+            found[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+            everyone = len(np.unique(instance[problem.reach]))
+            if found[: problem.kinds, c].sum() > everyone:
+                found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
         return found
 
     @property
@@ -96,18 +101,21 @@ class Fluid:
         problem = self.problem
         if problem.kinds == 1:
             return np.zeros(self._columns, dtype=bool)
-        total = np.array([len(np.unique(instance)) for instance in problem.resource_of_rank])
-        return np.asarray(self.instances.sum(axis=0) > total)
+        total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
+        return np.asarray(self.instances[: problem.kinds].sum(axis=0) > total)
 
-    def _capacity_of_kind(self) -> Floats:
-        """[K, M] bytes that tables may use in the pools of each kind together."""
+    def _capacity_of_district(self) -> Floats:
+        """[D, M] bytes that tables may use in the pools of each district together."""
         problem = self.problem
-        found = np.zeros((problem.kinds, len(problem.pool_capacity)))
+        found = np.zeros((len(self._districts.kind), len(problem.pool_capacity)))
         for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
-            for k in range(problem.kinds):
-                ranks = np.flatnonzero(problem.kind_of_rank == k)
-                found[k, m] = capacity[np.unique(pool[ranks])].sum() - len(ranks) * problem.base_bytes[m]
+            for d, ranks in enumerate(self._districts.ranks):
+                found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
         return found
+
+    def no_prices(self) -> Prices:
+        """Nothing has a price."""
+        return Prices(np.zeros_like(self.instances), np.zeros_like(self.capacity))
 
     # -- pricing -----------------------------------------------------------------------------------------------
 
@@ -146,29 +154,46 @@ class Fluid:
     def _block_values(self, prices: Prices) -> Floats:
         """[B] what each block costs at the prices, on the kind of rank where it costs least."""
         problem = self.problem
-        pairs = zip(self._cost, prices.weight, prices.byte, strict=True)
-        local = np.stack([cost @ np.concatenate(pair) for cost, *pair in pairs])
-        everywhere = np.einsum("kbc,kc->b", self._everywhere, prices.weight, optimize=True)
+        every = np.arange(len(problem.block_option))
+        local = self._local_values(prices, every)
+        everywhere = np.einsum("kbc,kc->b", problem.everywhere, self._everywhere_weight(prices), optimize=True)
         placed = np.where(problem.allowed, local, np.inf).min(axis=0)
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
 
+    def _local_values(self, prices: Prices, blocks: Ints) -> Floats:
+        """[K, n] what blocks cost at the prices where they are placed, on each kind."""
+        kinds = self.problem.kinds
+        both = np.concatenate([prices.weight * self._counted, prices.byte], axis=1)
+        both[:kinds] = np.concatenate([prices.weight, prices.byte], axis=1)[:kinds]
+        found = np.stack([self._cost[k, blocks] @ both[k] for k in range(kinds)])
+        of = self._set_of_block[blocks]
+        for number in self._bound_sets:
+            mine = np.flatnonzero(of == number)
+            if len(mine):
+                price = self._districts.of_set(both, number, kinds)
+                found[:, mine] = np.stack([self._cost[k, blocks[mine]] @ price[k] for k in range(kinds)])
+        return found
+
+    def _everywhere_weight(self, prices: Prices) -> Floats:
+        """[K, C] what a second on every rank of a kind costs."""
+        weight = prices.weight * self._sizes[:, None] * self._counted
+        found = np.zeros((self.problem.kinds, self._columns))
+        np.add.at(found, self._districts.kind, weight)
+        return found
+
     def usage(self, prices: Prices, picks: Ints) -> tuple[Floats, Floats]:
-        """Seconds [K, C] and bytes [K, M] of a choice of options, its blocks on the kinds that the prices prefer."""
+        """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the prices prefer."""
         problem = self.problem
         blocks, count = self._taken(picks)
-        total = np.zeros((problem.kinds, self._cost.shape[2]))
-        pairs = enumerate(zip(prices.weight, prices.byte, strict=True))
-        local = [
-            np.where(problem.allowed[k, blocks], self._cost[k, blocks] @ np.concatenate(pair), np.inf)
-            for k, pair in pairs
-        ]
-        kind = np.stack(local).argmin(axis=0)
-        for k in range(problem.kinds):
-            here = self._world[blocks] | (kind == k)
-            total[k] = count[here] @ self._cost[k, blocks[here]]
-            total[k, : self._columns] += count @ self._everywhere[k, blocks]
-        return total[:, : self._columns] + self._base, total[:, self._columns :]
+        total = np.zeros((len(self._sizes), self._cost.shape[2]))
+        kind = np.where(problem.allowed[:, blocks], self._local_values(prices, blocks), np.inf).argmin(axis=0)
+        for d, k in enumerate(self._districts.kind.tolist()):
+            here = (self._world[blocks] | (kind == k)) & self._districts.binds[self._set_of_block[blocks], d]
+            total[d] = count[here] @ self._cost[k, blocks[here]]
+            total[d, : self._columns] += self._sizes[d] * (count @ problem.everywhere[k, blocks])
+        seconds = total[:, : self._columns] * self._counted
+        return seconds + self._base, total[:, self._columns :]
 
     def _taken(self, picks: Ints) -> tuple[Ints, Floats]:
         """Blocks of the picked options and how often each is taken (in fractions, for a free option)."""
@@ -182,7 +207,7 @@ class Fluid:
         return blocks, np.where(np.repeat(free, lengths), np.repeat(fraction, lengths), problem.block_count[blocks])
 
     def pick_totals(self, picks: Ints, prices: Prices) -> Floats:
-        """[n, K x (C + M)] what each option asks of each kind in all, its blocks where the prices prefer them."""
+        """[n, D x (C + M)] what each option asks of each district in all, its blocks where the prices prefer them."""
         rows = [np.concatenate(self.usage(prices, np.array([pick])), axis=1).ravel() for pick in picks]
         base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
         return np.asarray(np.stack(rows) - base)

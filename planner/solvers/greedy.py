@@ -6,6 +6,7 @@ from planner.problem import (
     NODE,
     RANK,
     WORLD,
+    Bools,
     Floats,
     Ints,
     LoadState,
@@ -16,6 +17,7 @@ from planner.problem import (
     place_world,
     spread,
 )
+from planner.solvers.zones import OpenRanks, Unit, units_of
 
 _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
@@ -24,8 +26,9 @@ _SQUARINGS = 3
 def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
-    World-wide blocks come first, then those that need a node, then single ranks' from the largest to the smallest.
-    Each goes where the potential over the resources it uses grows least, among the places with memory for it.
+    World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that need a
+    node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
+    grows least, among the places with memory for it.
     `stage_seconds` [S] are the times to aim at.
     """
     return _Greedy(problem, stage_seconds).run(picks)
@@ -43,23 +46,29 @@ class _Greedy:
 
     def run(self, picks: Ints) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
-        blocks, tied = self._expand(picks)
-        place_everywhere(problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64))
+        members = [problem.blocks_of_pick(pick) for pick in picks.tolist()]
+        every = np.array([block for blocks in members for block in blocks], dtype=np.int64)
+        place_everywhere(problem, state, every)
         extent = problem.block_extent
-        world_wide = [block for block in blocks if extent[block] == WORLD]
-        place_world(problem, state, np.array(world_wide, dtype=np.int64))
-        for block in world_wide:
+        world_wide = every[extent[every] == WORLD]
+        place_world(problem, state, world_wide)
+        for block in world_wide.tolist():
             self._record(block, -1)
         if state.overflow_bytes() > 0:
             return None
-        self._size_of = self._sizes(np.unique(np.array(blocks + [b for group in tied for b in group], dtype=np.int64)))
+        self._size_of = self._sizes(np.unique(every))
+        units = units_of(problem)
+        self._open = OpenRanks(problem, units)
+        unconfined = np.ones(problem.tables, dtype=bool)
+        unconfined[[table for unit in units for table in unit.tables]] = False
+        is_tied = problem.option_tied[problem.block_option[picks]]
+        blocks = [b for t in np.flatnonzero(unconfined & ~is_tied).tolist() for b in members[t]]
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
+        tied = [members[t] for t in np.flatnonzero(unconfined & is_tied).tolist()]
         done = (
-            all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
-            and all(
-                self._put_together(group)
-                for group in sorted(tied, key=lambda g: -sum(map(self._size_of.__getitem__, g)))
-            )
+            all(self._put_unit(unit, members, is_tied) for unit in units)
+            and all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
+            and all(self._put_together(group) for group in sorted(tied, key=self._total_size, reverse=True))
             and all(self._put_on_rank(block) for block in by_size if extent[block] == RANK)
         )
         if not done:
@@ -68,21 +77,64 @@ class _Greedy:
         items, places = np.array(self._items)[order], np.array(self._places)[order]
         return Placement(items, places), state
 
-    def _expand(self, picks: Ints) -> tuple[list[int], list[list[int]]]:
-        """Every block of the options as often as it occurs; and those of tied options, a list for each."""
-        problem = self._problem
-        free: list[int] = []
-        tied: list[list[int]] = []
-        for pick in picks.tolist():
-            members = problem.blocks_of_pick(pick)
-            if problem.option_tied[problem.block_option[pick]]:
-                tied.append(members)
-            else:
-                free += members
-        return free, tied
-
     def _total_size(self, blocks: list[int]) -> float:
         return sum(self._size_of[block] for block in blocks)
+
+    # -- tables that may not be everywhere ---------------------------------------------------------------------
+
+    def _put_unit(self, unit: Unit, members: list[list[int]], is_tied: Bools) -> bool:
+        """All blocks of a unit in the zone where they cost least, or the next one where they fit."""
+        extent = self._problem.block_extent
+        local = [b for table in unit.tables for b in members[table] if extent[b] != WORLD]
+        if not unit.zone_of_rank[-1]:
+            return self._put_tables(unit, members, is_tied)
+        if not local:
+            return True
+        value = self._zone_growth(unit, local)
+        for zone in np.argsort(value, kind="stable").tolist():
+            if value[zone] == np.inf:
+                break
+            before = self._state.copy(), self._open.copy(), len(self._items)
+            self._open.keep(unit.tables, unit.zone_of_rank == zone)
+            if self._put_tables(unit, members, is_tied):
+                return True
+            self._state, self._open, count = before
+            del self._items[count:], self._places[count:]
+        return False
+
+    def _zone_growth(self, unit: Unit, blocks: list[int]) -> Floats:
+        """[zones] what the blocks cost in each zone at least; infinite where they do not fit, one by one or in all."""
+        problem, zone = self._problem, unit.zone_of_rank
+        starts = np.searchsorted(zone, np.arange(zone[-1] + 1))
+        if len(starts) == problem.world:  # on a rank they add up
+            kind = problem.kind_of_rank
+            load = (problem.fixed[:, blocks] + problem.by_rows[:, blocks]).sum(axis=1)[kind].T
+            size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]).sum(axis=1)[kind].T
+            open_to_all = np.logical_and.reduce([self._open.of(block) for block in blocks])
+            return np.where(open_to_all, self._growth(load, size, np.flatnonzero(load.any(axis=1))), np.inf)
+        total = np.zeros(len(starts))
+        for block in blocks:
+            on_node = problem.block_extent[block] == NODE
+            growth = self._node_growth(block)[0] if on_node else self._rank_growth(block)
+            total += (np.add if on_node else np.minimum).reduceat(growth, starts)
+        return total
+
+    def _put_tables(self, unit: Unit, members: list[list[int]], is_tied: Bools) -> bool:
+        extent = self._problem.block_extent
+        for table in sorted(unit.tables, key=lambda table: -self._total_size(members[table])):
+            if is_tied[table]:
+                done = self._put_together(members[table])
+            else:
+                local = [block for block in members[table] if extent[block] != WORLD]
+                done = all(
+                    self._put_on_node(block) if extent[block] == NODE else self._put_on_rank(block)
+                    for block in sorted(local, key=self._size_of.__getitem__, reverse=True)
+                )
+            if not done:
+                return False
+        return True
+
+    # -- blocks ------------------------------------------------------------------------------------------------
 
     def _sizes(self, blocks: Ints) -> dict[int, float]:
         """The largest share of a stage or of a rank's memory that each block takes on any kind of rank."""
@@ -115,32 +167,40 @@ class _Greedy:
         else:
             load, size = spread(problem, block, np.ones(problem.world), problem.kind_of_rank)
         growth = self._growth(load, size, np.flatnonzero(load.any(axis=1)))
-        return np.where(problem.allowed[problem.kind_of_rank, block], growth, np.inf)
+        return np.where(self._open.of(block), growth, np.inf)
 
     def _put_on_rank(self, block: int) -> bool:
         growth = self._rank_growth(block)
         rank = int(growth.argmin())
         if growth[rank] == np.inf:
             return False
-        place_block(self._problem, self._state, block, rank)
-        self._record(block, rank)
+        self._put(block, rank, np.array([rank]))
         return True
 
-    def _put_on_node(self, block: int) -> bool:
+    def _put(self, block: int, where: int, ranks: Ints) -> None:
+        place_block(self._problem, self._state, block, where)
+        self._record(block, where)
+        self._open.take(block, ranks)
+
+    def _node_growth(self, block: int) -> tuple[Floats, Floats]:
+        """[W] growth of the potential by each rank's part of a node-wide block; and the parts' bytes [M, W]."""
         problem = self._problem
         share_of = {n: problem.node_share(block, n) for n in set(self._node_sizes)}
         share = np.concatenate([share_of[n] for n in self._node_sizes])
         load, size = spread(problem, block, share, problem.kind_of_rank)
         growth = self._growth(load, size, np.flatnonzero(load.any(axis=1)))
-        growth = np.where(problem.allowed[problem.kind_of_rank, block], growth, np.inf)
+        return np.where(self._open.of(block), growth, np.inf), size
+
+    def _put_on_node(self, block: int) -> bool:
+        problem = self._problem
+        growth, size = self._node_growth(block)
         of_node = np.add.reduceat(growth, problem.node_start[:-1])
         for node in np.argsort(of_node, kind="stable").tolist():
             if of_node[node] == np.inf:
                 return False
             ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
             if self._node_has_room(size[:, ranks], ranks):
-                place_block(problem, self._state, block, node)
-                self._record(block, node)
+                self._put(block, node, np.arange(ranks.start, ranks.stop))
                 return True
         return False
 
@@ -169,6 +229,5 @@ class _Greedy:
         if found is None:
             return False
         for block, rank in zip(blocks, found.tolist(), strict=True):
-            place_block(problem, self._state, block, rank)
-            self._record(block, rank)
+            self._put(block, rank, np.array([rank]))
         return self._state.overflow_bytes() == 0

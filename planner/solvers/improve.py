@@ -40,7 +40,7 @@ class Improver:
         self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
         movable = self._movable(placement)
-        on_node = extent == NODE
+        on_node = (extent == NODE) & ~self._is_held(blocks)
         settled = ~movable & ~on_node
         self._settled = Placement(blocks[settled], placement.item_place[settled])
         self._node_block, self._node = blocks[on_node], placement.item_place[on_node]
@@ -53,15 +53,21 @@ class Improver:
         self._best = self._placement()
 
     def _movable(self, placement: Placement) -> Bools:
-        """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has."""
+        """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
+        and for tables in groups."""
         problem, blocks = self._problem, placement.item_block
-        index = np.flatnonzero((problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks])
+        is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks]
+        index = np.flatnonzero(is_free & ~self._is_held(blocks))
         family = self._family_of_option[problem.block_option[blocks[index]]]
         _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
         joint = np.bincount(which, weights=problem.block_units[blocks[index]]).astype(np.int64)[which]
         movable = np.zeros(len(blocks), dtype=bool)
         movable[index[self._block_of[family, joint] >= 0]] = True
         return movable
+
+    def _is_held(self, blocks: Ints) -> Bools:
+        """[I] blocks of tables that must stay with others or away from them: they stay where they are."""
+        return np.asarray(self._problem.grouped[self._problem.table_of_block[blocks]])
 
     @cached_property
     def _family_of_option(self) -> Ints:
@@ -124,6 +130,18 @@ class Improver:
             right.append(self._random.permutation(order[pairs:])[:pairs])
         return np.concatenate(left), np.concatenate(right)
 
+    @cached_property
+    def _reached_kind(self) -> Ints:
+        """[W] kind of each rank that tables may use, -1 for the others."""
+        return np.where(self._problem.reach, self._problem.kind_of_rank, -1)
+
+    @staticmethod
+    def _partners(left: Ints, right: Ints, bins: int) -> Ints:
+        """[bins] the other bin of each one's pair, -1 where it has none."""
+        partner = np.full(bins, -1)
+        partner[left], partner[right] = right, left
+        return partner
+
     def _room(self, ranks: Ints) -> Floats:
         """[M, W] bytes that each of the `ranks` may add in one round: an equal part of what their pool has left."""
         problem, free = self._problem, self._state.free
@@ -133,8 +151,12 @@ class Improver:
 
     def _deal_ranks(self, smoothing: Smoothing) -> int:
         problem, items = self._problem, self._items
-        left, right = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
+        left, right = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
+        partner = self._partners(left, right, problem.world)[items.rank]
         order = np.argsort(items.rank, kind="stable")
+        order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
+        if not len(order):
+            return 0
         kind = problem.kind_of_rank[items.rank[order]]
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
@@ -159,10 +181,16 @@ class Improver:
             if len(nodes) < 2 or not len(mine):
                 continue
             ranks = int(sizes[nodes[0]])
+            of_nodes = np.concatenate([np.arange(problem.node_start[n], problem.node_start[n + 1]) for n in nodes])
+            fullness = smoothing.fullness(self._state.load)[of_nodes].reshape(len(nodes), ranks).sum(axis=1)
+            left, right = self._pairs(fullness, np.zeros(len(nodes), dtype=np.int64))
             order = mine[np.argsort(self._node[mine], kind="stable")]
+            partner = nodes[self._partners(left, right, len(nodes))[np.searchsorted(nodes, self._node[order])]]
+            order = order[self._may_be_on_node(self._node_block[order], partner)]
+            if not len(order):
+                continue
             load, size = self._node_amounts(self._node_block[order], k, ranks)
             shape = (len(nodes), ranks, -1)
-            of_nodes = np.concatenate([np.arange(problem.node_start[n], problem.node_start[n + 1]) for n in nodes])
             bins = Bins(
                 self._state.load.T[of_nodes].reshape(shape),
                 self._room(of_nodes).T[of_nodes].reshape(shape),
@@ -170,8 +198,6 @@ class Improver:
                 load,
                 size,
             )
-            fullness = smoothing.fullness(self._state.load)[of_nodes].reshape(len(nodes), ranks).sum(axis=1)
-            left, right = self._pairs(fullness, np.zeros(len(nodes), dtype=np.int64))
             moved, target = deal(bins, left, right, smoothing, self._random)
             if len(moved):
                 self._charge_nodes(order[moved], -1.0)
@@ -179,6 +205,11 @@ class Improver:
                 self._charge_nodes(order[moved], 1.0)
                 changed += len(moved)
         return changed
+
+    def _may_be_on_node(self, blocks: Ints, nodes: Ints) -> Bools:
+        """[n] whether each block's table may use all ranks of the node at its position."""
+        problem = self._problem
+        return np.asarray(problem.node_sets[problem.table_rank_set[problem.table_of_block[blocks]], nodes])
 
     def _node_amounts(self, blocks: Ints, kind: int, ranks: int) -> tuple[Floats, Floats]:
         """Loads [n, ranks, C] and bytes [n, ranks, M] of node-wide blocks."""
@@ -250,6 +281,7 @@ class Improver:
         block = self._block_of[family, items.units[item]]
         kind = problem.kind_of_rank[items.rank[item]]
         possible = (family != items.family[item]) & (block >= 0) & self._allowed[kind, block]
+        possible &= items.units[item] == problem.option_units[problem.option_units > 0][items.family[item]]
         return item[possible], family[possible]
 
     def _drawn(self, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:
@@ -274,14 +306,14 @@ class Improver:
     def _transfer(self, smoothing: Smoothing) -> int:
         """Every paired item may give all, or a random part, of its columns to the partner of its rank."""
         items, world = self._items, self._problem.world
-        left, right = self._pairs(smoothing.fullness(self._state.load), self._problem.kind_of_rank)
-        partner = np.full(world, -1)
-        partner[left], partner[right] = right, left
+        left, right = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
+        partner = self._partners(left, right, world)
         giver = np.repeat(np.flatnonzero(partner[items.rank] >= 0), TRANSFERS)
         width = items.units[giver]
         part = 1 + (self._random.random(len(giver)) * (width - 1)).astype(np.int64)
         moved = np.where(np.arange(len(giver)) % TRANSFERS == 0, width, part)
         legal = (moved < width) | (np.arange(len(giver)) % TRANSFERS == 0)
+        legal &= self._problem.is_within(self._table_of_family[items.family[giver]], partner[items.rank[giver]])
         giver, moved = giver[legal], moved[legal]
         source = items.rank[giver]
         target = partner[source]

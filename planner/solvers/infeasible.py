@@ -18,20 +18,22 @@ DEAR = 1e4
 class Shortage:
     """Why no placement exists.
 
-    Either some tables have no option that fits even on empty hardware (`homeless`), or at the prices `byte` [K, M]
+    Either some tables have no option that fits even on empty hardware (`homeless`), or at the prices `byte` [D, M]
     the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much
-    more of it alone, everything else as it is, would let the fluid problem fit; NaN where no amount would.
+    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount would. Where the tables
+    that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
     """
 
     homeless: Ints
     byte: Floats
     bytes_short: Floats
+    ranks: Bools | None = None
 
 
 def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -> Shortage | None:
     """A proof that the fluid problem does not fit into `headroom` of the memory; None when it does."""
     problem = fluid.problem
-    free = Prices(np.zeros((problem.kinds, len(problem.stage_of_column))), np.zeros_like(fluid.capacity))
+    free = fluid.no_prices()
     homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
     nothing = np.full(fluid.capacity.shape[1], np.nan)
     if len(homeless):
@@ -42,8 +44,38 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
         return None
     if usable is not None:
         return Shortage(homeless, byte, nothing)
-    growth = [_growth_of_tier(fluid, capacity, tier) for tier in range(capacity.shape[1])]
-    return Shortage(homeless, byte, np.array(growth))
+    byte, ranks = _blamed(fluid, byte)
+    growth = np.array([_growth_of_tier(fluid, capacity, tier) for tier in range(capacity.shape[1])])
+    total = _capacity_of(fluid, problem.reach if ranks is None else ranks)
+    return Shortage(homeless, byte, growth * total, ranks)
+
+
+def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
+    """The prices of one confined set of ranks [W] alone, where they prove as much; else all prices, and None."""
+    districts, problem = fluid.problem.districts, fluid.problem
+    if len(districts.kind) == problem.kinds:
+        return byte, None
+    parts = np.unique(districts.binds[:, problem.kinds :], axis=1, return_inverse=True)[1]
+    for part in np.unique(parts).tolist():
+        mine = np.concatenate([np.zeros(problem.kinds, dtype=bool), parts == part])
+        alone = np.where(mine[:, None], byte, 0.0)
+        if _excess_at(fluid, alone, fluid.capacity) > 0:
+            return alone, np.asarray(districts.ranks[mine].any(axis=0))
+    return byte, None
+
+
+def _capacity_of(fluid: Fluid, ranks: Bools) -> Floats:
+    """[M] bytes that tables may use in the pools of some ranks."""
+    problem = fluid.problem
+    pools = zip(problem.pool_of_rank, problem.pool_capacity, problem.base_bytes, strict=True)
+    return np.array([capacity[np.unique(pool[ranks])].sum() - ranks.sum() * base for pool, capacity, base in pools])
+
+
+def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | None = None) -> float:
+    """What the cheapest options of all tables cost at the prices `byte` beyond the priced capacity, rounded down."""
+    need = float(fluid.price(Prices(np.zeros_like(fluid.instances), byte), usable)[0].sum())
+    paid = float((byte * capacity).sum())
+    return need - paid - SAFETY * (need + abs(paid))
 
 
 def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tuple[float, Floats]:
@@ -61,12 +93,11 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tup
 
 
 def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
-    """Bytes by which one tier must grow, in all its pools alike, for the fluid problem to fit; NaN if none suffice.
+    """Share by which one tier must grow, in all its pools alike, for the fluid problem to fit; NaN if none suffice.
 
     The dual of the least growth: the largest priced excess where one byte of the tier has a price of 1.
     """
-    total = float(capacity[:, tier].sum())
-    if total <= 0:
+    if capacity[:, tier].sum() <= 0:
         return float("nan")
     program = _PriceProgram(fluid, capacity, None)
     program.limit_tier(tier, DEAR)
@@ -75,10 +106,9 @@ def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
         value, ceiling = program.round()
         if ceiling - value <= 1e-4 * abs(ceiling):
             break
-    growth = ceiling * total
     grown = capacity.copy()
     grown[:, tier] *= 1 + ceiling * (1 + 1e-6)
-    return growth if _largest_excess(fluid, grown, None)[0] <= 0 else float("nan")
+    return ceiling if _largest_excess(fluid, grown, None)[0] <= 0 else float("nan")
 
 
 class _PriceProgram:
@@ -112,7 +142,7 @@ class _PriceProgram:
         """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed."""
         fluid, capacity = self._fluid, self._capacity
         byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
-        weight = np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column)))
+        weight = np.zeros_like(fluid.instances)
         cheapest, picks = fluid.price(Prices(weight, byte), self._usable)
         need, paid = float(cheapest.sum()), float((byte * capacity).sum())
         value = need - paid - SAFETY * (need + abs(paid))

@@ -17,7 +17,7 @@ class Master:
     """
 
     def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats) -> None:
-        """Of `instances` [K, C], columns `shared` [C] by all kinds and `capacity` [K, M], see `fluid.Fluid`."""
+        """Of `instances` [D, C], columns `shared` [C] by all kinds and `capacity` [D, M], see `fluid.Fluid`."""
         from ortools.math_opt.python import mathopt
 
         self._mathopt = mathopt
@@ -56,7 +56,7 @@ class Master:
         return self._as_prices(weights, [0.0] * len(self._price_at))
 
     def add_cut(self, seconds: Floats, size: Floats) -> None:
-        """Add the cut of one choice of options: its `seconds` [K, C] and bytes `size` [K, M], base included."""
+        """Add the cut of one choice of options: its `seconds` [D, C] and bytes `size` [D, M], base included."""
         mean = seconds / np.maximum(self._instances, 1.0)
         mean[:, self._shared] = mean[:, self._shared].sum(axis=0)
         if not self._scale:
@@ -95,7 +95,7 @@ class Master:
         for (k, c), value in zip(self._weight_at, weights, strict=True):
             share = max(value, 0.0) / self._instances[k, c]
             if self._shared[c]:
-                weight[:, c] = share
+                weight[self._instances[:, c] > 0, c] = share
             else:
                 weight[k, c] = share
         for (k, m), value in zip(self._price_at, prices, strict=True):

@@ -10,9 +10,10 @@ class Prices:
     """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem`."""
 
     weight: Floats
-    """[K, C] of one second on the resource that a rank of the kind uses; per stage they sum to one over instances."""
+    """[D, C] of one second on the resource that a rank of the district uses; per stage they sum to one over instances.
+    A rank that is in several districts has the sum of their weights."""
     byte: Floats
-    """[K, M] of one byte, in seconds."""
+    """[D, M] of one byte, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, place_block, spread
+from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.smoothing import Smoothing
 
 Pieces = list[tuple[int, int]]
@@ -47,7 +48,7 @@ class _Reinserter:
         return Smoothing(self._problem, self._state, self._squarings, negligible=0.0)
 
     def run(self, order: Ints) -> Placement:
-        for table in order.tolist():
+        for table in order[~self._problem.grouped[order]].tolist():
             if self._reinsert(table):
                 self._smoothing = self._smoothed()
         pairs = np.array([pair for pieces in self._pieces for pair in pieces], dtype=np.int64)
@@ -66,8 +67,9 @@ class _Reinserter:
             if offer is not None and offer.growth < best.growth:
                 best = offer
         self._charge(best.pieces, 1.0)
-        if best.pieces is not old and self._smoothing.value(self._state.load) > with_it:
-            self._charge(best.pieces, -1.0)  # ranks that share a resource cost more together than one by one
+        worse = self._smoothing.value(self._state.load) > with_it or self._state.overflow_bytes() > ROUNDING_BYTES
+        if best.pieces is not old and worse:
+            self._charge(best.pieces, -1.0)  # ranks that share a resource take more together than one by one
             self._charge(old, 1.0)
             return False
         self._pieces[table] = best.pieces
@@ -145,7 +147,7 @@ class _Reinserter:
         """
         problem = self._problem
         load, size = spread(problem, block, share, problem.kind_of_rank)
-        fits: Bools = problem.allowed[problem.kind_of_rank, block].copy()
+        fits: Bools = problem.may_hold(block)
         for m, pool in enumerate(problem.pool_of_rank):
             if size[m].any():
                 alone = problem.block_is_free[block]

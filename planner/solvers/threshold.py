@@ -74,8 +74,6 @@ def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
 
 def _best_prices(fluid: Fluid, usable: Bools) -> Prices | None:
     """Those of the fluid relaxation over some of the blocks; None where a table has none left."""
-    problem = fluid.problem
-    free = Prices(np.zeros((problem.kinds, len(problem.stage_of_column))), np.zeros_like(fluid.capacity))
-    if np.isinf(fluid.price(free, usable)[0]).any():
+    if np.isinf(fluid.price(fluid.no_prices(), usable)[0]).any():
         return None
     return fluid.solve(usable=usable).prices

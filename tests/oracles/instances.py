@@ -8,7 +8,8 @@ import numpy as np
 from cost_models.shards import PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.options import Options, Policy, build_problem, enumerate_options
+from planner.options import Options, build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Problem
 from topologies.cluster import Topology
 
@@ -137,6 +138,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         block_columns=options.block_columns[blocks],
         block_count=options.block_count[blocks],
         block_units=options.block_units[blocks],
+        permits=options.permits,
     )
 
 

@@ -161,7 +161,10 @@ def test_a_table_without_options_costs_infinitely_much() -> None:
     for missing in range(problem.tables):
         shifted = problem.option_table + (problem.option_table >= missing)
         rows = np.insert(problem.table_rows, missing, 1)
-        cheapest, picks = Fluid(replace(problem, option_table=shifted, table_rows=rows)).price(prices)
+        sets = np.zeros_like(rows)
+        cheapest, picks = Fluid(replace(problem, option_table=shifted, table_rows=rows, table_rank_set=sets)).price(
+            prices
+        )
         assert np.isinf(cheapest[missing])
         others = np.arange(len(rows)) != missing
         before, picks_before = fluid.price(prices)

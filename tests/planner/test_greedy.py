@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cost_models.step import StepModel
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Placement, Problem, load_state
 from planner.solvers.greedy import place
 from tests.oracles.instances import node_group, tiny_instance, topology, workload

@@ -7,7 +7,8 @@ import pytest
 
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Placement, Problem, load_state
 from planner.solvers.improve import TURNS, Improver, Items
 from planner.solvers.repartition import ROUNDING_BYTES

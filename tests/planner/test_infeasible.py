@@ -8,7 +8,8 @@ import pytest
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner import plan
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Problem
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import Shortage, shortage

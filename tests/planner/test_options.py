@@ -229,7 +229,9 @@ def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
     assert build_problem(cluster, options).tables == 2
 
 
-@pytest.mark.parametrize("policy", [Policy(tiers=()), Policy(shardings=()), Policy(shardings=("table_row_wise",))])
+@pytest.mark.parametrize(
+    "policy", [Policy(shardings=("table_row_wise",)), Policy(shardings=("column_wise",), max_shards=1)]
+)
 def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
     """Then there are none: on one rank nothing but table_wise is an option."""
     one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))

@@ -9,7 +9,8 @@ import pytest
 
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import Problem, load_state
 from planner.solvers.search import FINALISTS, Limits, Outcome, solve
 from tests.oracles.instances import node_group, topology, workload

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
 from tests.oracles.instances import tiny_instance
@@ -82,7 +83,7 @@ def policies(draw: st.DrawFn, tiers: tuple[PlacementTier, ...], shardings: tuple
     """Some of the tiers and shardings, at least one of each, in their order."""
     some_tiers = draw(st.sets(st.sampled_from(tiers), min_size=1))
     some_shardings = draw(st.sets(st.sampled_from(shardings), min_size=1))
-    return Policy(tuple(t for t in tiers if t in some_tiers), tuple(s for s in shardings if s in some_shardings))
+    return Policy(tiers=tuple(some_tiers), shardings=tuple(some_shardings))
 
 
 @FEW

@@ -1,0 +1,411 @@
+"""What a policy means for the tables of a workload on a cluster: a row of permits for each table.
+
+T tables, W ranks, R sets of ranks.
+"""
+
+import copy
+import fnmatch
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from cost_models.shards import (
+    COLUMN_WISE,
+    EXTENT_OF_SHARDING,
+    MEMORY_HBM,
+    NODE,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    TABLE_WISE,
+    WORLD,
+    Ints,
+)
+from cost_models.workload.models import Workload
+from planner.policy import RUNTIMES, Group, Limits, Policy, TableRule, rank_ranges
+from planner.problem import Bools, TableGroup
+from topologies.cluster import Topology
+from topologies.documents import Document, did_you_mean
+from topologies.errors import Fault, InputError
+from topologies.messages import Key
+
+NO_LIMIT = np.iinfo(np.int64).max
+WIDEST = 1 << 40
+"""A column multiple beyond every width."""
+Path = tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Permits:
+    """What each table may use."""
+
+    tiers: Bools
+    """[T, 4]"""
+    shardings: Bools
+    """[T, 7]"""
+    max_shards: Ints
+    """[T] parts that a table may be cut into; NO_LIMIT where any number."""
+    column_multiple: Ints
+    """[T]"""
+    rank_sets: Bools
+    """[R, W] sets of ranks; the first one holds all."""
+    table_rank_set: Ints
+    """[T] the set within which every block of the table must stay."""
+    together: tuple[TableGroup, ...]
+    apart: tuple[TableGroup, ...]
+    rules: tuple[tuple[str, Bools], ...]
+    """What limits which tables: words, and [T]."""
+
+    def words(self, table: int) -> str:
+        """The limits that hold for a table, in words; empty where there are none."""
+        return "; ".join(words for words, tables in self.rules if tables[table])
+
+
+def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
+    """The cost model with the policy's reserve taken from its memory. Raises InputError for an unknown name."""
+    model = cost_model(name, topology, workload)
+    if policy.reserve == Policy().reserve:
+        return model
+    reduced = copy.copy(model)
+    ranks_of_host = np.bincount(model.host_of_rank)
+    kept = []
+    for tier, (capacity, pool) in enumerate(zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)):
+        amount = policy.reserve.of_tier(tier)
+        # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
+        part = 1.0 if tier == MEMORY_HBM else 1.0 / ranks_of_host[model.host_of_rank]
+        size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
+        kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
+    reduced.memory_capacity = (kept[0], kept[1], kept[2])
+    return reduced
+
+
+def permits_of(model: CostModel, policy: Policy, document: Document | None = None) -> Permits:
+    """The permits of a policy for the tables and ranks of a model.
+
+    `document` says where each key of the policy stood. Raises InputError with every name that matches no table, every
+    rank that does not exist and every table for which the limits leave nothing.
+    """
+    return _Resolver(model, policy, document or Document({}, "policy")).run()
+
+
+@dataclass
+class _Step:
+    """One narrowing: the key that asks for it, in words, and the tables it concerns."""
+
+    path: Path
+    words: str
+    tables: Bools
+
+
+@dataclass
+class _Resolver:
+    model: CostModel
+    policy: Policy
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.names = [table.name for table in model.workload.tables]
+        self.world = len(model.kind_of_rank)
+        self.sets: list[Bools] = [np.ones(self.world, dtype=bool)]
+        count = len(self.names)
+        self.set_of = np.zeros(count, dtype=np.int64)
+        self.tiers = np.ones((count, len(PLACEMENT_TIERS)), dtype=bool)
+        self.shardings = np.ones((count, len(SHARDINGS)), dtype=bool)
+        self.max_shards = np.full(count, NO_LIMIT)
+        self.column_multiple = np.ones(count, dtype=np.int64)
+        self.steps: dict[str, list[_Step]] = {"tiers": [], "shardings": [], "ranks": []}
+        self.rules: list[tuple[str, Bools]] = []
+
+    def run(self) -> Permits:
+        """Narrow step by step, then say everything that contradicts."""
+        self._apply_runtime()
+        every = np.ones(len(self.names), dtype=bool)
+        self._apply((), self.policy, every)
+        for number, rule in enumerate(self.policy.tables):
+            self._apply(("tables", number), rule, self._matching(("tables", number), rule))
+        together = self._groups("colocate", self.policy.colocate)
+        apart = self._groups("separate", self.policy.separate)
+        labels = self._join(together)
+        self._part(apart, labels)
+        self._follow_ranks()
+        self._refuse_nothing_left()
+        if self.faults:
+            raise InputError(dict.fromkeys(self.faults))
+        sets, which = self._used_sets()
+        return Permits(
+            self.tiers,
+            self.shardings,
+            self.max_shards,
+            self.column_multiple,
+            sets,
+            which,
+            tuple(group for _, _, group in together),
+            tuple(group for _, _, group in apart),
+            tuple(self.rules),
+        )
+
+    def _fault(self, path: Path, message: str) -> None:
+        self.faults.append(self.document.fault(path, message))
+
+    # -- limits ------------------------------------------------------------------------------------------------
+
+    def _apply_runtime(self) -> None:
+        runtime, model = self.policy.runtime, self.model
+        if runtime == "any":
+            return
+        rules = RUNTIMES[runtime]
+        shardings = [sharding in rules.shardings for sharding in SHARDINGS]
+        if runtime == "hugectr" and COLUMN_WISE in model.tied_shardings:
+            shardings[COLUMN_WISE] = True  # its own cost model's word for rows cut over some ranks
+        if len(set(np.bincount(model.host_of_rank).tolist())) > 1:
+            shardings = [may and s not in rules.needs_equal_nodes for s, may in zip(SHARDINGS, shardings, strict=True)]
+        every = np.ones(len(self.names), dtype=bool)
+        words = f"runtime {runtime}"
+        self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
+        self._narrow("shardings", ("runtime",), words, every, shardings)
+        self.column_multiple = np.lcm(self.column_multiple, rules.column_multiple)
+        self.rules.append((words, every))
+
+    def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
+        said: list[str] = []
+        where = f" ({'.'.join(map(str, path))})" if path else ""
+        for key, known, words in (
+            ("tiers", PLACEMENT_TIERS, limits.tiers),
+            ("shardings", SHARDINGS, limits.shardings),
+        ):
+            if words is not None and len(words) < len(known):
+                said.append(f"{key} {', '.join(words)}")
+                self._narrow(key, (*path, key), said[-1] + where, tables, [word in words for word in known])
+        if limits.forbid_tiers is not None:
+            said.append(f"forbid_tiers {', '.join(limits.forbid_tiers)}")
+            allowed = [tier not in limits.forbid_tiers for tier in PLACEMENT_TIERS]
+            self._narrow("tiers", (*path, "forbid_tiers"), said[-1] + where, tables, allowed)
+        for key, numbers in (("ranks", limits.ranks), ("nodes", limits.nodes), ("forbid_ranks", limits.forbid_ranks)):
+            if numbers is not None and self._exist((*path, key), numbers):
+                said.append(f"{key} {rank_ranges(numbers)}")
+                self._keep_within((*path, key), said[-1] + where, tables, self._rank_mask(key, numbers))
+        if limits.max_shards is not None:
+            said.append(f"max_shards {limits.max_shards}")
+            self.max_shards[tables] = np.minimum(self.max_shards[tables], limits.max_shards)
+        if limits.column_multiple is not None:
+            said.append(f"column_multiple {limits.column_multiple}")
+            multiples = (math.lcm(limits.column_multiple, int(n)) for n in self.column_multiple[tables])
+            self.column_multiple[tables] = [min(multiple, WIDEST) for multiple in multiples]
+        if said:
+            self.rules.append((", ".join(said) + where, tables))
+
+    def _narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool]) -> None:
+        permits = self.tiers if what == "tiers" else self.shardings
+        permits[tables] &= np.array(allowed)
+        self.steps[what].append(_Step(path, words, tables))
+
+    def _exist(self, path: Path, numbers: Sequence[int]) -> bool:
+        key = str(path[-1])
+        count = self.model.topology.node_count if key == "nodes" else self.world
+        outside = [number for number in numbers if number >= count]
+        if outside:
+            what = "node" if key == "nodes" else "rank"
+            name = self.model.topology.name
+            there = f"{name} has {what}s 0 to {count - 1}" if count > 1 else f"{name} has {what} 0 only"
+            self._fault(path, f"there is no {what} {rank_ranges(outside)}: {there}")
+        return not outside
+
+    def _rank_mask(self, key: str, numbers: Sequence[int]) -> Bools:
+        of = self.model.host_of_rank if key == "nodes" else np.arange(self.world)
+        inside = np.isin(of, numbers)
+        return ~inside if key == "forbid_ranks" else inside
+
+    def _keep_within(self, path: Path, words: str, tables: Bools, ranks: Bools) -> None:
+        """Narrow the rank sets of some tables: one new set for each that they had."""
+        for number in np.unique(self.set_of[tables]).tolist():
+            narrower = self.sets[number] & ranks
+            found = next((i for i, known in enumerate(self.sets) if np.array_equal(known, narrower)), None)
+            if found is None:
+                found = len(self.sets)
+                self.sets.append(narrower)
+            self.set_of[tables & (self.set_of == number)] = found
+        self.steps["ranks"].append(_Step(path, words, tables))
+
+    def _used_sets(self) -> tuple[Bools, Ints]:
+        used = sorted({0, *self.set_of.tolist()})
+        return np.stack([self.sets[number] for number in used]), np.searchsorted(used, self.set_of)
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    def _matching(self, path: Path, rule: TableRule) -> Bools:
+        found = self._named((*path, "match"), rule.match)
+        if rule.unless is not None:
+            found = found & ~self._named((*path, "unless"), rule.unless)
+        return found
+
+    def _named(self, path: Path, patterns: Sequence[str]) -> Bools:
+        """[T] tables that one of the patterns names; a pattern that names none is a fault."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for number, pattern in enumerate(patterns):
+            matches = re.compile(fnmatch.translate(pattern)).match
+            mine = np.array([name == pattern or matches(name) is not None for name in self.names], dtype=bool)
+            if not mine.any():
+                self._fault((*path, number), f"no table is called {pattern!r}{_near(pattern, self.names)}")
+            found |= mine
+        return found
+
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def _groups(self, key: str, groups: Sequence[Group]) -> list[tuple[Path, Group, TableGroup]]:
+        """The groups that ask for something: two tables or more (or one, held on one rank), two places or more."""
+        found: list[tuple[Path, Group, TableGroup]] = []
+        for number, group in enumerate(groups):
+            tables = np.flatnonzero(self._named((key, number, "tables"), group.tables))
+            zones = np.arange(self.world) if group.on == "rank" else self.model.host_of_rank
+            if not len(tables) or zones[-1] == 0 or (key == "separate" and len(tables) == 1):
+                continue
+            found.append(((key, number), group, TableGroup(tables, zones)))
+            mask = np.zeros(len(self.names), dtype=bool)
+            mask[tables] = True
+            self.rules.append((f"{key} on one {group.on} ({key}.{number})", mask))
+        return found
+
+    def _join(self, groups: Sequence[tuple[Path, Group, TableGroup]]) -> dict[str, Ints]:
+        """Make colocated tables share their ranks; [T] for rank and node a label that tables held together share."""
+        labels = {on: np.arange(len(self.names)) for on in ("rank", "node")}
+        for _, group, members in groups:
+            for on in ("rank", "node") if group.on == "rank" else ("node",):
+                mine = np.unique(labels[on][members.tables])
+                labels[on][np.isin(labels[on], mine)] = mine[0]
+        for path, group, members in groups:
+            tables = labels[group.on] == labels[group.on][members.tables[0]]
+            zones = members.zone_of_rank
+            common = np.ones(self.world, dtype=bool)
+            for number in np.unique(self.set_of[tables]).tolist():
+                common &= np.isin(zones, zones[self.sets[number]])
+            words = f"{path[0]} on one {group.on} ({path[0]}.{path[1]})"
+            self._keep_within(path, words, tables, common)
+            if group.on == "rank":
+                whole = [sharding == TABLE_WISE for sharding in range(len(SHARDINGS))]
+            else:
+                whole = [EXTENT_OF_SHARDING[sharding] != WORLD for sharding in range(len(SHARDINGS))]
+            self._narrow("shardings", path, words, tables, whole)
+        return labels
+
+    def _part(self, groups: Sequence[tuple[Path, Group, TableGroup]], labels: dict[str, Ints]) -> None:
+        for path, group, members in groups:
+            held = labels[group.on][members.tables]
+            twice = np.flatnonzero(np.bincount(held, minlength=1) > 1)
+            if len(twice):
+                names = [self.names[t] for t in members.tables[held == twice[0]][:2]]
+                self._fault(path, f"keeps {names[0]!r} and {names[1]!r} apart, which colocate holds on one {group.on}")
+            for number in np.unique(self.set_of[members.tables]).tolist():
+                ranks = self.sets[number]
+                inside = [t for t in members.tables.tolist() if not (self.sets[self.set_of[t]] & ~ranks).any()]
+                places = len(np.unique(members.zone_of_rank[ranks]))
+                if 0 < places < len(inside):
+                    few = f"{places} {group.on}{'s' * (places > 1)}"
+                    self._fault(path, f"cannot keep {len(inside)} tables apart that may only use {few}; name fewer")
+            mask = np.zeros(len(self.names), dtype=bool)
+            mask[members.tables] = True
+            extents = [EXTENT_OF_SHARDING[sharding] != WORLD for sharding in range(len(SHARDINGS))]
+            self._narrow("shardings", path, f"separate (separate.{path[1]})", mask, extents)
+
+    # -- what is left ------------------------------------------------------------------------------------------
+
+    def _follow_ranks(self) -> None:
+        """World-wide shardings need all ranks, node-wide ones a whole node."""
+        node_of_rank = self.model.node_of_rank
+        for number in np.unique(self.set_of).tolist():
+            ranks, tables = self.sets[number], self.set_of == number
+            if ranks.all() or not ranks.any():
+                continue
+            whole = bool((np.bincount(node_of_rank, weights=~ranks) == 0).any())
+            allowed = [extent != WORLD and (extent != NODE or whole) for extent in EXTENT_OF_SHARDING.tolist()]
+            last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
+            self._narrow("shardings", last.path, last.words, tables, allowed)
+
+    def _refuse_nothing_left(self) -> None:
+        has_rank: Bools = np.array([bool(ranks.any()) for ranks in self.sets])[self.set_of]
+        has_sharding: Bools = np.asarray(self.shardings.any(axis=1))
+        self._refuse("ranks", ~has_rank, "rank")
+        self._refuse("tiers", np.asarray(~self.tiers.any(axis=1)), "tier")
+        self._refuse("shardings", has_rank & ~has_sharding, "sharding")
+
+    def _refuse(self, what: str, tables: Bools, word: str) -> None:
+        """One fault for all tables that the same limits leave without anything, at the last of the limits."""
+        causes: dict[tuple[int, ...], list[int]] = {}
+        for table in np.flatnonzero(tables).tolist():
+            steps = tuple(i for i, step in enumerate(self.steps[what]) if step.tables[table])
+            causes.setdefault(steps, []).append(table)
+        for steps, victims in causes.items():
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            words = " and ".join(dict.fromkeys(self.steps[what][i].words for i in steps))
+            message = f"no {word} is left for {self.names[victims[0]]!r}{more}: {words}; allow more in one of them"
+            self._fault(self.steps[what][steps[-1]].path, message)
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """The nearest name; of a pattern, the nearest to its letters."""
+    if close := did_you_mean(re.sub(r"[*?\[\]!]", "", pattern), names):
+        return close if close.startswith("; did") or len(names) <= 8 else f"; the first are {', '.join(names[:4])}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """How a plan holds one table."""
+
+    name: str
+    tier: int
+    sharding: int
+    ranks: Ints
+    """Of its shards."""
+    parts: int
+    """Shards, replicas counted once."""
+    widths: Ints
+    """Columns of its column blocks."""
+
+
+def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+    """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
+    for number, held in enumerate(tables):
+        because = permits.words(number)
+        if not (permits.tiers[number, held.tier] and permits.shardings[number, held.sharding]):
+            yield (
+                f"table {held.name}: {SHARDINGS[held.sharding]} in {PLACEMENT_TIERS[held.tier]} is not what the "
+                f"policy allows: {because}"
+            )
+        outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
+        if len(outside):
+            yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"
+        if held.parts > permits.max_shards[number]:
+            yield f"table {held.name}: is cut into {held.parts} parts, against the policy: {because}"
+        odd = held.widths[(held.widths % permits.column_multiple[number] > 0) & (len(held.widths) > 1)]
+        if len(odd):
+            yield f"table {held.name}: has a block of {odd[0]} columns, against the policy: {because}"
+    yield from _group_violations(permits, tables)
+
+
+def _group_violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+    for group in permits.together:
+        zones = [group.zone_of_rank[tables[t].ranks] for t in group.tables.tolist()]
+        first = zones[0][0]
+        for t, of_table in zip(group.tables.tolist(), zones, strict=True):
+            if (of_table != first).any():
+                rank = int(tables[t].ranks[of_table != first][0])
+                yield (
+                    f"table {tables[t].name}: is on rank {rank}, away from {tables[group.tables[0]].name}, against "
+                    f"the policy: {permits.words(t)}"
+                )
+    for group in permits.apart:
+        owner: dict[int, int] = {}
+        for t in group.tables.tolist():
+            for zone in np.unique(group.zone_of_rank[tables[t].ranks]).tolist():
+                if owner.setdefault(zone, t) != t:
+                    rank = int(tables[t].ranks[group.zone_of_rank[tables[t].ranks] == zone][0])
+                    yield (
+                        f"table {tables[t].name}: is on rank {rank}, beside {tables[owner[zone]].name}, against "
+                        f"the policy: {permits.words(t)}"
+                    )

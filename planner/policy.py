@@ -1,0 +1,257 @@
+"""What a plan may use: the policy file, the flags that narrow it, and what a runtime can execute.
+
+Limits only ever narrow. Whatever stands at the top of a policy holds for every table, and so do all rules that match a
+table, in whatever order they stand, and all flags: a tier must be allowed by each of them, a rank by none forbidden.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from topologies.documents import Document, Record, read_yaml, validate
+from topologies.errors import InputError, shown
+from topologies.shelf import what_is_missing
+from topologies.units import MOST_BYTES, parse_fraction, parse_quantity
+
+MOST_RANKS = 1 << 20
+"""Ranks and nodes are numbered below this."""
+
+
+def _parse_ranks(value: object) -> tuple[int, ...]:
+    """`3`, `"0-7"`, `"0-3,8"` or a list of such, as ascending numbers without repetitions."""
+    items = value if isinstance(value, list | tuple) else [value]
+    found: set[int] = set()
+    for item in items:
+        for word in str(item).split(","):
+            ends = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", word)
+            if ends is None or isinstance(item, bool | float):
+                raise ValueError(f"{shown(item)} is no number or range; write for example 3 or 0-7")
+            first, last = int(ends[1]), int(ends[2] or ends[1])
+            if last < first or last >= MOST_RANKS:
+                raise ValueError(f"{shown(item)} must run upwards and stay below {MOST_RANKS}")
+            found.update(range(first, last + 1))
+    if not found:
+        raise ValueError("must not be empty")
+    return tuple(sorted(found))
+
+
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """Ascending numbers as people write them: `0-3,8`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Memory to keep free: a share of what a pool has, or bytes."""
+
+    share: float = 0.0
+    size: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.size}B" if self.size else repr(self.share)
+
+
+def _parse_amount(value: object) -> Amount:
+    if isinstance(value, Amount):
+        return value
+    try:
+        return Amount(share=parse_fraction(value))
+    except ValueError:
+        if not isinstance(value, str) or not re.search(r"[A-Za-z]", value):
+            raise ValueError(f"{shown(value)} is neither a share nor a size; write 10% or 4GiB") from None
+    size = parse_quantity(value, "byte", "10% or 4GiB")
+    if not 0 <= size <= MOST_BYTES:
+        raise ValueError(f"{shown(value)} must be at least 0 and at most 1 EiB")
+    return Amount(size=round(size))
+
+
+def _in_order(known: Sequence[str]) -> AfterValidator:
+    def order(words: tuple[str, ...]) -> tuple[str, ...]:
+        if not words:
+            raise ValueError("must not be empty")
+        return tuple(word for word in known if word in words)
+
+    return AfterValidator(order)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_group(value: object) -> object:
+    return {"tables": value} if isinstance(value, list | tuple) else value
+
+
+Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
+Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
+_RANKS_SCHEMA = {"type": ["integer", "string", "array"], "examples": ["0-7", [0, "4-5"]]}
+Ranks = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_parse_ranks),
+    PlainSerializer(rank_ranges, return_type=str),
+    WithJsonSchema(_RANKS_SCHEMA),
+]
+Globs = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}, "examples": ["user_*"]}),
+]
+"""Names of tables, or patterns with `*`, `?` and `[abc]`."""
+Kept = Annotated[
+    Amount,
+    BeforeValidator(_parse_amount),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["10%", "4GiB"]}),
+]
+Runtime = Literal["torchrec", "hugectr", "any"]
+
+
+class Limits(Record):
+    """What tables may use. A key that is left out limits nothing."""
+
+    tiers: Tiers | None = None
+    """Only these."""
+    forbid_tiers: Tiers | None = None
+    shardings: Shardings | None = None
+    """Only these."""
+    ranks: Ranks | None = None
+    """Every shard of the tables stays on these."""
+    nodes: Ranks | None = None
+    """Every shard of the tables stays on the ranks of these, numbered from 0 in the order of the topology."""
+    forbid_ranks: Ranks | None = None
+    max_shards: Annotated[int, Field(ge=1)] | None = None
+    """Parts that a table may be cut into. Replicas (data_parallel) are one part; blocks are at least 1/max_shards of
+    the width."""
+    column_multiple: Annotated[int, Field(ge=1)] | None = None
+    """Widths of blocks are multiples of this; a table whose own width is none is not cut by columns."""
+
+
+class TableRule(Limits):
+    """Limits of the tables whose names match."""
+
+    match: Globs
+    unless: Globs | None = None
+    """Names that the rule spares."""
+
+
+class Group(Record):
+    """Tables that are to be together or apart. A plain list of names means `on: rank`."""
+
+    tables: Globs
+    on: Literal["rank", "node"] = "rank"
+
+
+class Reserve(Record):
+    """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM)
+    and per node (DDR, SSD)."""
+
+    hbm: Kept = Amount()
+    ddr: Kept = Amount()
+    ssd: Kept = Amount()
+
+    def of_tier(self, tier: int) -> Amount:
+        """By the index of a memory tier."""
+        amount: Amount = getattr(self, MEMORY_TIERS[tier])
+        return amount
+
+
+class Policy(Limits):
+    """What a plan may use. Limits at the top hold for all tables, those of `tables` for the ones that match."""
+
+    kind: Literal["policy"] = "policy"
+    schema_version: Literal[1] = 1
+    runtime: Runtime = "any"
+    """What is to execute the plan: only what it executes correctly is used."""
+    tiers: Tiers = PLACEMENT_TIERS
+    shardings: Shardings = SHARDINGS
+    reserve: Reserve = Reserve()
+    tables: tuple[TableRule, ...] = ()
+    colocate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
+    """Groups of tables whose shards are all on one and the same rank, hence whole tables; or on one node."""
+    separate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
+    """Groups of tables of which no two have shards on the same rank; or on the same node."""
+
+
+@dataclass(frozen=True)
+class RuntimeRules:
+    """What a runtime executes correctly, as far as a plan can get it wrong."""
+
+    tiers: tuple[PlacementTier, ...]
+    shardings: tuple[Sharding, ...]
+    column_multiple: int
+    needs_equal_nodes: tuple[Sharding, ...] = ()
+    """Shardings that need as many ranks on every node."""
+
+
+RUNTIMES: dict[Runtime, RuntimeRules] = {
+    # All seven were run with 2 and 4 processes and matched the unsharded model, with widths in multiples of 4 and row
+    # blocks of ceil(rows / ranks). Kernels of its default planner: fused, fused_uvm_caching, fused_uvm; key_value (SSD)
+    # is none of them. Node-wide shardings take the local world size for that of every node.
+    # Source: TorchRec 1.8.0 (distributed/sharding, planner/enumerators.py).
+    "torchrec": RuntimeRules(("hbm", "ddr_cached", "ddr"), SHARDINGS, 4, ("table_row_wise", "grid_shard")),
+    # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
+    # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
+    # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
+    "hugectr": RuntimeRules(("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1),
+    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1),
+}
+
+
+def policy_document(source: Policy | str | Path | None) -> Document:
+    """The policy as data that flags may narrow: of a file, of a model, or of nothing. Raises InputError."""
+    if source is None:
+        return Document({}, "policy")
+    if isinstance(source, Policy):
+        return Document(source.model_dump(mode="json", exclude_defaults=True), "policy")
+    path = Path(source)
+    if not (path.is_file() or path.is_fifo()):
+        raise InputError.at(str(source), what_is_missing(str(source), "a policy", ()))
+    return read_yaml(path)
+
+
+def narrow(document: Document, key: str, value: Any, words: str, match: str | None = None) -> None:
+    """One more limit: for the tables that match, or for all. `words` is how the user said it."""
+    if not isinstance(document.data, dict):
+        return  # said when it is validated
+    origin = (Document(None, words), ())
+    if match is None and document.data.get(key) is None:
+        document.data[key] = value
+        document.overridden[(key,)] = origin
+        return
+    rules = document.data.get("tables")
+    rules = [] if rules is None else rules
+    if isinstance(rules, list):
+        document.data["tables"] = [*rules, {"match": match or "*", key: value}]
+        document.overridden[("tables", len(rules))] = origin
+
+
+def replace(document: Document, path: Sequence[str], value: Any, words: str) -> None:
+    """Say a value anew; `words` is how the user said it."""
+    here = document.data
+    for key in path[:-1]:
+        if isinstance(here, dict):
+            here[key] = here.get(key) or {}
+            here = here[key]
+    if isinstance(here, dict):
+        here[path[-1]] = value
+        document.overridden[tuple(path)] = (Document(None, words), ())
+
+
+def load_policy(source: str | Path) -> Policy:
+    """The policy of a file. Raises InputError with every fault of it.
+
+    Whether its names are those of tables and its ranks exist is seen when it meets a workload and a topology.
+    """
+    return validate(policy_document(source), Policy)
