@@ -1,53 +1,124 @@
 """One instance, one solver: what it takes, and how good what it finds is, by the cost model that judges all."""
 
+import resource
+import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks.baselines import BASELINES
+from benchmarks.figures import Limit
 from cost_models.model import CostModel
+from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PlacedShards
-from planner.build import document
-from planner.options import Policy, build_problem, enumerate_options
-from planner.provenance import provenance
-from planner.solvers.search import Limits, solve
+from cost_models.workload.models import Workload
+from planner import api
+from planner.document import Plan
 from planner.verification import placed_shards
+from topologies.cluster import Topology
 
-OURS = "ours"
+
+@dataclass(frozen=True)
+class Search:
+    """Our planner with limits; see `planner.api.plan`. None: its defaults."""
+
+    time_limit_s: float | None = None
+    effort: int | None = None
+    gap: float = 0.01
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One planning problem."""
+
+    name: str
+    topology: Callable[[], Topology]
+    workload: Callable[[], Workload]
+    cost_model: str = "physical"
+    tiers: tuple[str, ...] | None = None
+    shardings: tuple[str, ...] | None = None
+    peers: tuple[tuple[str, float], ...] = ()
+    """Objectives that other planners are known to reach."""
+    limits: tuple[tuple[str, Limit], ...] = ()
+    """(solver, what it must keep to)."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a solver found. Seconds, or what else the cost model counts in."""
+    """What a solver found. The objective is in seconds, or in what else the cost model counts."""
 
+    instance: str
     solver: str
+    seed: int
+    status: str
     objective: float | None
-    """None where it found nothing, or nothing that fits into memory."""
+    """None where nothing was found, or nothing that fits into memory."""
     bound: float | None
-    """Our planner's; the others prove nothing."""
+    """What our planner proves; the others prove nothing."""
+    gap: float | None
+    first_plan_s: float | None
+    """Until our planner had a first plan."""
     wall_s: float
-    """From the cost model to the finished plan."""
+    """From the inputs, read already, to the finished plan."""
     cpu_s: float
-    shards: int
+    peak_bytes: int
+    """The most memory that the process held at once, so far."""
+    shards_per_rank: float
+    plan: Plan | None
+
+    def record(self) -> dict[str, Any]:
+        """All but the plan, as plain data."""
+        fields = asdict(self)
+        del fields["plan"]
+        return fields
 
 
-def attempt(model: CostModel, policy: Policy, solver: str, limits: Limits) -> Attempt:
-    """Run `solver`, `ours` or a baseline, and judge its placement. The seed is that of the limits."""
-    began, cpu_began = time.perf_counter(), time.process_time()
-    placed, bound = None, None
-    if solver == OURS:
-        options = enumerate_options(model, policy)
-        problem = build_problem(model, options)
-        outcome = solve(problem, limits)
-        plan = document(model, options, problem, outcome, provenance(model, policy, limits.seed))
-        if plan.objective is not None:
-            placed, bound = placed_shards(plan), plan.objective.lower_bound_s
+def attempt(instance: Instance, name: str, solver: Search | None, seed: int) -> Attempt:
+    """Run the solver called `name`: our planner where `solver` gives its limits, else the baseline of that name."""
+    topology, workload = instance.topology(), instance.workload()
+    clock = _Clock()
+    if solver is not None:
+        plan = api.plan(
+            topology,
+            workload,
+            cost_model=instance.cost_model,
+            tiers=instance.tiers,
+            shardings=instance.shardings,
+            time_limit_s=solver.time_limit_s,
+            effort=solver.effort,
+            gap=solver.gap,
+            seed=seed,
+            progress=clock.hear,
+        )
+        wall_s, cpu_s = clock.read()
+        placed = placed_shards(plan) if plan.tables else None
+        model = cost_model(instance.cost_model, topology, workload)
+        status = plan.status
     else:
-        placed = BASELINES[solver](model, np.random.default_rng(limits.seed))
-    wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+        plan, model = None, cost_model(instance.cost_model, topology, workload)
+        placed = BASELINES[name](model, np.random.default_rng(seed))
+        wall_s, cpu_s = clock.read()
+        status = "nothing found" if placed is None else "feasible"
     objective = None if placed is None else judged(model, placed)
-    return Attempt(solver, objective, bound, wall_s, cpu_s, 0 if placed is None else len(placed.rank))
+    bound = plan.objective.lower_bound_s if plan is not None and plan.objective is not None else None
+    return Attempt(
+        instance=instance.name,
+        solver=name,
+        seed=seed,
+        status="out of memory" if placed is not None and objective is None else status,
+        objective=objective,
+        bound=bound,
+        gap=objective / bound - 1 if objective is not None and bound is not None else None,
+        first_plan_s=clock.first_plan_s,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        shards_per_rank=0.0 if placed is None else len(placed.rank) / topology.world_size,
+        plan=plan,
+    )
 
 
 def judged(model: CostModel, placed: PlacedShards) -> float | None:
@@ -59,3 +130,18 @@ def judged(model: CostModel, placed: PlacedShards) -> float | None:
         if (taken > capacity + 1).any():
             return None
     return evaluation.step_s
+
+
+class _Clock:
+    """Wall and processor time since its start, and when the first plan was heard of."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.first_plan_s: float | None = None
+
+    def hear(self, _what: str, best: float | None, _bound: float | None) -> None:
+        if best is not None and self.first_plan_s is None:
+            self.first_plan_s = time.perf_counter() - self._wall
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
