@@ -16,8 +16,8 @@ What differs, because Meta's batches are not at hand or nothing is run here:
   workloads) and scaled to the mean of the set, 15.8 ids per sample and table; an empty one has 0.01.
 * Access follows a power law with the exponent 1.05, under which the set's share of distinct ids comes out (0.145).
 * The cost is that of the `physical` cost model on GPUs of a DGX A100 instead of a measurement on RTX 2080 Ti: the
-  stages of the embeddings alone, without the dense part, latencies and the overhead of a step, which no plan changes. The
-  step is the sum of the slowest ranks of all stages, NeuroShard's the slowest rank's sum.
+  stages of the embeddings alone, without the dense part, latencies and the overhead of a step, which no plan changes.
+  The step is the sum of the slowest ranks of all stages, NeuroShard's the slowest rank's sum.
 * Memory counts weights alone, as theirs does: 7 of the 11 GB of their GPUs are left to everything else.
 """
 
