@@ -4,7 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -68,12 +68,20 @@ class Attempt:
     """The most memory that the process held at once, so far."""
     shards_per_rank: float
     plan: Plan | None
+    """Our planner's document."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether our planner made it."""
+        return self.solver not in BASELINES
+
+    def without_plan(self) -> "Attempt":
+        """Light enough to be sent from process to process."""
+        return replace(self, plan=None)
 
     def record(self) -> dict[str, Any]:
         """All but the plan, as plain data."""
-        fields = asdict(self)
-        del fields["plan"]
-        return fields
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "plan"}
 
 
 def attempt(instance: Instance, name: str, solver: Search | None, seed: int) -> Attempt:
