@@ -5,8 +5,8 @@
     python -m benchmarks smoke
 
 A NAME is an instance or a pattern (`torchrec/*`); without any, all are run by all solvers, which takes an hour. Each
-attempt has a process of its own. `smoke` takes seconds: it exits with 1 where an answer is wrong. Other tables come from
-`benchmarks.plan`, `benchmarks.torchrec_cases`, `benchmarks.hugectr_case` and `benchmarks.neuroshard`.
+attempt has a process of its own. `smoke` takes seconds and exits with 1 where an answer is wrong. Other tables come
+from `benchmarks.plan`, `benchmarks.torchrec_cases`, `benchmarks.hugectr_case` and `benchmarks.neuroshard`.
 """
 
 import argparse
@@ -104,7 +104,8 @@ def _show(
     if as_json:
         print(json.dumps({"attempts": records, "missed": misses, "wrong": faults}, indent=1))
     else:
-        print("\n".join([f"missed: {fault}" for fault in misses] + [f"WRONG: {fault}" for fault in faults]))
+        for fault in [*(f"missed: {miss}" for miss in misses), *(f"WRONG: {fault}" for fault in faults)]:
+            print(fault)
     return misses, faults
 
 

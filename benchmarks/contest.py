@@ -13,7 +13,7 @@ from benchmarks.baselines import BASELINES
 from benchmarks.figures import Limit
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
-from cost_models.shards import MEMORY_TIERS, PlacedShards
+from cost_models.shards import EXTENT_OF_SHARDING, MEMORY_TIERS, RANK, PlacedShards
 from cost_models.workload.models import Workload
 from planner import api
 from planner.document import Plan
@@ -67,6 +67,8 @@ class Attempt:
     peak_bytes: int
     """The most memory that the process held at once, so far."""
     shards_per_rank: float
+    """Mean number of shards that have a rank of their own choice: parts of tables cut by rows over many ranks, and
+    replicas, leave nothing to place."""
     plan: Plan | None
     """Our planner's document."""
 
@@ -124,7 +126,7 @@ def attempt(instance: Instance, name: str, solver: Search | None, seed: int) -> 
         wall_s=wall_s,
         cpu_s=cpu_s,
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-        shards_per_rank=0.0 if placed is None else len(placed.rank) / topology.world_size,
+        shards_per_rank=0.0 if placed is None else _placed_one_by_one(placed) / topology.world_size,
         plan=plan,
     )
 
@@ -138,6 +140,10 @@ def judged(model: CostModel, placed: PlacedShards) -> float | None:
         if (taken > capacity + 1).any():
             return None
     return evaluation.step_s
+
+
+def _placed_one_by_one(placed: PlacedShards) -> int:
+    return int((EXTENT_OF_SHARDING[placed.blocks.sharding] == RANK).sum())
 
 
 class _Clock:
