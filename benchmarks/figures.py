@@ -5,7 +5,7 @@ from typing import Literal
 
 MIB, GIB = 2**20, 2**30
 
-Measure = Literal["wall_s", "peak_bytes"]
+Measure = Literal["wall_s", "cpu_s", "first_plan_s", "peak_bytes", "objective", "gap"]
 Format = Literal["seconds", "bytes", "number"]
 
 

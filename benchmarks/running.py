@@ -1,14 +1,19 @@
-"""Running what the registry lists, and comparing it with its targets."""
+"""Running what the registries list, and comparing it with its targets."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.contest import Attempt, attempt
 from benchmarks.figures import CommandRun, Format, Quantity, TinyInstances
+from benchmarks.instances import MOST_TABLES, SOLVERS, instances
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-c", "from planner.cli.app import main; main()")
@@ -107,3 +112,24 @@ def compare(tiny: TinyInstances) -> Outcome:
         elif found.bound_s is not None and found.step_s is not None:
             kept += found.bound_s <= best.step_s * (1 + 1e-12) and best.step_s <= found.step_s * (1 + 1e-12)
     return Outcome(tiny.name, tiny.count, kept, kept / tiny.count, kept == tiny.count, "number", is_exact=True)
+
+
+def contests(names: Sequence[str], solvers: Sequence[str], seed: int, *, apart: bool) -> Iterator[list[Attempt]]:
+    """The attempts on each instance, in the order of the solvers; each in a process of its own where they are `apart`.
+
+    A solver that would take too long on an instance is left out.
+    """
+    for name in names:
+        instance = instances()[name]
+        tables = len(instance.workload().tables) if set(solvers) & set(MOST_TABLES) else 0
+        able = [solver for solver in solvers if tables <= MOST_TABLES.get(solver, tables)]
+        yield [_apart(name, solver, seed) if apart else _attempt(name, solver, seed) for solver in able]
+
+
+def _apart(name: str, solver: str, seed: int) -> Attempt:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_attempt, name, solver, seed).result()
+
+
+def _attempt(name: str, solver: str, seed: int) -> Attempt:
+    return attempt(instances()[name], solver, SOLVERS[solver], seed).without_plan()
