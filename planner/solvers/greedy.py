@@ -11,6 +11,7 @@ from planner.problem import (
     LoadState,
     Placement,
     Problem,
+    load_state,
     place_block,
     place_everywhere,
     place_world,
@@ -21,29 +22,37 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
+def place(
+    problem: Problem,
+    picks: Ints,
+    stage_seconds: Floats,
+    held: Placement | None = None,
+    loose: Ints | None = None,
+) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then those that need a node, then single ranks' from the largest to the smallest.
     Each goes where the potential over the resources it uses grows least, among the places with memory for it.
-    `stage_seconds` [S] are the times to aim at.
+    `stage_seconds` [S] are the times to aim at. Blocks that are `held` have their places already; `loose` ones, of
+    single ranks or nodes, are placed like those of the picks, and all together make up an option of each table.
     """
-    return _Greedy(problem, stage_seconds).run(picks)
+    return _Greedy(problem, stage_seconds, held).run(picks, [] if loose is None else loose.tolist())
 
 
 class _Greedy:
-    def __init__(self, problem: Problem, stage_seconds: Floats) -> None:
+    def __init__(self, problem: Problem, stage_seconds: Floats, held: Placement | None) -> None:
         self._problem = problem
-        self._state = LoadState(problem)
+        self._state = LoadState(problem) if held is None else load_state(problem, held)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
         self._node_sizes: list[int] = np.diff(problem.node_start).tolist()
-        self._items: list[int] = []
-        self._places: list[int] = []
+        self._items: list[int] = [] if held is None else held.item_block.tolist()
+        self._places: list[int] = [] if held is None else held.item_place.tolist()
 
-    def run(self, picks: Ints) -> tuple[Placement, LoadState] | None:
+    def run(self, picks: Ints, loose: list[int]) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
         blocks, tied = self._expand(picks)
+        blocks += loose
         place_everywhere(problem, state, np.array(blocks + [b for group in tied for b in group], dtype=np.int64))
         extent = problem.block_extent
         world_wide = [block for block in blocks if extent[block] == WORLD]

@@ -1,0 +1,524 @@
+"""The search for a plan that follows another: better placements that move few bytes.
+
+It begins with the old placement; what no longer fits, and what is new, is placed where it costs least. Then tables are
+*released* in steps of ever more bytes, those first that weigh most on the step for their bytes, and local search moves
+them. After each step the released tables *return*, one after the other, to where they were: first those whose return
+makes no stage longer, then, under rising tolerances, those that cost some time, down to the old placement. Every
+placement on this way is a candidate with its step and its moved bytes; the best one within the terms is the answer.
+
+The candidates do not depend on the limit, but for how many release steps are made, so that a larger limit never gives
+a slower plan.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.moves import Homes, ranks_of
+from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.greedy import place
+from planner.solvers.improve import Improver
+from planner.solvers.infeasible import shortage
+from planner.solvers.prices import Bound
+from planner.solvers.reinsert import reinsert_tables
+from planner.solvers.repartition import ROUNDING_BYTES
+from planner.solvers.rounding import round_picks
+from planner.solvers.search import (
+    IDLE_ROUNDS,
+    OPTIMAL_GAP,
+    REINSERT_WORK,
+    SQUARINGS,
+    TIGHTEN_BLOCKS,
+    Clock,
+    Limits,
+    Outcome,
+    Progress,
+    Status,
+    solve,
+)
+from planner.solvers.threshold import tighten
+
+RELEASES = (0.0, 1 / 512, 1 / 64, 1 / 8, 1.0)
+"""Shares of all bytes that are released, one after the other."""
+ROUNDS = (8, 8, 12, 20, 40)
+"""Rounds of local search at each norm, for each release."""
+TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, np.inf)
+"""Shares by which returning tables may lengthen a stage, one after the other."""
+SWEEPS = 3
+"""Times that all released tables are asked to return under one tolerance: those that left make room for others."""
+HEADROOMS = (0.0, 0.02, 0.1, 0.3)
+"""Shares of each memory pool that the old placement leaves to what is new, until that fits."""
+SAME = 1e-9
+"""Relative difference of steps that counts as none: fewer moved bytes decide."""
+
+
+@dataclass(frozen=True)
+class MoveTerms:
+    """What moving costs."""
+
+    limit_bytes: float | None = None
+    """The most that may move."""
+    seconds_per_byte: float = 0.0
+    """What is added to the step for each moved byte."""
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """What the search found."""
+
+    outcome: Outcome
+    least_bytes: float
+    """No placement moves less."""
+    found_bytes: float | None
+    """The fewest moved bytes of any placement found; None where there is none."""
+
+
+def replan(
+    problem: Problem, homes: Homes, terms: MoveTerms, limits: Limits, progress: Progress | None = None
+) -> Replanned:
+    """The best placement found that follows the one of `homes` on these terms, with a lower bound on all placements.
+
+    The bound holds for placements that move any number of bytes. Where none within the limit is found, the outcome's
+    status is "timeout"; where there is none, "infeasible", and `least_bytes` is above the limit or the outcome has a
+    shortage of memory.
+    """
+    fluid = Fluid(problem)
+    least = homes.least_moved_bytes(problem)
+    missing = shortage(fluid)
+    if missing is not None:
+        return Replanned(Outcome("infeasible", None, None, None, missing), least, None)
+    if terms.limit_bytes is not None and least > terms.limit_bytes + 1:
+        return Replanned(Outcome("infeasible", None, None, None, None), least, None)
+    search = _Replan(fluid, homes, terms, limits, progress or (lambda *_: None))
+    search.run()
+    return Replanned(search.outcome(), least, search.fewest_bytes)
+
+
+@dataclass(frozen=True)
+class _Found:
+    placement: Placement
+    step_s: float
+    moved_bytes: float
+
+
+class _Replan:
+    def __init__(self, fluid: Fluid, homes: Homes, terms: MoveTerms, limits: Limits, tell: Progress) -> None:
+        self._fluid, self._problem, self._homes = fluid, fluid.problem, homes
+        self._terms, self._limits, self._tell = terms, limits, tell
+        self._clock = Clock(limits)
+        self._relaxed: FluidSolution = fluid.solve()
+        self._bound = Bound(self._relaxed.bound_s, self._relaxed.prices, None)
+        self._best: _Found | None = None
+        self.fewest_bytes: float | None = None
+        self._table_of_block: Ints = self._problem.option_table[self._problem.block_option]
+        tell("bound", None, self._bound.seconds)
+
+    def outcome(self) -> Outcome:
+        """What was found within the terms."""
+        if self._best is None:
+            return Outcome("timeout", None, None, self._bound, None)
+        placement, step_s = self._best.placement, self._best.step_s
+        self._tighten(step_s)
+        bound = replace(self._bound, seconds=min(self._bound.seconds, step_s))
+        status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+        return Outcome(status, placement, step_s, bound, None)
+
+    def run(self) -> None:
+        """The old placement, the releases, and a plan that knows of no other; each with the way back."""
+        start = self._start()
+        current, step_s = start, np.inf
+        if start is not None:
+            self._homeward = _Homeward(self._problem, self._homes, start)
+            current, step_s = self._offer_way_back(start, "old placement")
+            self._tighten(step_s)
+        else:
+            self._homeward = _Homeward(self._problem, self._homes, None)
+        self._release_all(current, step_s)
+
+    def _release_all(self, current: Placement | None, step_s: float) -> None:
+        total = float(self._table_bytes.sum())
+        for number, (share, rounds) in enumerate(zip(RELEASES, ROUNDS, strict=True)):
+            if current is None or self._is_good(step_s) or self._clock.is_over():
+                break
+            released = self._released(current, share * total)
+            limit = self._terms.limit_bytes
+            is_last = limit is not None and share * total >= limit
+            for done in itertools.count() if released.any() else ():
+                if done == self._passes(is_last=is_last) or (done and self._is_good(step_s)) or self._clock.is_over():
+                    break
+                seed = self._limits.seed + number + len(RELEASES) * done
+                current = self._improved(current, released, rounds, seed)
+                current, step_s = self._offer_way_back(current, "local search")
+            if is_last:
+                return
+        if not self._is_good(step_s) and (current is None or not self._clock.is_over()):
+            left = replace(self._limits, time_limit_s=self._clock.left_s())
+            fresh = solve(self._problem, left, lambda step, _, bound: self._say(step, bound))
+            if fresh.placement is not None:
+                self._offer_way_back(fresh.placement, "new plan")
+
+    def _passes(self, *, is_last: bool) -> int | None:
+        """Passes for one release: without an effort the last release takes all the time there is (None)."""
+        if self._limits.effort is None:
+            return None if is_last else 1
+        return self._limits.effort
+
+    def _say(self, step: str, bound_s: float | None) -> None:
+        if step != "bound":
+            self._tell("new plan", None if self._best is None else self._best.step_s, bound_s)
+
+    def _is_good(self, step_s: float) -> bool:
+        return step_s <= self._bound.seconds * (1 + self._limits.gap)
+
+    def _tighten(self, step_s: float) -> None:
+        if len(self._problem.block_option) <= TIGHTEN_BLOCKS:
+            found = tighten(self._fluid, self._relaxed, step_s)
+            if found.seconds > self._bound.seconds:
+                self._bound = found
+
+    # -- candidates --------------------------------------------------------------------------------------------
+
+    def _offer_way_back(self, placement: Placement, source: str) -> tuple[Placement, float]:
+        """Offer a placement and those on its way back; the one in which all went back that may at no cost."""
+        way = self._homeward.way_back(placement, self._clock)
+        best: int | None = None
+        tidy = 0
+        for i, (step_s, moved_bytes, is_free) in enumerate(way.points):
+            tidy = i if is_free else tidy
+            if self._is_better(step_s, moved_bytes):
+                best = i
+                self._best = _Found(placement, step_s, moved_bytes)
+        if best is not None and self._best is not None:
+            self._best = replace(self._best, placement=way.placement(best))
+            self._tell(source, self._best.step_s, self._bound.seconds)
+        return way.placement(tidy), way.points[tidy][0]
+
+    def _is_better(self, step_s: float, moved_bytes: float) -> bool:
+        self.fewest_bytes = min(moved_bytes, np.inf if self.fewest_bytes is None else self.fewest_bytes)
+        if self._terms.limit_bytes is not None and moved_bytes > self._terms.limit_bytes:
+            return False
+        if self._best is None:
+            return True
+        price = self._terms.seconds_per_byte
+        value, best = step_s + price * moved_bytes, self._best.step_s + price * self._best.moved_bytes
+        if abs(value - best) <= SAME * best:
+            return moved_bytes < self._best.moved_bytes
+        return value < best
+
+    # -- releases ----------------------------------------------------------------------------------------------
+
+    @property
+    def _table_bytes(self) -> Floats:
+        """[T] the most that a table can move while it has one copy."""
+        found = np.zeros(self._problem.tables)
+        whole = self._homes.whole_bytes(self._problem)
+        np.maximum.at(found, self._table_of_block, whole)
+        return np.where(self._homes.rows_before > 0, found, 0.0)
+
+    def _released(self, placement: Placement, budget_bytes: float) -> Bools:
+        """[T] tables of at most so many bytes together, those first that weigh most on the step for their bytes."""
+        problem, block = self._problem, placement.item_block
+        load = problem.fixed[:, block] + problem.by_rows[:, block]
+        weight = np.einsum("kbc,kc->kb", load, self._relaxed.prices.weight).max(axis=0)
+        value = np.bincount(self._table_of_block[block], weights=weight, minlength=problem.tables)
+        size = self._table_bytes
+        order = np.argsort(-value / np.maximum(size, 1.0), kind="stable")
+        order = order[np.argsort(size[order] > 0, kind="stable")]
+        released = np.zeros(problem.tables, dtype=bool)
+        released[order[np.cumsum(size[order]) <= budget_bytes]] = True
+        return released
+
+    def _improved(self, placement: Placement, released: Bools, rounds: int, seed: int) -> Placement:
+        """Local search on the released tables, from where they are or from other options of theirs."""
+        problem = self._problem
+        if not released.all():
+            other = self._recreated(placement, released)
+            if other is not None and load_state(problem, other).step_s() < load_state(problem, placement).step_s():
+                placement = other
+        if problem.tables * problem.world <= REINSERT_WORK:
+            order = np.random.default_rng(seed).permutation(np.flatnonzero(released))
+            every_pick = np.ones(len(problem.block_option), dtype=bool)
+            placement = reinsert_tables(problem, placement, SQUARINGS[0], order, every_pick)
+        improver, number = Improver(problem, placement, seed, released), 0
+        for squarings in SQUARINGS:
+            idle = 0
+            for _ in range(rounds):
+                idle = 0 if improver.round(number, squarings) else idle + 1
+                number += 1
+                if idle >= IDLE_ROUNDS or self._is_good(improver.best_s):
+                    break
+                if self._clock.is_over():
+                    return improver.best()
+        return improver.best()
+
+    def _recreated(self, placement: Placement, released: Bools) -> Placement | None:
+        """The released tables taken out and put back in options that suit the others; None where they do not fit."""
+        table = self._table_of_block[placement.item_block]
+        held = _part(placement, ~released[table])
+        return self._completed(held, np.zeros(0, dtype=np.int64))
+
+    def _completed(self, held: Placement, loose: Ints) -> Placement | None:
+        """A placement with the held blocks, the loose ones, and tables that have neither; None if they do not fit."""
+        problem, fluid = self._problem, self._fluid
+        chosen = problem.block_option[np.concatenate([held.item_block, loose])]
+        known = np.zeros(problem.tables, dtype=bool)
+        known[problem.option_table[chosen]] = True
+        relaxed, picks = self._relaxed, np.zeros(0, dtype=np.int64)
+        if not known.all():
+            is_chosen = np.zeros(len(problem.option_table), dtype=bool)
+            is_chosen[chosen] = True
+            usable = ~known[self._table_of_block] | is_chosen[problem.block_option]
+            if shortage(fluid, usable) is None:
+                relaxed = fluid.solve(usable=usable, tolerance=1e-4)
+            picks = round_picks(fluid, relaxed)[~known]
+        placed = place(problem, picks, relaxed.stage_seconds, held, loose)
+        return None if placed is None else _sorted(placed[0])
+
+    # -- the old placement -------------------------------------------------------------------------------------
+
+    def _start(self) -> Placement | None:
+        """The old placement with what is new; as few bytes as possible leave pools that are too full for that.
+
+        What leaves keeps its form where that can be placed; else it may take any. None where nothing helps.
+        """
+        problem, homes = self._problem, self._homes
+        if not len(homes.start.item_block) and not len(homes.loose):
+            return None
+        for headroom in HEADROOMS:
+            leaving = self._leaving(headroom)
+            held = _part(homes.start, ~leaving)
+            left = homes.start.item_block[leaving]
+            is_tied = problem.option_tied[problem.block_option[left]]
+            if not ((problem.block_extent[left] == WORLD) | is_tied).any():
+                found = self._completed(held, np.concatenate([homes.loose, left]))
+                if found is not None:
+                    return found
+            tables = np.zeros(problem.tables, dtype=bool)
+            tables[self._table_of_block[np.concatenate([left, homes.loose])]] = True
+            found = self._completed(_part(held, ~tables[self._table_of_block[held.item_block]]), homes.loose[:0])
+            if found is not None:
+                return found
+            if self._clock.is_over():
+                break
+        return None
+
+    def _leaving(self, headroom: float) -> Bools:
+        """[I] blocks of the old placement that must leave, so that every pool has this share of its capacity free."""
+        problem, start = self._problem, self._homes.start
+        state = load_state(problem, start)
+        leaving = np.zeros(len(start.item_block), dtype=bool)
+        first, count = ranks_of(problem, start.item_block, start.item_place)
+        size = self._most_bytes(start)
+        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
+            firsts = np.unique(pool, return_index=True)[1]
+            for rank in firsts[state.free[m, firsts] < headroom * capacity[pool[firsts]]].tolist():
+                last = int(np.searchsorted(pool, pool[rank], side="right"))
+                here = np.flatnonzero((first < last) & (first + count > rank) & (size[:, m] > 0) & ~leaving)
+                here = here[np.lexsort((size[here, m], problem.block_extent[start.item_block[here]]))]
+                while len(here) and (lack := headroom * capacity[pool[rank]] - float(state.free[m, rank])) > 0:
+                    on_ranks = here[problem.block_extent[start.item_block[here]] == RANK]
+                    among = on_ranks if len(on_ranks) else here
+                    enough = np.searchsorted(size[among, m], lack) if len(on_ranks) else len(among) - 1
+                    item = int(among[min(enough, len(among) - 1)])
+                    place_block(problem, state, int(start.item_block[item]), int(start.item_place[item]), -1.0)
+                    leaving[item] = True
+                    here = here[here != item]
+        return leaving
+
+    def _most_bytes(self, placement: Placement) -> Floats:
+        """[I, M] bytes that a block takes on the rank where it takes most."""
+        problem, block = self._problem, placement.item_block
+        _, count = ranks_of(problem, block, placement.item_place)
+        rows = problem.table_rows[self._table_of_block[block]]
+        share = np.where(problem.block_replicated[block], 1.0, -(-rows // count) / rows)[:, None]
+        size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block] * share
+        return np.asarray(size.max(axis=0))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A placement and the tables that return from it, one after the other."""
+
+    problem: Problem
+    start: Placement
+    points: list[tuple[float, float, bool]]
+    """(step, moved bytes, whether the returns so far cost nothing) before any return, and after each."""
+    returns: list[tuple[int, list[tuple[int, int]]]]
+    """(table, its blocks and places)."""
+
+    def placement(self, point: int) -> Placement:
+        """At one of the points."""
+        if not point:
+            return self.start
+        back = dict(self.returns[:point])
+        gone = np.zeros(self.problem.tables, dtype=bool)
+        gone[list(back)] = True
+        table = self.problem.option_table[self.problem.block_option[self.start.item_block]]
+        stays = _part(self.start, ~gone[table])
+        pieces = np.array([piece for pieces in back.values() for piece in pieces], dtype=np.int64)
+        return _sorted(
+            Placement(
+                np.concatenate([stays.item_block, pieces[:, 0]]), np.concatenate([stays.item_place, pieces[:, 1]])
+            )
+        )
+
+
+class _Homeward:
+    """Where tables return to: how the old plan held them, or else the start of the search."""
+
+    def __init__(self, problem: Problem, homes: Homes, start: Placement | None) -> None:
+        self._problem, self._homes = problem, homes
+        table_of_loose = problem.option_table[problem.block_option[homes.loose]]
+        table = problem.option_table[problem.block_option[homes.start.item_block]]
+        whole = _part(homes.start, ~np.isin(table, table_of_loose))
+        self._targets = [placement for placement in (whole, start) if placement is not None]
+        self._moved = [homes.moved_bytes(problem, target) for target in self._targets]
+        self._pieces = [_by_table(problem, target) for target in self._targets]
+
+    def way_back(self, placement: Placement, clock: Clock) -> _Way:
+        """All returns from a placement, tolerance by tolerance."""
+        problem = self._problem
+        state = load_state(problem, placement)
+        self._state, self._now = state, _by_table(problem, placement)
+        moved = self._homes.moved_bytes(problem, placement)
+        goals = [np.flatnonzero(_differs(problem, placement, target)) for target in self._targets]
+        stage = problem.stage_of_column
+        busy = (state.stage_seconds() - problem.stage_constants)[stage]
+        points = [(state.step_s(), float(moved.sum()), True)]
+        returns: list[tuple[int, list[tuple[int, int]]]] = []
+        away = dict.fromkeys(np.concatenate(goals).tolist())
+        for tolerance in TOLERANCES:
+            self._ceiling: Floats = busy * (1 + tolerance) * (1 + 1e-12)
+            for _ in range(SWEEPS):
+                before = len(returns)
+                for table in sorted(away, key=lambda t: (-moved[t], t)):
+                    found = self._return(table, float(moved[table]), at_no_cost=tolerance == 0)
+                    if found is None:
+                        continue
+                    pieces, now_moved = found
+                    moved[table] = now_moved
+                    self._now[table] = pieces
+                    returns.append((table, pieces))
+                    points.append((state.step_s(), float(moved.sum()), tolerance == 0))
+                    if pieces == self._pieces[0].get(table):
+                        del away[table]
+                if len(returns) == before or clock.is_over():
+                    break
+        return _Way(problem, placement, points, returns)
+
+    def _return(self, table: int, moved: float, *, at_no_cost: bool) -> tuple[list[tuple[int, int]], float] | None:
+        """Put a table back where the ceilings and the memory allow it and bytes are saved; None if they do not.
+
+        At no cost, also where no bytes are saved.
+        """
+        now = self._now[table]
+        for target, target_moved in zip(self._pieces, self._moved, strict=True):
+            pieces = target.get(table)
+            if pieces is None or pieces == now:
+                continue
+            saved = moved - float(target_moved[table])
+            is_home = target is self._pieces[0]
+            if saved <= 0 and not (at_no_cost and saved == 0 and is_home):
+                continue
+            for variant in self._variants(table, pieces):
+                if variant == now:
+                    break
+                if self._exchange(now, variant):
+                    return variant, float(target_moved[table])
+        return None
+
+    def _variants(self, table: int, pieces: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """The pieces, and the same columns at the same places in other tiers or cache sizes."""
+        problem = self._problem
+        yield pieces
+        own = problem.block_option[pieces[0][0]]
+        if not problem.option_units[own]:
+            return
+        units = problem.block_units[[block for block, _ in pieces]]
+        for option in range(int(problem.option_start[table]), int(problem.option_start[table + 1])):
+            if option != own and problem.option_units[option] == problem.option_units[own]:
+                types = slice(*problem.block_start[option : option + 2].tolist())
+                at = np.searchsorted(problem.block_units[types], units)
+                at = np.minimum(at, types.stop - types.start - 1)
+                if np.array_equal(problem.block_units[types][at], units):
+                    blocks = (types.start + at).tolist()
+                    kinds = problem.kind_of_rank[[place for _, place in pieces]]
+                    if problem.allowed[kinds, blocks].all():
+                        yield [(block, place) for block, (_, place) in zip(blocks, pieces, strict=True)]
+
+    def _exchange(self, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> bool:
+        """Put other pieces of a table in the place of its present ones, if all it touches stays within the ceilings."""
+        problem, state = self._problem, self._state
+        everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
+        everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
+        ranks = np.concatenate([self._ranks(block, where) for block, where in new])
+        if self._would_burst(old, new):
+            return False
+        self._charge(old, new, everywhere)
+        where = slice(None) if everywhere.any() else ranks
+        fits = (state.free[:, ranks] >= -ROUNDING_BYTES).all()
+        if fits and (state.load[:, where] <= self._ceiling[:, None]).all():
+            return True
+        self._charge(new, old, -everywhere)
+        return False
+
+    def _would_burst(self, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> bool:
+        """Whether a single rank's new piece alone, next to none of the old ones, is too much: cheap to find out."""
+        problem, state = self._problem, self._state
+        nodes = {int(problem.node_of_rank[rank]) for block, where in old for rank in self._ranks(block, where)[:1]}
+        if any(problem.block_extent[block] != RANK for block, _ in old):
+            return False
+        for block, rank in new:
+            if problem.block_extent[block] != RANK or int(problem.node_of_rank[rank]) in nodes:
+                continue
+            kind = problem.kind_of_rank[rank]
+            load = state.load[:, rank] + problem.fixed[kind, block] + problem.by_rows[kind, block]
+            if (problem.everywhere[:, block] == 0).all() and (load > self._ceiling).any():
+                return True
+        return False
+
+    def _ranks(self, block: int, where: int) -> Ints:
+        extent = self._problem.block_extent[block]
+        if extent == RANK:
+            return np.array([where])
+        if extent == NODE:
+            return np.arange(self._problem.node_start[where], self._problem.node_start[where + 1])
+        return np.arange(self._problem.world)
+
+    def _charge(self, gone: list[tuple[int, int]], come: list[tuple[int, int]], everywhere: Floats) -> None:
+        for block, where in gone:
+            place_block(self._problem, self._state, block, where, -1.0)
+        for block, where in come:
+            place_block(self._problem, self._state, block, where)
+        if everywhere.any():
+            self._state.add_everywhere(everywhere)
+
+
+def _part(placement: Placement, index: Bools) -> Placement:
+    return Placement(placement.item_block[index], placement.item_place[index])
+
+
+def _sorted(placement: Placement) -> Placement:
+    order = np.lexsort((placement.item_place, placement.item_block))
+    return Placement(placement.item_block[order], placement.item_place[order])
+
+
+def _by_table(problem: Problem, placement: Placement) -> dict[int, list[tuple[int, int]]]:
+    """The blocks of each table with their places, in order of both."""
+    placed = _sorted(placement)
+    table = problem.option_table[problem.block_option[placed.item_block]].tolist()
+    found: dict[int, list[tuple[int, int]]] = {}
+    for of, block, where in zip(table, placed.item_block.tolist(), placed.item_place.tolist(), strict=True):
+        found.setdefault(of, []).append((block, where))
+    return found
+
+
+def _differs(problem: Problem, placement: Placement, target: Placement) -> Bools:
+    """[T] tables of the target that the placement holds in another way."""
+    both = [_by_table(problem, one) for one in (placement, target)]
+    found = np.zeros(problem.tables, dtype=bool)
+    found[[table for table, pieces in both[1].items() if both[0].get(table) != pieces]] = True
+    return found
