@@ -13,6 +13,7 @@ a slower plan.
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import shortage
 from planner.solvers.prices import Bound
-from planner.solvers.reinsert import reinsert_tables
+from planner.solvers.reinsert import Pieces, reinsert_tables
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.rounding import round_picks
 from planner.solvers.search import (
@@ -346,7 +347,7 @@ class _Way:
     start: Placement
     points: list[tuple[float, float, bool]]
     """(step, moved bytes, whether the returns so far cost nothing) before any return, and after each."""
-    returns: list[tuple[int, list[tuple[int, int]]]]
+    returns: list[tuple[int, Pieces]]
     """(table, its blocks and places)."""
 
     def placement(self, point: int) -> Placement:
@@ -366,6 +367,27 @@ class _Way:
         )
 
 
+class _Goal:
+    """A placement that tables return to."""
+
+    def __init__(self, problem: Problem, homes: Homes, placement: Placement) -> None:
+        placed = _sorted(placement)
+        order = np.argsort(problem.option_table[problem.block_option[placed.item_block]], kind="stable")
+        self._block, self._place = placed.item_block[order], placed.item_place[order]
+        table = problem.option_table[problem.block_option[self._block]]
+        self._start: Ints = np.searchsorted(table, np.arange(problem.tables + 1))
+        self.placement = placement
+        self.pieces = _by_table(problem, placement)
+        self.moved_bytes = homes.moved_bytes(problem, placement)
+
+    def items(self, tables: Ints) -> tuple[Ints, Ints, Ints]:
+        """Which of the `tables`, the block and the place of each of their blocks."""
+        count = self._start[tables + 1] - self._start[tables]
+        which = np.repeat(np.arange(len(tables)), count)
+        index = np.arange(len(which)) + np.repeat(self._start[tables] - np.cumsum(count) + count, count)
+        return which, self._block[index], self._place[index]
+
+
 class _Homeward:
     """Where tables return to: how the old plan held them, or else the start of the search."""
 
@@ -374,111 +396,126 @@ class _Homeward:
         table_of_loose = problem.option_table[problem.block_option[homes.loose]]
         table = problem.option_table[problem.block_option[homes.start.item_block]]
         whole = _part(homes.start, ~np.isin(table, table_of_loose))
-        self._targets = [placement for placement in (whole, start) if placement is not None]
-        self._moved = [homes.moved_bytes(problem, target) for target in self._targets]
-        self._pieces = [_by_table(problem, target) for target in self._targets]
+        self._goals = [_Goal(problem, homes, goal) for goal in (whole, start) if goal is not None]
+        self._own_column: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.resource_of_rank])
+        self._own_pool: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.pool_of_rank])
 
     def way_back(self, placement: Placement, clock: Clock) -> _Way:
         """All returns from a placement, tolerance by tolerance."""
         problem = self._problem
-        state = load_state(problem, placement)
-        self._state, self._now = state, _by_table(problem, placement)
-        moved = self._homes.moved_bytes(problem, placement)
-        goals = [np.flatnonzero(_differs(problem, placement, target)) for target in self._targets]
-        stage = problem.stage_of_column
-        busy = (state.stage_seconds() - problem.stage_constants)[stage]
-        points = [(state.step_s(), float(moved.sum()), True)]
-        returns: list[tuple[int, list[tuple[int, int]]]] = []
-        away = dict.fromkeys(np.concatenate(goals).tolist())
+        self._state = state = load_state(problem, placement)
+        self._now = _by_table(problem, placement)
+        self._moved = self._homes.moved_bytes(problem, placement)
+        busy = (state.stage_seconds() - problem.stage_constants)[problem.stage_of_column]
+        points = [(state.step_s(), float(self._moved.sum()), True)]
+        returns: list[tuple[int, Pieces]] = []
         for tolerance in TOLERANCES:
             self._ceiling: Floats = busy * (1 + tolerance) * (1 + 1e-12)
             for _ in range(SWEEPS):
                 before = len(returns)
-                for table in sorted(away, key=lambda t: (-moved[t], t)):
-                    found = self._return(table, float(moved[table]), at_no_cost=tolerance == 0)
-                    if found is None:
-                        continue
-                    pieces, now_moved = found
-                    moved[table] = now_moved
-                    self._now[table] = pieces
-                    returns.append((table, pieces))
-                    points.append((state.step_s(), float(moved.sum()), tolerance == 0))
-                    if pieces == self._pieces[0].get(table):
-                        del away[table]
+                for goal in self._goals:
+                    for table, is_barred in self._candidates(goal, at_no_cost=tolerance == 0):
+                        pieces = self._return(table, goal.pieces[table], is_barred=is_barred)
+                        if pieces is not None:
+                            self._now[table] = pieces
+                            self._moved[table] = goal.moved_bytes[table]
+                            returns.append((table, pieces))
+                            points.append((state.step_s(), float(self._moved.sum()), tolerance == 0))
                 if len(returns) == before or clock.is_over():
                     break
         return _Way(problem, placement, points, returns)
 
-    def _return(self, table: int, moved: float, *, at_no_cost: bool) -> tuple[list[tuple[int, int]], float] | None:
-        """Put a table back where the ceilings and the memory allow it and bytes are saved; None if they do not.
+    def _candidates(self, goal: _Goal, *, at_no_cost: bool) -> list[tuple[int, bool]]:
+        """Tables that save bytes if they return, those first that save most, unless it makes a stage too long.
 
-        At no cost, also where no bytes are saved.
+        With each, whether its memory there is too full. At no cost, tables return that save no bytes, too.
         """
+        away = [table for table, pieces in goal.pieces.items() if self._now[table] != pieces]
+        tables = np.array(away, dtype=np.int64)
+        saved = self._moved[tables] - goal.moved_bytes[tables]
+        tables = tables[(saved > 0) | ((saved == 0) & at_no_cost & (goal is self._goals[0]))]
+        tables = tables[np.lexsort((tables, goal.moved_bytes[tables] - self._moved[tables]))]
+        overloads, overfills = self._alone(goal, tables)
+        return list(zip(tables[~overloads].tolist(), overfills[~overloads].tolist(), strict=True))
+
+    def _alone(self, goal: _Goal, tables: Ints) -> tuple[Bools, Bools]:
+        """Whether a single-rank piece of each table [n] makes a stage too long, or a pool too full, where it returns.
+
+        Only resources that the rank shares with no other are looked at, and only tables that are on single ranks now.
+        """
+        problem, state = self._problem, self._state
+        which, block, rank = goal.items(tables)
+        pieces = [(i, *piece) for i, table in enumerate(tables.tolist()) for piece in self._now[table]]
+        which_now, block_now, rank_now = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+        everywhere = np.zeros((len(tables), problem.kinds, len(problem.stage_of_column)))
+        np.add.at(everywhere, which, problem.everywhere[:, block].swapaxes(0, 1))
+        np.subtract.at(everywhere, which_now, problem.everywhere[:, block_now].swapaxes(0, 1))
+        is_spread = np.zeros(len(tables), dtype=bool)
+        is_spread[which_now[problem.block_extent[block_now] != RANK]] = True
+        looked_at = np.flatnonzero((problem.block_extent[block] == RANK) & ~is_spread[which])
+        which, block, rank = which[looked_at], block[looked_at], rank[looked_at]
+        single = np.flatnonzero(~is_spread[which_now])
+        places, at = np.unique(which_now[single] * problem.world + rank_now[single], return_inverse=True)
+        same = np.searchsorted(places, which * problem.world + rank)
+        same = np.where(np.append(places, -1)[same] == which * problem.world + rank, same, len(places))
+        found: list[Bools] = []
+        for own, fixed, by_rows, now, most, more in (
+            (self._own_column, problem.fixed, problem.by_rows, state.load, self._ceiling, everywhere),
+            (self._own_pool, problem.bytes_fixed, problem.bytes_by_rows, -state.free, ROUNDING_BYTES, None),
+        ):
+            kind, kind_now = problem.kind_of_rank[rank], problem.kind_of_rank[rank_now[single]]
+            there = np.zeros((len(places) + 1, len(own)))
+            np.add.at(there, at, fixed[kind_now, block_now[single]] + by_rows[kind_now, block_now[single]])
+            then = now[:, rank].T + fixed[kind, block] + by_rows[kind, block] - there[same]
+            then += 0.0 if more is None else more[which, kind]
+            wrong = (then > most)[:, own].any(axis=1)
+            found.append(np.bincount(which, weights=wrong, minlength=len(tables)) > 0)
+        return found[0], found[1]
+
+    def _return(self, table: int, pieces: Pieces, *, is_barred: bool) -> Pieces | None:
+        """Put a table back, or into another memory there if its own is too full; None where it does not fit."""
         now = self._now[table]
-        for target, target_moved in zip(self._pieces, self._moved, strict=True):
-            pieces = target.get(table)
-            if pieces is None or pieces == now:
-                continue
-            saved = moved - float(target_moved[table])
-            is_home = target is self._pieces[0]
-            if saved <= 0 and not (at_no_cost and saved == 0 and is_home):
-                continue
-            for variant in self._variants(table, pieces):
-                if variant == now:
-                    break
-                if self._exchange(now, variant):
-                    return variant, float(target_moved[table])
+        if not is_barred:
+            outcome = self._exchange(now, pieces)
+            if outcome != "full":
+                return pieces if outcome == "done" else None
+        for variant in self._variants(table, pieces):
+            if variant == now:
+                return None
+            if self._exchange(now, variant) == "done":
+                return variant
         return None
 
-    def _variants(self, table: int, pieces: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """The pieces, and the same columns at the same places in other tiers or cache sizes."""
+    def _variants(self, table: int, pieces: Pieces) -> Iterator[Pieces]:
+        """The same columns at the same places in other tiers or cache sizes."""
         problem = self._problem
-        yield pieces
         own = problem.block_option[pieces[0][0]]
         if not problem.option_units[own]:
             return
         units = problem.block_units[[block for block, _ in pieces]]
+        kinds = problem.kind_of_rank[[where for _, where in pieces]]
         for option in range(int(problem.option_start[table]), int(problem.option_start[table + 1])):
-            if option != own and problem.option_units[option] == problem.option_units[own]:
-                types = slice(*problem.block_start[option : option + 2].tolist())
-                at = np.searchsorted(problem.block_units[types], units)
-                at = np.minimum(at, types.stop - types.start - 1)
-                if np.array_equal(problem.block_units[types][at], units):
-                    blocks = (types.start + at).tolist()
-                    kinds = problem.kind_of_rank[[place for _, place in pieces]]
-                    if problem.allowed[kinds, blocks].all():
-                        yield [(block, place) for block, (_, place) in zip(blocks, pieces, strict=True)]
+            if option == own or problem.option_units[option] != problem.option_units[own]:
+                continue
+            types = np.arange(*problem.block_start[option : option + 2])
+            blocks = types[np.minimum(np.searchsorted(problem.block_units[types], units), len(types) - 1)]
+            if np.array_equal(problem.block_units[blocks], units) and problem.allowed[kinds, blocks].all():
+                yield [(block, where) for block, (_, where) in zip(blocks.tolist(), pieces, strict=True)]
 
-    def _exchange(self, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> bool:
-        """Put other pieces of a table in the place of its present ones, if all it touches stays within the ceilings."""
+    def _exchange(self, old: Pieces, new: Pieces) -> Literal["done", "slow", "full"]:
+        """Put other pieces of a table in the place of its present ones, if ceilings and memory are kept."""
         problem, state = self._problem, self._state
         everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
         everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
         ranks = np.concatenate([self._ranks(block, where) for block, where in new])
-        if self._would_burst(old, new):
-            return False
         self._charge(old, new, everywhere)
         where = slice(None) if everywhere.any() else ranks
-        fits = (state.free[:, ranks] >= -ROUNDING_BYTES).all()
-        if fits and (state.load[:, where] <= self._ceiling[:, None]).all():
-            return True
+        is_slow = bool((state.load[:, where] > self._ceiling[:, None]).any())
+        is_full = bool((state.free[:, ranks] < -ROUNDING_BYTES).any())
+        if not is_slow and not is_full:
+            return "done"
         self._charge(new, old, -everywhere)
-        return False
-
-    def _would_burst(self, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> bool:
-        """Whether a single rank's new piece alone, next to none of the old ones, is too much: cheap to find out."""
-        problem, state = self._problem, self._state
-        nodes = {int(problem.node_of_rank[rank]) for block, where in old for rank in self._ranks(block, where)[:1]}
-        if any(problem.block_extent[block] != RANK for block, _ in old):
-            return False
-        for block, rank in new:
-            if problem.block_extent[block] != RANK or int(problem.node_of_rank[rank]) in nodes:
-                continue
-            kind = problem.kind_of_rank[rank]
-            load = state.load[:, rank] + problem.fixed[kind, block] + problem.by_rows[kind, block]
-            if (problem.everywhere[:, block] == 0).all() and (load > self._ceiling).any():
-                return True
-        return False
+        return "slow" if is_slow else "full"
 
     def _ranks(self, block: int, where: int) -> Ints:
         extent = self._problem.block_extent[block]
@@ -488,7 +525,7 @@ class _Homeward:
             return np.arange(self._problem.node_start[where], self._problem.node_start[where + 1])
         return np.arange(self._problem.world)
 
-    def _charge(self, gone: list[tuple[int, int]], come: list[tuple[int, int]], everywhere: Floats) -> None:
+    def _charge(self, gone: Pieces, come: Pieces, everywhere: Floats) -> None:
         for block, where in gone:
             place_block(self._problem, self._state, block, where, -1.0)
         for block, where in come:
@@ -506,19 +543,11 @@ def _sorted(placement: Placement) -> Placement:
     return Placement(placement.item_block[order], placement.item_place[order])
 
 
-def _by_table(problem: Problem, placement: Placement) -> dict[int, list[tuple[int, int]]]:
+def _by_table(problem: Problem, placement: Placement) -> dict[int, Pieces]:
     """The blocks of each table with their places, in order of both."""
     placed = _sorted(placement)
     table = problem.option_table[problem.block_option[placed.item_block]].tolist()
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, Pieces] = {}
     for of, block, where in zip(table, placed.item_block.tolist(), placed.item_place.tolist(), strict=True):
         found.setdefault(of, []).append((block, where))
-    return found
-
-
-def _differs(problem: Problem, placement: Placement, target: Placement) -> Bools:
-    """[T] tables of the target that the placement holds in another way."""
-    both = [_by_table(problem, one) for one in (placement, target)]
-    found = np.zeros(problem.tables, dtype=bool)
-    found[[table for table, pieces in both[1].items() if both[0].get(table) != pieces]] = True
     return found
