@@ -326,6 +326,11 @@ class Moves(Record):
     busiest_out: RankTraffic | None = None
     """The rank of the former plan from which the most bytes move."""
 
+    @property
+    def moved_bytes(self) -> int:
+        """In all tiers."""
+        return self.moved.hbm + self.moved.ddr + self.moved.ssd
+
 
 class Plan(Record):
     """A plan, or the proof that there is none."""

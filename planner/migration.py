@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
+from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
@@ -20,6 +21,7 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
+from cost_models.workload.models import Workload
 from planner.document import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes, read_plan
 from planner.moves import Homes, Parts, existing_cells, kept_cells
 from planner.options import Options
@@ -413,9 +415,11 @@ def _on_one_node(problem: Problem, ranks: Ints) -> bool:
     return len(np.unique(problem.node_of_rank[ranks])) == 1
 
 
-def migration_from(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int]) -> Migration:
+def migration_from(
+    previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int], source: str = "the previous plan"
+) -> Migration:
     """The way from a plan or its file to the inputs of a cost model. Raises InputError where nothing can be kept."""
-    source = "the previous plan" if isinstance(previous, Plan) else str(previous)
+    source = source if isinstance(previous, Plan) else str(previous)
     old = previous if isinstance(previous, Plan) else read_plan(previous)
     found = Migration(old, source, model, tuple(sorted(set(lost_nodes))))
     found.expect_usable()
@@ -432,10 +436,44 @@ def plan_fingerprint(plan: Plan) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def table_differences(before: Plan, after: Plan) -> Iterator[tuple[str, TablePlan | None, TablePlan | None]]:
-    """Tables that two plans hold differently, by name; None where a plan lacks the table."""
+def is_limit_too_small(plan: Plan) -> bool:
+    """Whether there is no plan because more must move than may."""
+    moves = plan.moves
+    if moves is None or moves.limit_bytes is None or plan.status != "infeasible":
+        return False
+    return moves.least_bytes > moves.limit_bytes
+
+
+def differences(
+    before: Plan, after: Plan, source: str, lost_nodes: Sequence[int] = ()
+) -> list[dict[str, str | int | None]]:
+    """Tables that two plans hold otherwise: how both do, and the bytes that move; None where a plan lacks the table.
+
+    Raises InputError where a plan places nothing, or the two have no table in common.
+    """
+    topology = validate(Document(after.provenance.topology.content, "provenance.topology.content"), Topology)
+    workload = validate(Document(after.provenance.workload.content, "provenance.workload.content"), Workload)
+    model = cost_model(after.provenance.cost_model, topology, workload)
+    if not after.tables:
+        raise InputError.at("the second plan", f"is {after.status!r}: it places no tables", path="status")
+    moved = migration_from(before, model, lost_nodes, source).moved_bytes_of_tables(after.tables)
     old = {table.name: table for table in before.tables}
     new = {table.name: table for table in after.tables}
-    for name in old | new:
-        if old.get(name) != new.get(name):
-            yield name, old.get(name), new.get(name)
+    moved_of = dict(zip(new, moved.tolist(), strict=True))
+    return [
+        {
+            "table": name,
+            "before": _form(old.get(name)),
+            "after": _form(new.get(name)),
+            "moved_bytes": round(moved_of[name]) if name in new else None,
+        }
+        for name in old | new
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _form(table: TablePlan | None) -> str:
+    """How a table is held, in one cell."""
+    if table is None:
+        return "none"
+    return f"{table.sharding} in {table.tier}, {len(table.shards):,} {'shard' if len(table.shards) == 1 else 'shards'}"

@@ -26,6 +26,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
+from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import Policy, build_problem, enumerate_options
 from planner.proof import faults_of, is_infeasible, recomputed_bound_s
 from planner.provenance import coefficient_sources
@@ -37,6 +38,8 @@ TOLERANCE = 1e-9
 OPTIMAL_GAP = 1e-6
 """The largest gap of a plan that may be called optimal."""
 COLUMN_UNIT = 4
+ROUNDED = 3
+"""Bytes by which sums of three rounded counts may differ."""
 
 
 def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
@@ -46,13 +49,13 @@ def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
     return topology, workload
 
 
-def verify(plan: Plan) -> list[str]:
+def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     """Everything that does not hold, in words; empty for a plan that is right.
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
     says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum and
-    the gap; the bound is not above the objective; the policy is kept; the status goes with them. Raises InputError
-    if the inputs in the document cannot be read.
+    the gap; the bound is not above the objective; the policy is kept; the status goes with them. What moved is checked
+    against the `former` plan, where it is given. Raises InputError if the inputs in the document cannot be read.
     """
     topology, workload = planned_inputs(plan)
     violations = [
@@ -63,7 +66,7 @@ def verify(plan: Plan) -> list[str]:
     model = cost_model(plan.provenance.cost_model, topology, workload)
     violations += _coefficients(plan, model)
     if plan.objective is None:
-        return [*violations, *_infeasibility(plan, model)]
+        return [*violations, *_infeasibility(plan, model), *_moves(plan, model, former)]
     placed = list(_tables(plan, model))
     violations += placed
     if placed:
@@ -75,7 +78,37 @@ def verify(plan: Plan) -> list[str]:
     violations += _stages(plan, model, evaluation)
     violations += _objective(plan)
     violations += _proof(plan, model)
+    violations += _moves(plan, model, former)
     return violations
+
+
+def _moves(plan: Plan, model: CostModel, former: Plan | None) -> Iterator[str]:
+    """Whether what moves keeps to the limit, and follows from the former plan."""
+    moves = plan.moves
+    if moves is None:
+        if former is not None:
+            yield "moves: the plan does not say that it follows another"
+        return
+    if plan.objective is not None and moves.limit_bytes is not None and moves.moved_bytes > moves.limit_bytes + ROUNDED:
+        yield f"moves: {moves.moved_bytes} bytes move, the limit is {moves.limit_bytes}"
+    if plan.objective is not None and moves.moved_bytes < moves.least_bytes - ROUNDED:
+        yield f"moves: {moves.moved_bytes} bytes move, the document says that no plan moves less than {moves.least_bytes}"
+    if former is None:
+        return
+    if plan_fingerprint(former) != moves.former.fingerprint:
+        yield "moves: the plan given with --from is not the one that this plan follows"
+        return
+    policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
+    options = enumerate_options(model, policy)
+    problem = build_problem(model, options)
+    migration = migration_from(former, model, moves.former.lost_nodes)
+    least = migration.homes(options, problem).least_moved_bytes(problem)
+    found = migration.measure(
+        plan.tables, least, moves.limit_bytes, moves.pay_back_steps, None if plan.tables else moves.found_bytes
+    )
+    for name, stated in moves:
+        if getattr(found, name) != stated:
+            yield f"moves: {name} is {getattr(found, name)!r}, the document says {stated!r}"
 
 
 def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -88,6 +121,8 @@ def _infeasibility(plan: Plan, model: CostModel) -> Iterator[str]:
     if plan.infeasibility is None:
         if plan.status == "infeasible":
             yield "infeasible: without a reason"
+        return
+    if is_limit_too_small(plan):
         return
     policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
     problem = build_problem(model, enumerate_options(model, policy))

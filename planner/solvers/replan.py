@@ -42,9 +42,9 @@ from planner.solvers.search import (
 )
 from planner.solvers.threshold import tighten
 
-RELEASES = (0.0, 1 / 512, 1 / 64, 1 / 8, 1.0)
+RELEASES = (0.0, 1 / 256, 1 / 16, 1.0)
 """Shares of all bytes that are released, one after the other."""
-ROUNDS = (8, 8, 12, 20, 40)
+ROUNDS = (8, 8, 12, 40)
 """Rounds of local search at each norm, for each release."""
 TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, np.inf)
 """Shares by which returning tables may lengthen a stage, one after the other."""
@@ -52,6 +52,8 @@ SWEEPS = 3
 """Times that all released tables are asked to return under one tolerance: those that left make room for others."""
 HEADROOMS = (0.0, 0.02, 0.1, 0.3)
 """Shares of each memory pool that the old placement leaves to what is new, until that fits."""
+FAR = 0.03
+"""Gap above which, after all releases, a plan that knows of no other is tried."""
 SAME = 1e-9
 """Relative difference of steps that counts as none: fewer moved bytes decide."""
 
@@ -151,11 +153,12 @@ class _Replan:
                 if done == self._passes(is_last=is_last) or (done and self._is_good(step_s)) or self._clock.is_over():
                     break
                 seed = self._limits.seed + number + len(RELEASES) * done
-                current = self._improved(current, released, rounds, seed)
+                current = self._improved(current, step_s, released, rounds, seed)
                 current, step_s = self._offer_way_back(current, "local search")
             if is_last:
                 return
-        if not self._is_good(step_s) and (current is None or not self._clock.is_over()):
+        is_far = step_s > self._bound.seconds * (1 + max(FAR, self._limits.gap))
+        if is_far and (current is None or not self._clock.is_over()):
             left = replace(self._limits, time_limit_s=self._clock.left_s())
             fresh = solve(self._problem, left, lambda step, _, bound: self._say(step, bound))
             if fresh.placement is not None:
@@ -232,13 +235,14 @@ class _Replan:
         released[order[np.cumsum(size[order]) <= budget_bytes]] = True
         return released
 
-    def _improved(self, placement: Placement, released: Bools, rounds: int, seed: int) -> Placement:
-        """Local search on the released tables, from where they are or from other options of theirs."""
+    def _improved(self, placement: Placement, step_s: float, released: Bools, rounds: int, seed: int) -> Placement:
+        """Local search on the released tables: from where they are, or taken out and placed anew in other options."""
         problem = self._problem
         if not released.all():
-            other = self._recreated(placement, released)
-            if other is not None and load_state(problem, other).step_s() < load_state(problem, placement).step_s():
-                placement = other
+            held = _part(placement, ~released[self._table_of_block[placement.item_block]])
+            other = self._completed(held, np.zeros(0, dtype=np.int64))
+            if other is not None and other[1] < step_s:
+                placement = other[0]
         if problem.tables * problem.world <= REINSERT_WORK:
             order = np.random.default_rng(seed).permutation(np.flatnonzero(released))
             every_pick = np.ones(len(problem.block_option), dtype=bool)
@@ -255,14 +259,8 @@ class _Replan:
                     return improver.best()
         return improver.best()
 
-    def _recreated(self, placement: Placement, released: Bools) -> Placement | None:
-        """The released tables taken out and put back in options that suit the others; None where they do not fit."""
-        table = self._table_of_block[placement.item_block]
-        held = _part(placement, ~released[table])
-        return self._completed(held, np.zeros(0, dtype=np.int64))
-
-    def _completed(self, held: Placement, loose: Ints) -> Placement | None:
-        """A placement with the held blocks, the loose ones, and tables that have neither; None if they do not fit."""
+    def _completed(self, held: Placement, loose: Ints) -> tuple[Placement, float] | None:
+        """The held blocks, the loose ones and tables that have neither, placed, and the step; None if they do not fit."""
         problem, fluid = self._problem, self._fluid
         chosen = problem.block_option[np.concatenate([held.item_block, loose])]
         known = np.zeros(problem.tables, dtype=bool)
@@ -276,7 +274,7 @@ class _Replan:
                 relaxed = fluid.solve(usable=usable, tolerance=1e-4)
             picks = round_picks(fluid, relaxed)[~known]
         placed = place(problem, picks, relaxed.stage_seconds, held, loose)
-        return None if placed is None else _sorted(placed[0])
+        return None if placed is None else (_sorted(placed[0]), placed[1].step_s())
 
     # -- the old placement -------------------------------------------------------------------------------------
 
@@ -296,12 +294,12 @@ class _Replan:
             if not ((problem.block_extent[left] == WORLD) | is_tied).any():
                 found = self._completed(held, np.concatenate([homes.loose, left]))
                 if found is not None:
-                    return found
+                    return found[0]
             tables = np.zeros(problem.tables, dtype=bool)
             tables[self._table_of_block[np.concatenate([left, homes.loose])]] = True
             found = self._completed(_part(held, ~tables[self._table_of_block[held.item_block]]), homes.loose[:0])
             if found is not None:
-                return found
+                return found[0]
             if self._clock.is_over():
                 break
         return None
@@ -370,15 +368,13 @@ class _Way:
 class _Goal:
     """A placement that tables return to."""
 
-    def __init__(self, problem: Problem, homes: Homes, placement: Placement) -> None:
+    def __init__(self, problem: Problem, placement: Placement, pieces: dict[int, Pieces], moved_bytes: Floats) -> None:
         placed = _sorted(placement)
         order = np.argsort(problem.option_table[problem.block_option[placed.item_block]], kind="stable")
         self._block, self._place = placed.item_block[order], placed.item_place[order]
         table = problem.option_table[problem.block_option[self._block]]
         self._start: Ints = np.searchsorted(table, np.arange(problem.tables + 1))
-        self.placement = placement
-        self.pieces = _by_table(problem, placement)
-        self.moved_bytes = homes.moved_bytes(problem, placement)
+        self.pieces, self.moved_bytes = pieces, moved_bytes
 
     def items(self, tables: Ints) -> tuple[Ints, Ints, Ints]:
         """Which of the `tables`, the block and the place of each of their blocks."""
@@ -396,16 +392,31 @@ class _Homeward:
         table_of_loose = problem.option_table[problem.block_option[homes.loose]]
         table = problem.option_table[problem.block_option[homes.start.item_block]]
         whole = _part(homes.start, ~np.isin(table, table_of_loose))
-        self._goals = [_Goal(problem, homes, goal) for goal in (whole, start) if goal is not None]
+        self._goals: list[_Goal] = []
+        for goal in (whole, start):
+            if goal is not None:
+                pieces = _by_table(problem, goal)
+                self._goals.append(_Goal(problem, goal, pieces, self._moved_bytes(goal, pieces)))
         self._own_column: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.resource_of_rank])
         self._own_pool: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.pool_of_rank])
+
+    def _moved_bytes(self, placement: Placement, pieces: dict[int, Pieces]) -> Floats:
+        """[T] for all tables of a placement; what is known of those that are as in a goal is not computed again."""
+        moved = np.zeros(self._problem.tables)
+        is_new = np.zeros(self._problem.tables, dtype=bool)
+        is_new[list(pieces)] = True
+        for goal in self._goals:
+            same = [table for table, where in pieces.items() if is_new[table] and goal.pieces.get(table) == where]
+            moved[same], is_new[same] = goal.moved_bytes[same], False
+        table = self._problem.option_table[self._problem.block_option[placement.item_block]]
+        return moved + self._homes.moved_bytes(self._problem, _part(placement, is_new[table]))
 
     def way_back(self, placement: Placement, clock: Clock) -> _Way:
         """All returns from a placement, tolerance by tolerance."""
         problem = self._problem
         self._state = state = load_state(problem, placement)
         self._now = _by_table(problem, placement)
-        self._moved = self._homes.moved_bytes(problem, placement)
+        self._moved = self._moved_bytes(placement, self._now)
         busy = (state.stage_seconds() - problem.stage_constants)[problem.stage_of_column]
         points = [(state.step_s(), float(self._moved.sum()), True)]
         returns: list[tuple[int, Pieces]] = []
