@@ -6,12 +6,14 @@ from pathlib import Path
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.build import document
+from planner.build import document, with_moves
 from planner.document import Plan
+from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
 from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
+from planner.solvers.replan import MoveTerms, replan
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
@@ -36,6 +38,10 @@ def plan(
     seed: int = 0,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
+    previous: Plan | str | Path | None = None,
+    max_move_bytes: int | None = None,
+    pay_back_steps: int | None = None,
+    lost_nodes: Sequence[int] = (),
 ) -> Plan:
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
@@ -48,8 +54,13 @@ def plan(
     for its `seed`; one that time ends (after 60 s at the latest, where nothing is given) does not. `stop` is asked now
     and then whether to end with the best plan so far; `progress` hears of every step.
 
-    The status of the plan is `infeasible` with an explanation where nothing fits. Raises InputError for inputs that
-    are wrong.
+    `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
+    and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
+    neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
+    that are gone.
+
+    The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
+    Raises InputError for inputs that are wrong.
     """
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
@@ -61,8 +72,18 @@ def plan(
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
-    outcome = solve(problem, limits, progress)
-    return document(model, options, problem, outcome, provenance(model, allowed, seed))
+    origin = provenance(model, allowed, seed)
+    if previous is None:
+        return document(model, options, problem, solve(problem, limits, progress), origin)
+    migration = migration_from(previous, model, lost_nodes)
+    homes = migration.homes(options, problem)
+    if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
+        pay_back_steps = DEFAULT_PAY_BACK_STEPS
+    price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
+    found = replan(problem, homes, MoveTerms(max_move_bytes, price), limits, progress)
+    new = document(model, options, problem, found.outcome, origin, homes)
+    moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
+    return with_moves(new, moves)
 
 
 def _narrowed(

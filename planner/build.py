@@ -9,6 +9,7 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
 from planner.document import (
     Infeasibility,
+    Moves,
     Objective,
     Plan,
     Provenance,
@@ -20,19 +21,31 @@ from planner.document import (
     TierBytes,
     TierShortage,
 )
+from planner.moves import Homes
 from planner.options import Options, build_problem, enumerate_options
 from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import Outcome
+from topologies.units import format_bytes
 
 SOLVER = "fluid prices, longest-first"
 _BLAMED = 5
 
 
-def document(model: CostModel, options: Options, problem: Problem, outcome: Outcome, origin: Provenance) -> Plan:
-    """The plan document of a search's outcome: a placement with its figures and proof, or why there is none."""
+def document(
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    outcome: Outcome,
+    origin: Provenance,
+    homes: Homes | None = None,
+) -> Plan:
+    """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
+
+    Columns are dealt out so that ranks keep what they hold, as `homes` says.
+    """
     if outcome.placement is None or outcome.bound is None:
         reason = explain_shortage(model, options, problem, outcome.shortage) if outcome.shortage else None
         return Plan(
@@ -45,7 +58,9 @@ def document(model: CostModel, options: Options, problem: Problem, outcome: Outc
             provenance=origin,
             infeasibility=reason,
         )
-    tables, ranks, stages, objective = placed_plan(model, options, problem, outcome.placement, outcome.bound.seconds)
+    tables, ranks, stages, objective = placed_plan(
+        model, options, problem, outcome.placement, outcome.bound.seconds, homes
+    )
     return Plan(
         status=outcome.status,
         objective=objective,
@@ -58,11 +73,26 @@ def document(model: CostModel, options: Options, problem: Problem, outcome: Outc
     )
 
 
+def with_moves(plan: Plan, moves: Moves) -> Plan:
+    """The plan with what moves; where more must move than may, with that as the reason that there is none."""
+    reason = plan.infeasibility
+    if plan.status == "infeasible" and reason is None and moves.limit_bytes is not None:
+        least, limit = format_bytes(moves.least_bytes), format_bytes(moves.limit_bytes)
+        summary = f"at least {least} must move, and the limit is {limit}"
+        reason = Infeasibility(summary=summary, tiers=(), tables=(), byte_prices=())
+    return plan.model_copy(update={"moves": moves, "infeasibility": reason})
+
+
 def placed_plan(
-    model: CostModel, options: Options, problem: Problem, placement: Placement, bound_s: float
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    placement: Placement,
+    bound_s: float,
+    homes: Homes | None = None,
 ) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
-    tables, rank_bytes = _tables(model, options, problem, placement)
+    tables, rank_bytes = _tables(model, options, problem, placement, homes)
     state = load_state(problem, placement)
     stage_seconds = state.stage_seconds()
     busy = np.zeros((problem.world, len(model.stages)))
@@ -84,14 +114,14 @@ def placed_plan(
 
 
 def _tables(
-    model: CostModel, options: Options, problem: Problem, placement: Placement
+    model: CostModel, options: Options, problem: Problem, placement: Placement, homes: Homes | None
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
     workload = model.workload
     option_of_table = placement.option_of_table(problem)
     plans = []
-    for table, items in enumerate(_items_of_tables(problem, placement)):
+    for table, items in enumerate(_items_of_tables(problem, placement, homes)):
         option = int(option_of_table[table])
         matrix = _shard_matrix(problem, options, table, items)
         shards = Shards.from_matrix(np.round(matrix).astype(np.int64))
@@ -113,14 +143,16 @@ def _tables(
     return tuple(plans), rank_bytes
 
 
-def _items_of_tables(problem: Problem, placement: Placement) -> Iterator[list[tuple[int, int]]]:
-    """For each table its (block, place) pairs in the order of their block types, then by place."""
+def _items_of_tables(problem: Problem, placement: Placement, homes: Homes | None) -> Iterator[list[tuple[int, int]]]:
+    """For each table its (block, place) pairs in the order of their columns: by block and place, or as homes say."""
     order = np.lexsort((placement.item_place, placement.item_block))
-    table = problem.option_table[problem.block_option[placement.item_block[order]]]
+    block, place = placement.item_block[order], placement.item_place[order]
+    if homes is not None:
+        block, place = homes.in_column_order(problem, placement)
+    table = problem.option_table[problem.block_option[block]]
     bounds = np.searchsorted(table, np.arange(problem.tables + 1))
     for start, stop in itertools.pairwise(bounds):
-        index = order[start:stop]
-        yield list(zip(placement.item_block[index].tolist(), placement.item_place[index].tolist(), strict=True))
+        yield list(zip(block[start:stop].tolist(), place[start:stop].tolist(), strict=True))
 
 
 def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tuple[int, int]]) -> Floats:

@@ -25,6 +25,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
+from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import build_problem, enumerate_options
 from planner.permits import Held, Permits, permits_of, planning_model, violations
 from planner.proof import faults_of, is_infeasible, recomputed_bound_s
@@ -38,6 +39,8 @@ TOLERANCE = 1e-9
 OPTIMAL_GAP = 1e-6
 """The largest gap of a plan that may be called optimal."""
 COLUMN_UNIT = 4
+ROUNDED = 3
+"""Bytes by which sums of three rounded counts may differ."""
 
 
 def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
@@ -47,13 +50,13 @@ def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
     return topology, workload
 
 
-def verify(plan: Plan) -> list[str]:
+def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     """Everything that does not hold, in words; empty for a plan that is right.
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
     says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum and
-    the gap; the bound is not above the objective; the policy is kept; the status goes with them. Raises InputError
-    if the inputs in the document cannot be read.
+    the gap; the bound is not above the objective; the policy is kept; the status goes with them. What moved is checked
+    against the `former` plan, where it is given. Raises InputError if the inputs in the document cannot be read.
     """
     topology, workload = planned_inputs(plan)
     found = [
@@ -69,7 +72,7 @@ def verify(plan: Plan) -> list[str]:
     except InputError as error:
         return [*found, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
     if plan.objective is None:
-        return [*found, *_infeasibility(plan, model, permits)]
+        return [*found, *_infeasibility(plan, model, permits), *_moves(plan, model, permits, former)]
     placed = list(_tables(plan, model)) or list(violations(permits, [_held(table) for table in plan.tables]))
     found += placed
     if placed:
@@ -81,6 +84,7 @@ def verify(plan: Plan) -> list[str]:
     found += _stages(plan, model, evaluation)
     found += _objective(plan)
     found += _proof(plan, model, permits)
+    found += _moves(plan, model, permits, former)
     return found
 
 
@@ -98,6 +102,34 @@ def _held(table: TablePlan) -> Held:
     )
 
 
+def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) -> Iterator[str]:
+    """Whether what moves keeps to the limit, and follows from the former plan."""
+    moves = plan.moves
+    if moves is None:
+        if former is not None:
+            yield "moves: the plan does not say that it follows another"
+        return
+    if plan.objective is not None and moves.limit_bytes is not None and moves.moved_bytes > moves.limit_bytes + ROUNDED:
+        yield f"moves: {moves.moved_bytes} bytes move, the limit is {moves.limit_bytes}"
+    if plan.objective is not None and moves.moved_bytes < moves.least_bytes - ROUNDED:
+        yield f"moves: {moves.moved_bytes} bytes move, the document says that no plan moves less than {moves.least_bytes}"
+    if former is None:
+        return
+    if plan_fingerprint(former) != moves.former.fingerprint:
+        yield "moves: the plan given with --from is not the one that this plan follows"
+        return
+    options = enumerate_options(model, permits)
+    problem = build_problem(model, options)
+    migration = migration_from(former, model, moves.former.lost_nodes)
+    least = migration.homes(options, problem).least_moved_bytes(problem)
+    found = migration.measure(
+        plan.tables, least, moves.limit_bytes, moves.pay_back_steps, None if plan.tables else moves.found_bytes
+    )
+    for name, stated in moves:
+        if getattr(found, name) != stated:
+            yield f"moves: {name} is {getattr(found, name)!r}, the document says {stated!r}"
+
+
 def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
     if plan.provenance.coefficients != coefficient_sources(model.coefficients):
         yield "coefficients: the plan was costed with others than this planner has"
@@ -108,6 +140,8 @@ def _infeasibility(plan: Plan, model: CostModel, permits: Permits) -> Iterator[s
     if plan.infeasibility is None:
         if plan.status == "infeasible":
             yield "infeasible: without a reason"
+        return
+    if is_limit_too_small(plan):
         return
     problem = build_problem(model, enumerate_options(model, permits))
     if not is_infeasible(plan.infeasibility.byte_prices, model, problem):

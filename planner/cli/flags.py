@@ -319,6 +319,27 @@ def share(flag: str, text: str) -> float:
         raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
+def byte_count(flag: str, text: str) -> int:
+    """The bytes that a flag gives (`500GB`, `40GiB`)."""
+    from topologies.units import parse_quantity
+
+    try:
+        size = parse_quantity(text, "byte", "500GB")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+    if size < 0:
+        raise typer.BadParameter(f"{text!r} is below 0; write for example 500GB", param_hint=flag)
+    return int(size)
+
+
+def numbers(flag: str, text: str) -> tuple[int, ...]:
+    """The whole numbers of a comma-separated flag."""
+    asked = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in asked):
+        raise typer.BadParameter(f"{text!r} is no list of node numbers; write for example 3,7", param_hint=flag)
+    return tuple(map(int, asked))
+
+
 def word(flag: str, text: str, known: Sequence[Word]) -> Word:
     """The one word of `known` that a flag gives."""
     found = words(flag, text, known)

@@ -53,6 +53,26 @@ def plan(
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same plan.")] = 0,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PLAN", help="Follow this plan: what can stay stays. Prints what moves."),
+    ] = None,
+    max_move: Annotated[
+        str | None,
+        typer.Option(metavar="BYTES", help="With --from: the most that may move between ranks, as in 500GB."),
+    ] = None,
+    pay_back: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS",
+            min=1,
+            help="With --from: moves must pay for themselves within so many steps. Unset: 10000, or no matter with"
+            " --max-move.",
+        ),
+    ] = None,
+    lost_nodes: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="With --from: nodes of that plan that are gone, as in 3,7.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan document here.")
     ] = None,
@@ -77,8 +97,15 @@ def plan(
     Only what TorchRec executes, one table on one node's ranks.
       planner plan -t zionex-16 -w dlrm-dcnv2 --runtime torchrec \\
         --pin cat_0=0-7
+
+    \b
+    Re-plan: the same on 8 nodes, moving little.
+      planner plan -t zionex-16 -w dlrm-dcnv2 --nodes 8 --from plan.json \\
+        --max-move 50GB
     """
     began = time.perf_counter()
+    if from_ is None:
+        flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
     if output is not None:
         flags.expect_place("--output", output)
     from cost_models.registry import COST_MODELS
@@ -97,6 +124,10 @@ def plan(
     )
     time_limit_s = None if time_limit is None else flags.seconds("--time-limit", time_limit)
     wanted_gap = flags.share("--gap", gap)
+    max_move_bytes = None if max_move is None else flags.byte_count("--max-move", max_move)
+    gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
+    if COST_MODELS[objective].quantity != "step":
+        flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
     cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
 
     from planner import api
@@ -116,6 +147,10 @@ def plan(
             seed=seed,
             progress=report and progress_lines(report, unit),
             stop=interrupted,
+            previous=from_,
+            max_move_bytes=max_move_bytes,
+            pay_back_steps=pay_back,
+            lost_nodes=gone,
         )
     if output is not None:
         write_plan(found, output)

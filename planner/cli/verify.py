@@ -24,14 +24,17 @@ def verify(
     nodes: flags.NodesFlag = None,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
+    from_: Annotated[
+        Path | None, typer.Option("--from", metavar="PLAN", help="The plan that this one follows: checks what moved.")
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Recompute a plan from its inputs and compare.
 
     Every table covered exactly once, capacities kept, stage times and their
     sum right, the bound not above the objective. With --topology or
-    --workload also that the plan was made for these inputs. Prints what does
-    not hold, and exits with 6 if there is any.
+    --workload also that the plan was made for these inputs; with --from also
+    what moved. Prints what does not hold, and exits with 6 if there is any.
 
     \b
     Example:
@@ -48,7 +51,8 @@ def verify(
         flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-    violations = violations_of(document)
+    former = None if from_ is None else read_plan(from_)
+    violations = violations_of(document, former)
     planned_cluster, planned_model = planned_inputs(document)
     if cluster is not None:
         violations += other_input("topology", planned_cluster, cluster)
@@ -58,7 +62,8 @@ def verify(
     if violations:
         streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
         raise typer.Exit(ExitCode.GATE_FAILED)
-    streams.say(f"{plan}: everything holds")
+    unchecked = ", but for what moved: give --from" if document.moves is not None and former is None else ""
+    streams.say(f"{plan}: everything holds{unchecked}")
 
 
 def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:

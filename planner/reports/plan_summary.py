@@ -7,7 +7,8 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
-from planner.document import Infeasibility, Objective, Plan
+from planner.document import Infeasibility, Moves, Objective, Plan
+from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
@@ -54,6 +55,8 @@ def render(plan: Plan, console: "Console") -> None:
     console.print()
     console.print(_placement_table(plan))
     console.print()
+    if plan.moves is not None:
+        _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
@@ -135,6 +138,43 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
     return table
 
 
+def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
+    """What moves, by the memory that it goes to; and who is busiest with it."""
+    tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
+    table = _grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
+    rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
+    for name, size in rows:
+        sizes = [getattr(size, tier) for tier in tiers]
+        if any(sizes) or size is moves.moved:
+            table.add_row(name, format_bytes(sum(sizes)), *(format_bytes(part) if part else "" for part in sizes))
+    console.print(table)
+    console.print()
+    words = []
+    if moves.busiest_in is not None and moves.busiest_out is not None:
+        words.append(
+            f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards; the most go into rank"
+            f" {moves.busiest_in.rank} ({format_bytes(moves.busiest_in.bytes)}) and out of the former rank"
+            f" {moves.busiest_out.rank} ({format_bytes(moves.busiest_out.bytes)})."
+        )
+    elif moves.moved_bytes:
+        words.append(f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards.")
+    if moves.lost_bytes:
+        words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
+    words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
+    words.append("The bound is that of all plans, whatever they move.")
+    console.print(" ".join(words))
+    console.print()
+
+
+def _terms(moves: Moves) -> str:
+    terms = []
+    if moves.limit_bytes is not None:
+        terms.append(f"the limit is {format_bytes(moves.limit_bytes)}")
+    if moves.pay_back_steps is not None:
+        terms.append(f"a move must pay for itself within {moves.pay_back_steps:,} steps")
+    return " and ".join(terms) or "moves have no price"
+
+
 def _placement_table(plan: Plan) -> "Table":
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
@@ -148,16 +188,33 @@ def _placement_table(plan: Plan) -> "Table":
 
 
 def _render_no_plan(plan: Plan, dtype: str, console: "Console") -> None:
+    if plan.moves is not None and plan.moves.limit_bytes is not None and plan.status == "timeout":
+        _render_too_few_moves(plan.moves, console)
+        return
     if plan.infeasibility is None:
         console.print("No plan was found within the time limit; nothing proves that there is none.")
         console.print("Give it more time (--time-limit) or more memory.")
         return
     _render_infeasible(plan.infeasibility, console)
+    if is_limit_too_small(plan):
+        console.print("Allow more (--max-move), or give a price instead (--pay-back).")
+        return
     left_out = [tier for tier in PLACEMENT_TIERS if tier not in plan.provenance.policy.tiers]
     advice = [f"allowing {', '.join(left_out)} (--tiers)" if left_out else "more nodes (--nodes)"]
     if dtype in SMALLER_DTYPE:
         advice.append(f"a smaller dtype (--set workload.embedding.dtype={SMALLER_DTYPE[dtype]})")
     console.print(f"What may help: {' or '.join(advice)}.")
+
+
+def _render_too_few_moves(moves: Moves, console: "Console") -> None:
+    limit = format_bytes(moves.limit_bytes or 0)
+    if moves.found_bytes is None:
+        console.print("No plan was found; nothing proves that there is none.")
+    else:
+        found, least = format_bytes(moves.found_bytes), format_bytes(moves.least_bytes)
+        console.print(f"No plan was found that moves at most {limit}; the smallest found moves {found}.")
+        console.print(f"It is proven that at least {least} must move, not that the limit is too small.")
+    console.print("Allow more (--max-move) or search longer (--effort, --time-limit).")
 
 
 def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
@@ -170,6 +227,8 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
         console.print(table)
         console.print()
+    if not reason.tables:
+        return
     blamed = _grid(("table", "left"), ("weights + state", "right"))
     blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
     for demand in reason.tables:

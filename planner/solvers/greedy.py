@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from planner.moves import ranks_of
 from planner.problem import (
     NODE,
     RANK,
@@ -12,6 +13,7 @@ from planner.problem import (
     LoadState,
     Placement,
     Problem,
+    load_state,
     place_block,
     place_everywhere,
     place_world,
@@ -23,30 +25,43 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
+def place(
+    problem: Problem,
+    picks: Ints,
+    stage_seconds: Floats,
+    held: Placement | None = None,
+    loose: Ints | None = None,
+) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that need a
     node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
     grows least, among the places with memory for it.
-    `stage_seconds` [S] are the times to aim at.
+    `stage_seconds` [S] are the times to aim at. Blocks that are `held` have their places already; `loose` ones, of
+    single ranks or nodes, are placed like those of the picks, and all together make up an option of each table.
     """
-    return _Greedy(problem, stage_seconds).run(picks)
+    return _Greedy(problem, stage_seconds, held).run(picks, [] if loose is None else loose.tolist())
 
 
 class _Greedy:
-    def __init__(self, problem: Problem, stage_seconds: Floats) -> None:
+    def __init__(self, problem: Problem, stage_seconds: Floats, held: Placement | None) -> None:
         self._problem = problem
-        self._state = LoadState(problem)
+        self._state = LoadState(problem) if held is None else load_state(problem, held)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
         self._node_sizes: list[int] = np.diff(problem.node_start).tolist()
-        self._items: list[int] = []
-        self._places: list[int] = []
+        self._items: list[int] = [] if held is None else held.item_block.tolist()
+        self._places: list[int] = [] if held is None else held.item_place.tolist()
 
-    def run(self, picks: Ints) -> tuple[Placement, LoadState] | None:
+    def run(self, picks: Ints, loose: list[int]) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
-        members = [problem.blocks_of_pick(pick) for pick in picks.tolist()]
+        members: list[list[int]] = [[] for _ in range(problem.tables)]
+        is_tied = np.zeros(problem.tables, dtype=bool)
+        for block in loose:
+            members[int(problem.table_of_block[block])].append(block)
+        for pick, table in zip(picks.tolist(), problem.table_of_block[picks].tolist(), strict=True):
+            members[table] = problem.blocks_of_pick(pick)
+            is_tied[table] = problem.option_tied[problem.block_option[pick]]
         every = np.array([block for blocks in members for block in blocks], dtype=np.int64)
         place_everywhere(problem, state, every)
         extent = problem.block_extent
@@ -59,9 +74,10 @@ class _Greedy:
         self._size_of = self._sizes(np.unique(every))
         units = units_of(problem)
         self._open = OpenRanks(problem, units)
+        if units:
+            self._follow_held()
         unconfined = np.ones(problem.tables, dtype=bool)
         unconfined[[table for unit in units for table in unit.tables]] = False
-        is_tied = problem.option_tied[problem.block_option[picks]]
         blocks = [b for t in np.flatnonzero(unconfined & ~is_tied).tolist() for b in members[t]]
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         tied = [members[t] for t in np.flatnonzero(unconfined & is_tied).tolist()]
@@ -76,6 +92,13 @@ class _Greedy:
         order = np.argsort(self._items, kind="stable")
         items, places = np.array(self._items)[order], np.array(self._places)[order]
         return Placement(items, places), state
+
+    def _follow_held(self) -> None:
+        """Blocks that have their places already bind their partners and rivals."""
+        blocks, places = np.array(self._items, dtype=np.int64), np.array(self._places, dtype=np.int64)
+        for block, first, count in zip(blocks.tolist(), *ranks_of(self._problem, blocks, places), strict=True):
+            if self._problem.block_extent[block] != WORLD:
+                self._open.take(block, np.arange(first, first + count))
 
     def _total_size(self, blocks: list[int]) -> float:
         return sum(self._size_of[block] for block in blocks)

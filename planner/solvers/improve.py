@@ -29,9 +29,9 @@ FULLEST = 4
 
 
 class Improver:
-    """Improves one placement; deterministic for its seed."""
+    """Improves one placement; deterministic for its seed. Tables outside `movable_tables` [T] stay as they are."""
 
-    def __init__(self, problem: Problem, placement: Placement, seed: int) -> None:
+    def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self._problem = problem
         self._random = np.random.default_rng(seed)
         self._load: Floats = _with_nothing(problem.fixed + problem.by_rows)
@@ -39,8 +39,11 @@ class Improver:
         self._everywhere: Floats = _with_nothing(problem.everywhere)
         self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
-        movable = self._movable(placement)
-        on_node = (extent == NODE) & ~self._is_held(blocks)
+        may_move = ~self._is_held(blocks)
+        if movable_tables is not None:
+            may_move &= movable_tables[problem.table_of_block[blocks]]
+        movable = self._movable(placement) & may_move
+        on_node = (extent == NODE) & may_move
         settled = ~movable & ~on_node
         self._settled = Placement(blocks[settled], placement.item_place[settled])
         self._node_block, self._node = blocks[on_node], placement.item_place[on_node]

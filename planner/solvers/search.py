@@ -107,7 +107,7 @@ class _Search:
 
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
-        self._clock = _Clock(limits)
+        self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
@@ -198,12 +198,19 @@ class _Search:
         return good or self._clock.is_over()
 
 
-class _Clock:
+class Clock:
+    """When a search ends for want of time, or because it is told to."""
+
     def __init__(self, limits: Limits) -> None:
         self._end = time.monotonic() + limits.time_limit_s
         self._stop = limits.stop
 
+    def left_s(self) -> float:
+        """Seconds until the end, at least 0."""
+        return max(self._end - time.monotonic(), 0.0)
+
     def is_over(self) -> bool:
+        """Whether the search ends now."""
         return time.monotonic() >= self._end or (self._stop is not None and self._stop())
 
 
@@ -252,7 +259,7 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
     return placement, state.step_s()
 
 
-def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: _Clock) -> tuple[Placement, float] | None:
+def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> tuple[Placement, float] | None:
     """The first choice of options that can be placed, the cheapest at the bound's prices first; small problems only."""
     problem = fluid.problem
     if problem.tables > LAST_RESORT_TABLES:

@@ -1,0 +1,42 @@
+"""`planner diff`: what one plan holds otherwise than another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A plan document.", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="A later plan document.", show_default=False)],
+    lost_nodes: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Nodes of the first plan that are gone, as in 3,7.")
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 7 if the plans differ.")] = False,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Compare where two plans hold their tables.
+
+    One line for each table that differs in sharding, tier or places: how both
+    hold it, and the bytes that move between ranks from the first plan to the
+    second.
+
+    \b
+    Example:
+      planner diff monday.json tuesday.json
+    """
+    from planner.document import read_plan
+    from planner.migration import differences
+    from topologies.units import format_bytes
+
+    gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
+    records = differences(read_plan(before), read_plan(after), str(before), gone)
+    streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
+    moved = sum(float(record["moved_bytes"] or 0) for record in records)
+    streams.say(f"{len(records):,} tables differ; {format_bytes(moved)} move" if records else "the plans hold the same")
+    if records and exit_code:
+        raise typer.Exit(ExitCode.PLANS_DIFFER)
