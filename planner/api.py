@@ -1,5 +1,6 @@
 """Planning in one call: the steps from a cluster and a workload to a plan document."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,9 +9,10 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Shardi
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document
-from planner.document import Plan
+from planner.document import Plan, Remedy
 from planner.options import Policy, build_problem, enumerate_options
 from planner.provenance import provenance
+from planner.remedies import remedies
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
@@ -58,8 +60,16 @@ def plan(
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
+    began = time.monotonic()
     outcome = solve(problem, limits, progress)
-    return document(model, options, problem, outcome, provenance(model, policy, seed))
+    in_time = time.monotonic() - began < limits.time_limit_s and not (stop and stop())
+    helps: tuple[Remedy, ...] = ()
+    if outcome.placement is None and (outcome.status == "infeasible" or in_time):
+        if progress:
+            progress("what would make it fit", None, None)
+        short = None if outcome.shortage is None else outcome.shortage.bytes_short
+        helps = remedies(model, policy, short, stop or (lambda: False))
+    return document(model, options, problem, outcome, provenance(model, policy, seed), helps)
 
 
 def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) -> Policy:

@@ -207,12 +207,23 @@ def _fixed_variant(model: CostModel, sharding: int, splits: int, tier: Placement
 
 def build_problem(model: CostModel, options: Options) -> Problem:
     """The arrays that a solver works on."""
+    return within_capacity(uncapped_problem(model, options))
+
+
+def within_capacity(problem: Problem) -> Problem:
+    """The problem without the blocks that fit on no empty hardware."""
+    fits_alone = (problem.pool_demand <= 1).all(axis=2)
+    return replace(problem, allowed=problem.allowed & fits_alone)
+
+
+def uncapped_problem(model: CostModel, options: Options) -> Problem:
+    """`build_problem` with the blocks that are too large for the hardware still allowed."""
     blocks = options.blocks
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
     tied = np.array(model.tied_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
-    problem = Problem(
+    return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
@@ -238,5 +249,3 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
         allowed=np.stack([cost.supported for cost in costs]),
     )
-    fits_alone = (problem.pool_demand <= 1).all(axis=2)
-    return replace(problem, allowed=problem.allowed & fits_alone)

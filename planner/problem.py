@@ -14,7 +14,7 @@ Every block is placed on its own. The step that a placement takes is
 and load[c, i] sums, over the ranks that use instance i, their base load and what the placed blocks ask of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -81,6 +81,20 @@ class Problem:
     """[K, B, M]"""
     allowed: Bools
     """[K, B] whether ranks of the kind may hold the block."""
+
+    def without_seconds(self) -> "Problem":
+        """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""
+        none = np.zeros((self.kinds, len(self.block_option), 1))
+        return replace(
+            self,
+            stage_of_column=np.zeros(1, dtype=np.int64),
+            resource_of_rank=np.arange(self.world)[None],
+            stage_constants=np.zeros(1),
+            base_loads=np.zeros((self.kinds, 1)),
+            fixed=none,
+            by_rows=none,
+            everywhere=none,
+        )
 
     @property
     def tables(self) -> int:

@@ -1,6 +1,7 @@
 """The summary of a plan: step, bound, stages, memory, where the tables went, what would help; 80 columns."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
-from planner.document import Infeasibility, Objective, Plan
+from planner.document import Infeasibility, Objective, Plan, Remedy, TableDemand
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
 from topologies.cluster import Topology
@@ -29,8 +30,6 @@ RESOURCE_WORDS = {
     "nic_out": "scale-out card, sending",
     "nic_in": "scale-out card, receiving",
 }
-SMALLER_DTYPE = {"fp32": "fp16", "fp16": "int8", "bf16": "int8"}
-"""What a table can be stored in when memory is short."""
 
 
 def render(plan: Plan, console: "Console") -> None:
@@ -41,7 +40,7 @@ def render(plan: Plan, console: "Console") -> None:
     console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
     if plan.objective is None:
-        _render_no_plan(plan, workload.embedding.dtype, console)
+        _render_no_plan(plan, console)
         return
     model = cost_model(plan.provenance.cost_model, topology, workload)
     placed = placed_shards(plan)
@@ -147,17 +146,29 @@ def _placement_table(plan: Plan) -> "Table":
     return table
 
 
-def _render_no_plan(plan: Plan, dtype: str, console: "Console") -> None:
-    if plan.infeasibility is None:
-        console.print("No plan was found within the time limit; nothing proves that there is none.")
-        console.print("Give it more time (--time-limit) or more memory.")
-        return
-    _render_infeasible(plan.infeasibility, console)
-    left_out = [tier for tier in PLACEMENT_TIERS if tier not in plan.provenance.policy.tiers]
-    advice = [f"allowing {', '.join(left_out)} (--tiers)" if left_out else "more nodes (--nodes)"]
-    if dtype in SMALLER_DTYPE:
-        advice.append(f"a smaller dtype (--set workload.embedding.dtype={SMALLER_DTYPE[dtype]})")
-    console.print(f"What may help: {' or '.join(advice)}.")
+def _render_no_plan(plan: Plan, console: "Console") -> None:
+    if plan.infeasibility is not None:
+        _render_infeasible(plan.infeasibility, console)
+        _render_remedies(plan.infeasibility.remedies, console)
+    elif plan.unplaced is not None:
+        console.print(f"No plan was found: {plan.unplaced.summary}.")
+        console.print("Nothing proves that there is none; more time (--time-limit) may find one.")
+        console.print()
+        console.print(_blamed(plan.unplaced.tables))
+        console.print()
+        _render_remedies(plan.unplaced.remedies, console)
+
+
+def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
+    helpful = [remedy for remedy in remedies if remedy.flags is not None]
+    if helpful:
+        console.print("One of these changes, everything else as it is, makes room:")
+        for remedy in helpful:
+            console.print(f"  {remedy.words}")
+            console.print(f"    {remedy.flags}", soft_wrap=True)
+    futile = [remedy.words for remedy in remedies if remedy.flags is None]
+    if futile:
+        console.print(f"Not enough on its own: {'; '.join(futile)}.")
 
 
 def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
@@ -170,9 +181,13 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
         console.print(table)
         console.print()
+    console.print(_blamed(reason.tables))
+    console.print()
+
+
+def _blamed(tables: Sequence[TableDemand]) -> "Table":
     blamed = _grid(("table", "left"), ("weights + state", "right"))
     blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
-    for demand in reason.tables:
+    for demand in tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
-    console.print(blamed)
-    console.print()
+    return blamed
