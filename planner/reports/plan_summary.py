@@ -162,9 +162,11 @@ def _render_no_plan(plan: Plan, console: "Console") -> None:
 def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
     helpful = [remedy for remedy in remedies if remedy.flags is not None]
     if helpful:
+        from rich.padding import Padding
+
         console.print("One of these changes, everything else as it is, makes room:")
         for remedy in helpful:
-            console.print(f"  {remedy.words}")
+            console.print(Padding(remedy.words, (0, 0, 0, 2), expand=False))
             console.print(f"    {remedy.flags}", soft_wrap=True)
     futile = [remedy.words for remedy in remedies if remedy.flags is None]
     if futile:
