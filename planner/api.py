@@ -1,5 +1,7 @@
 """Planning in one call: the steps from a cluster and a workload to a plan document."""
 
+import math
+import numbers
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from planner.remedies import remedies
 from planner.solvers.search import Limits, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
-from topologies.errors import InputError
+from topologies.errors import Fault, InputError, shown
 from topologies.loading import load_topology
 
 DEFAULT_TIME_LIMIT_S = 60.0
@@ -49,8 +51,9 @@ def plan(
     and then whether to end with the best plan so far; `progress` hears of every step.
 
     The status of the plan is `infeasible` with an explanation where nothing fits. Raises InputError for inputs that
-    are wrong.
+    are wrong, limits among them.
     """
+    _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
     model = cost_model_of(cost_model, cluster, trained)
@@ -70,6 +73,21 @@ def plan(
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
         helps = remedies(model, policy, short, stop or (lambda: False))
     return document(model, options, problem, outcome, provenance(model, policy, seed), helps)
+
+
+def _expect_limits(**given: object) -> None:
+    """Raise InputError for every limit that is no number, not finite where it must be, or below 0."""
+    faults = []
+    for name, value in given.items():
+        whole = name in {"effort", "seed"}
+        if value is None and name in {"effort", "time_limit_s"}:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+            faults.append(Fault(name, 0, 0, "", f"{shown(value)} is not a {'whole ' * whole}number"))
+        elif math.isnan(value) or value < 0:
+            faults.append(Fault(name, 0, 0, "", f"{shown(value)} must be at least 0"))
+    if faults:
+        raise InputError(faults)
 
 
 def make_policy(tiers: Sequence[str] | None, shardings: Sequence[str] | None) -> Policy:

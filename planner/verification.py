@@ -223,8 +223,8 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
     for rank in plan.ranks:
         stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
-            taken = evaluation.rank_bytes[rank.rank].round()
-            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored}"
+            taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
+            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
         stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
         if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
             yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
@@ -252,7 +252,7 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
         plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, strict=True
     ):
         if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
-            yield f"stage {stage.name}: takes {seconds!r} s, the document says {stage.seconds!r}"
+            yield f"stage {stage.name}: takes {float(seconds)!r} s, the document says {stage.seconds!r}"
         rank = stage.critical_rank
         if rank is None and busy.max() > model.constants[model.stages.index(stage.name)] * (1 + TOLERANCE):
             yield f"stage {stage.name}: some rank binds it, the document names none"
