@@ -2,11 +2,10 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel, MemoryModel
+from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, block_rows
 from planner.document import (
     Infeasibility,
@@ -21,15 +20,13 @@ from planner.document import (
     TablePlan,
     TierBytes,
     TierShortage,
-    Unplaced,
 )
-from planner.options import Options, uncapped_problem
+from planner.options import Options
+from planner.pieces import Pieces, explain_unplaced
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
 from planner.solvers.infeasible import Shortage
-from planner.solvers.packing import block_shares, pick_shares, smallest_shares
 from planner.solvers.search import Outcome
-from topologies.units import format_bytes
 
 SOLVER = "fluid prices, longest-first"
 _BLAMED = 5
@@ -48,9 +45,13 @@ def document(
     `remedies` are what would help where there is none.
     """
     if outcome.placement is None or outcome.bound is None:
-        pieces = _Pieces(model, options, problem)
-        unplaced = explain_unplaced(pieces, remedies) if outcome.shortage is None else None
-        reason = explain_shortage(pieces, outcome.shortage, origin.policy.tiers, remedies) if outcome.shortage else None
+        pieces = Pieces(model, options, problem)
+        reason, unplaced = None, None
+        if outcome.shortage is None:
+            unplaced = explain_unplaced(pieces, remedies)
+        else:
+            reason = explain_shortage(model, outcome.shortage, origin.policy.tiers, pieces)
+            reason = reason.model_copy(update={"remedies": remedies})
         return Plan(
             status=outcome.status,
             objective=None,
@@ -188,78 +189,14 @@ def _tier_bytes(values: list[int]) -> TierBytes:
     return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
-class _Pieces:
-    """The smallest pieces into which the options cut each table, on empty hardware."""
-
-    def __init__(self, model: CostModel, options: Options, problem: Problem) -> None:
-        self.model, self._options = model, options
-        memory = MemoryModel(model)
-        self._problem = replace(problem, allowed=uncapped_problem(memory, options).allowed)
-        self.share = block_shares(self._problem)
-        self._of_pick = pick_shares(self._problem, self.share)
-        self.smallest = smallest_shares(self._problem, self.share)
-        of, every = model.tables, np.arange(problem.tables)
-        self.table_bytes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
-
-    def words(self, table: int) -> str:
-        """What the smallest piece of the table takes: of a rank's memory or a node's, how many of how many bytes."""
-        problem, options = self._problem, self._options
-        blocks = np.arange(*problem.table_block_start[table : table + 2])
-        if not problem.allowed[:, blocks].any():
-            return "no allowed sharding and tier can hold it"
-        if (self._dense_room() <= 0).all():
-            return "the dense part of the model alone fills the accelerators"
-        pick = int(blocks[self._of_pick[blocks].argmin()])
-        kind, m = divmod(self._worst(pick), len(MEMORY_TIERS))
-        room = self._room(kind)[m]
-        taken = float(problem.pool_demand[kind, pick, m]) * room
-        option = int(problem.block_option[pick])
-        how = f"{SHARDINGS[options.block_sharding[pick]]} in {PLACEMENT_TIERS[options.tier[option]]}"
-        of = "each rank has" if self._shares_pool(m) else "each node has"
-        sizes = f"{format_bytes(taken)} of {MEMORY_TIERS[m]}, where {of} {format_bytes(room)}"
-        return f"its smallest piece, {how}, takes {sizes}"
-
-    def _worst(self, block: int) -> int:
-        """Where a block takes the largest share, on the kind of rank where that is least: kind x M + tier."""
-        demand = np.where(self._problem.allowed[:, block, None], self._problem.pool_demand[:, block], np.inf)
-        kind = int(demand.max(axis=1).argmin())
-        return int(kind * demand.shape[1] + demand[kind].argmax())
-
-    def _room(self, kind: int) -> Floats:
-        """[M] bytes that tables may use of one pool of the kind, 0 at least."""
-        problem = self._problem
-        first = int(np.flatnonzero(problem.kind_of_rank == kind)[0])
-        pools = zip(problem.pool_of_rank, problem.pool_capacity, problem.base_bytes, strict=True)
-        rooms = [capacity[of[first]] - (of == of[first]).sum() * base for of, capacity, base in pools]
-        return np.asarray(np.maximum(np.array(rooms), 0.0))
-
-    def _dense_room(self) -> Floats:
-        """[K] bytes of HBM that the dense part leaves on a rank of each kind."""
-        return np.array([self._room(kind)[0] for kind in range(self._problem.kinds)])
-
-    def _shares_pool(self, m: int) -> bool:
-        return len(self._problem.pool_capacity[m]) == self._problem.world
-
-
-def explain_unplaced(pieces: _Pieces, remedies: tuple[Remedy, ...] = ()) -> Unplaced:
-    """Why a search ended with nothing, though the tables fit as a whole."""
-    blamed = np.argsort(-pieces.smallest, kind="stable")[:_BLAMED].tolist()
-    summary = "the memory suffices for the tables as a whole, but no placement of their pieces was found"
-    return Unplaced(summary=summary, tables=_demand(pieces, blamed), remedies=remedies)
-
-
-def _demand(pieces: _Pieces, tables: list[int]) -> tuple[TableDemand, ...]:
-    profiles = pieces.model.workload.tables
-    return tuple(
-        TableDemand(name=profiles[i].name, bytes=int(pieces.table_bytes[i]), reason=pieces.words(i)) for i in tables
-    )
-
-
 def explain_shortage(
-    pieces: _Pieces, shortage: Shortage, allowed: Sequence[PlacementTier], remedies: tuple[Remedy, ...] = ()
+    model: CostModel, shortage: Shortage, allowed: Sequence[PlacementTier], pieces: Pieces
 ) -> Infeasibility:
     """A solver's proof in the user's words."""
-    model, sizes = pieces.model, pieces.table_bytes
+    tables = model.workload.tables
+    of = model.tables
+    every = np.arange(len(tables))
+    sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
     capacity = [float(of_pool.sum()) for of_pool in model.memory_capacity]
     tiers = tuple(
         TierShortage(
@@ -271,18 +208,17 @@ def explain_shortage(
     )
     if len(shortage.homeless):
         blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
-        summary = f"{len(blamed)} of {len(sizes)} tables fit nowhere, whatever else is placed"
-        tables = _demand(pieces, blamed[:_BLAMED].tolist())
+        summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
+        reasons = [pieces.words(table) for table in blamed[:_BLAMED].tolist()]
     else:
         blamed = np.argsort(-sizes, kind="stable")
         held_in = {"hbm", *(tier.removesuffix("_cached") for tier in allowed)}
         fits = sizes.sum() <= sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
         what = "the tables with what they bring (caches, ids and outputs in flight)" if fits else "the tables"
         summary = f"{what} need more memory than the tiers that may hold them have"
-        names = [model.workload.tables[i].name for i in blamed[:_BLAMED].tolist()]
-        tables = tuple(
-            TableDemand(name=name, bytes=int(sizes[i]), reason="among the largest")
-            for name, i in zip(names, blamed.tolist(), strict=False)
-        )
-    prices = byte_prices(model, shortage.byte)
-    return Infeasibility(summary=summary, tiers=tiers, tables=tables, byte_prices=prices, remedies=remedies)
+        reasons = ["among the largest"] * _BLAMED
+    demand = tuple(
+        TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason)
+        for i, reason in zip(blamed[:_BLAMED].tolist(), reasons, strict=False)
+    )
+    return Infeasibility(summary=summary, tiers=tiers, tables=demand, byte_prices=byte_prices(model, shortage.byte))

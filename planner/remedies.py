@@ -190,6 +190,7 @@ class _Trials:
         return uncapped_problem(model, enumerate_options(model, self._policy))
 
     def _problem(self, inputs: _Inputs) -> Problem:
+        """All that is feasible or not about some inputs: the same model, options and problem as a plan's."""
         model = MemoryModel(type(self._model)(inputs.topology, inputs.workload))
         if inputs.same_blocks:
             return within_capacity(replace(self._uncapped, pool_capacity=model.memory_capacity))

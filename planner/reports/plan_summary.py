@@ -10,26 +10,14 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.document import Infeasibility, Objective, Plan, Remedy, TableDemand
+from planner.reports.words import amount, grid, resource_words
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
-from topologies.cluster import Topology
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-RESOURCE_WORDS = {
-    "device": "accelerator (HBM, kernels)",
-    "host_link": "its own PCIe link",
-    "pcie": "PCIe switch",
-    "ddr": "DDR of its node",
-    "ssd": "SSD of its node",
-    "link_out": "scale-up link, sending",
-    "link_in": "scale-up link, receiving",
-    "nic_out": "scale-out card, sending",
-    "nic_in": "scale-out card, receiving",
-}
 
 
 def render(plan: Plan, console: "Console") -> None:
@@ -47,7 +35,7 @@ def render(plan: Plan, console: "Console") -> None:
     binding = model.evaluate(placed).binding
     _render_objective(plan.objective, plan.status, model, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, [_resource_words(name or "", topology) for name in binding]))
+        console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -62,44 +50,22 @@ def render(plan: Plan, console: "Console") -> None:
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
 
 
-def _resource_words(name: str, topology: Topology) -> str:
-    """What a resource is called; `uplink0_out` is the way up from the first network level."""
-    if not name.startswith("uplink"):
-        return RESOURCE_WORDS.get(name, name)
-    level, _, way = name.removeprefix("uplink").partition("_")
-    direction = "sending" if way == "out" else "receiving"
-    return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
-
-
-def _grid(*columns: tuple[str, str]) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
-
-
 def _render_objective(objective: Objective, status: str, model: CostModel, console: "Console") -> None:
-    grid = _grid(("", "left"), ("", "right"), ("", "left"))
-    grid.show_header = False
+    lines = grid(("", "left"), ("", "right"), ("", "left"))
+    lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
-    grid.add_row(model.quantity, _amount(objective.step_s, model), rate)
+    lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
     words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
-    grid.add_row("bound", _amount(objective.lower_bound_s, model), words)
-    console.print(grid)
+    lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    console.print(lines)
     console.print()
-
-
-def _amount(value: float, model: CostModel) -> str:
-    return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
 
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     assert plan.objective is not None
-    table = _grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
+    table = grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
     for stage, words in zip(plan.stages, binding, strict=True):
         rank = "" if stage.critical_rank is None else str(stage.critical_rank)
         share = f"{stage.seconds / plan.objective.step_s:.1%}"
@@ -108,7 +74,7 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
 
 
 def _memory_table(plan: Plan, model: CostModel) -> "Table":
-    table = _grid(
+    table = grid(
         ("memory", "left"),
         ("of each", "left"),
         ("mean", "right"),
@@ -137,7 +103,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
 def _placement_table(plan: Plan) -> "Table":
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
-    table = _grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    table = grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
     for sharding in SHARDINGS:
         cells = [count[sharding, tier] for tier in tiers]
         shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
@@ -177,7 +143,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = _grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
         for tier in reason.tiers:
             short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
@@ -188,7 +154,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
 
 
 def _blamed(tables: Sequence[TableDemand]) -> "Table":
-    blamed = _grid(("table", "left"), ("weights + state", "right"))
+    blamed = grid(("table", "left"), ("weights + state", "right"))
     blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
     for demand in tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
