@@ -20,7 +20,7 @@ from cost_models import coefficients
 from cost_models.coefficients import Coefficient, NamedCoefficients
 from cost_models.kinds import CoefficientsUsed, usable_bytes
 from cost_models.loads import Resource
-from cost_models.model import BlockCosts, Column, CostModel
+from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
@@ -100,17 +100,25 @@ class HugeCTRModel(CostModel):
             possible = np.full(len(self.hotness), sharding in (TABLE_WISE, ROW_WISE))
         return np.asarray(possible & (tier == HBM), dtype=np.bool_)
 
-    def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:  # noqa: ARG002
+    def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block, in units of the rating; the same on every kind of rank."""
-        n, world = len(blocks), len(self.node_of_rank)
-        share = blocks.columns / self.tables.dim[blocks.table] / np.where(blocks.sharding == ROW_WISE, world, 1)
-        cost = self.hotness[blocks.table] * share + self.part_cost
+        cost = self.hotness[blocks.table] * self._share(blocks) + self.part_cost
         fixed = np.where(blocks.sharding == DATA_PARALLEL, 0.0, cost)[:, None]
-        size = np.zeros((n, len(MEMORY_TIERS)))
-        size[:, MEMORY_HBM] = self.table_bytes[blocks.table] * share
-        none = np.zeros_like(size)
+        none, memory = np.zeros_like(fixed), self.block_memory(blocks, kind)
+        return BlockCosts(fixed, none, none, memory.fixed, memory.by_rows, memory.supported)
+
+    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:  # noqa: ARG002
+        """The bytes among the costs of each block."""
+        size = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        size[:, MEMORY_HBM] = self.table_bytes[blocks.table] * self._share(blocks)
         supported = (blocks.tier == HBM) & np.isin(blocks.sharding, (DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE))
-        return BlockCosts(fixed, none[:, :1], none[:, :1], size, none, supported)
+        return BlockMemory(size, np.zeros_like(size), supported)
+
+    def _share(self, blocks: Blocks) -> Floats:
+        """[n] of its table that one rank holds of each block."""
+        world = len(self.node_of_rank)
+        parts = np.where(blocks.sharding == ROW_WISE, world, 1)
+        return np.asarray(blocks.columns / self.tables.dim[blocks.table] / parts)
 
 
 def memory_communication_ratio(topology: Topology, group: NodeGroup) -> float:

@@ -56,6 +56,19 @@ class BlockCosts:
 
 
 @dataclass(frozen=True)
+class BlockMemory:
+    """Bytes of n blocks in M = 3 memory tiers: `fixed` on each rank that takes part, `by_rows` times its share of the
+    rows."""
+
+    fixed: Floats
+    """[n, M]"""
+    by_rows: Floats
+    """[n, M]"""
+    supported: NDArray[np.bool_]
+    """[n] whether the kind of rank has the tier."""
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What a placement costs, recomputed from its shards."""
 
@@ -136,6 +149,10 @@ class CostModel(ABC):
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
 
+    @abstractmethod
+    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
+        """The bytes among the costs of each block."""
+
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
         """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
@@ -187,3 +204,47 @@ class CostModel(ABC):
             here = kind_of_shard == k
             size[here] = costs.bytes_fixed[which[here]] + costs.bytes_by_rows[which[here]] * share[here]
         return size
+
+
+class MemoryModel(CostModel):
+    """The bytes of another cost model and none of its seconds: all that the question whether anything fits needs."""
+
+    stages = ("memory",)
+    columns = (Column(0, "device"),)
+
+    def __init__(self, whole: CostModel) -> None:
+        super().__init__(whole.topology, whole.workload)
+        self.whole = whole
+        self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
+        self.tied_shardings, self.cache_fractions = whole.tied_shardings, whole.cache_fractions
+        self.tables, self.coefficients = whole.tables, whole.coefficients
+        self.kind_of_rank, self.node_of_rank = whole.kind_of_rank, whole.node_of_rank
+        self.constants, self.base_loads = np.zeros(1), np.zeros((whole.kind_count, 1))
+        self.base_bytes, self.memory_capacity = whole.base_bytes, whole.memory_capacity
+
+    @cached_property
+    def host_of_rank(self) -> Ints:
+        """[W] the whole model's."""
+        return self.whole.host_of_rank
+
+    @cached_property
+    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+        """Per memory tier, [W] the pool each rank draws on."""
+        return self.whole.memory_pool_of_rank
+
+    def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:
+        """[T] what is an option to the whole model."""
+        return self.whole.is_option(sharding, tier, splits)
+
+    def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
+        """[W] the rank itself; nothing loads it."""
+        return np.arange(len(self.kind_of_rank))
+
+    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
+        """The whole model's."""
+        return self.whole.block_memory(blocks, kind)
+
+    def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """The bytes, and no seconds."""
+        none, memory = np.zeros((len(blocks), 1)), self.block_memory(blocks, kind)
+        return BlockCosts(none, none, none, memory.fixed, memory.by_rows, memory.supported)

@@ -12,7 +12,7 @@ from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
-from cost_models.model import BlockCosts, CostModel
+from cost_models.model import BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     MEMORY_HBM,
@@ -89,10 +89,9 @@ class StepModel(CostModel):
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
-        n, columns, memories = len(blocks), len(self.columns), len(MEMORY_TIERS)
+        n, columns = len(blocks), len(self.columns)
         rank_kind, tables, batching = self.kinds[kind], self.tables, self.batching
         parts = (np.zeros((n, columns)), np.zeros((n, columns)), np.zeros((n, columns)))
-        supported = np.array([is_supported(tier, rank_kind.memory_bytes) for tier in range(len(PLACEMENT_TIERS))])
         lookup = Lookup(tables, blocks, rank_kind, batching, self.coefficients.software)
         terms: dict[str, Loads] = {
             "input_dist": collectives.id_exchange(tables, blocks, rank_kind, batching),
@@ -107,11 +106,18 @@ class StepModel(CostModel):
             terms["all_reduce"] = collectives.replica_all_reduce(tables, blocks, rank_kind, gradient_bytes)
         for term, loads in terms.items():
             self._add(parts, term, loads, kind)
-        bytes_fixed, bytes_by_rows = np.zeros((n, memories)), np.zeros((n, memories))
-        for (tier, _), load in block_bytes(tables, blocks, batching).items():
-            bytes_fixed[:, tier] += load.fixed
-            bytes_by_rows[:, tier] += load.by_rows
-        return BlockCosts(*parts, bytes_fixed, bytes_by_rows, supported[blocks.tier])
+        memory = self.block_memory(blocks, kind)
+        return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
+
+    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
+        """The bytes among the costs of each block."""
+        memory_bytes = self.kinds[kind].memory_bytes
+        supported = np.array([is_supported(tier, memory_bytes) for tier in range(len(PLACEMENT_TIERS))])
+        fixed, by_rows = np.zeros((len(blocks), len(MEMORY_TIERS))), np.zeros((len(blocks), len(MEMORY_TIERS)))
+        for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
+            fixed[:, tier] += load.fixed
+            by_rows[:, tier] += load.by_rows
+        return BlockMemory(fixed, by_rows, supported[blocks.tier])
 
     def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:
         for resource, load in loads.items():

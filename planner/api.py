@@ -1,5 +1,8 @@
 """Planning in one call: the steps from a cluster and a workload to a plan document."""
 
+import math
+import numbers
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -7,17 +10,18 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
-from planner.document import Plan
+from planner.document import Plan, Remedy
 from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
 from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
+from planner.remedies import remedies
 from planner.solvers.replan import MoveTerms, replan
-from planner.solvers.search import Limits, Progress, solve
+from planner.solvers.search import Limits, Outcome, Progress, solve
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
-from topologies.errors import InputError
+from topologies.errors import Fault, InputError, shown
 from topologies.loading import load_topology
 
 DEFAULT_TIME_LIMIT_S = 60.0
@@ -60,8 +64,9 @@ def plan(
     that are gone.
 
     The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
-    Raises InputError for inputs that are wrong.
+    Raises InputError for inputs that are wrong, limits among them.
     """
+    _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
     rules = _narrowed(policy, tiers, shardings)
@@ -73,17 +78,46 @@ def plan(
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     origin = provenance(model, allowed, seed)
+    began = time.monotonic()
+
+    def helps(outcome: Outcome) -> tuple[Remedy, ...]:
+        """What would make the tables fit, where the search ended without a plan and not for want of time."""
+        in_time = time.monotonic() - began < limits.time_limit_s and not (stop and stop())
+        if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
+            return ()
+        if progress:
+            progress("what would make it fit", None, None)
+        short = None if outcome.shortage is None else outcome.shortage.bytes_short
+        return remedies(model, allowed, short, stop or (lambda: False))
+
     if previous is None:
-        return document(model, options, problem, solve(problem, limits, progress), origin)
+        outcome = solve(problem, limits, progress)
+        return document(model, options, problem, outcome, origin, remedies=helps(outcome))
     migration = migration_from(previous, model, lost_nodes)
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
     found = replan(problem, homes, MoveTerms(max_move_bytes, price), limits, progress)
-    new = document(model, options, problem, found.outcome, origin, homes)
+    helpful = helps(found.outcome) if found.outcome.shortage is not None or max_move_bytes is None else ()
+    new = document(model, options, problem, found.outcome, origin, homes, helpful)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return with_moves(new, moves)
+
+
+def _expect_limits(**given: object) -> None:
+    """Raise InputError for every limit that is no number, not finite where it must be, or below 0."""
+    faults = []
+    for name, value in given.items():
+        whole = name in {"effort", "seed"}
+        if value is None and name in {"effort", "time_limit_s"}:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+            faults.append(Fault(name, 0, 0, "", f"{shown(value)} is not a {'whole ' * whole}number"))
+        elif math.isnan(value) or value < 0:
+            faults.append(Fault(name, 0, 0, "", f"{shown(value)} must be at least 0"))
+    if faults:
+        raise InputError(faults)
 
 
 def _narrowed(

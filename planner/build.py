@@ -14,6 +14,7 @@ from planner.document import (
     Plan,
     Provenance,
     RankPlan,
+    Remedy,
     Shards,
     StageTime,
     TableDemand,
@@ -23,6 +24,7 @@ from planner.document import (
 )
 from planner.moves import Homes
 from planner.options import Options, build_problem, enumerate_options
+from planner.pieces import Pieces, explain_unplaced
 from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
@@ -41,13 +43,20 @@ def document(
     outcome: Outcome,
     origin: Provenance,
     homes: Homes | None = None,
+    remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
 
-    Columns are dealt out so that ranks keep what they hold, as `homes` says.
+    Columns are dealt out so that ranks keep what they hold, as `homes` says. `remedies` are what would help where
+    there is no placement.
     """
     if outcome.placement is None or outcome.bound is None:
-        reason = explain_shortage(model, options, problem, outcome.shortage) if outcome.shortage else None
+        reason, unplaced = None, None
+        if outcome.shortage is not None:
+            reason = explain_shortage(model, options, problem, outcome.shortage)
+            reason = reason.model_copy(update={"remedies": remedies})
+        elif outcome.status == "timeout":
+            unplaced = explain_unplaced(Pieces(model, options, problem), remedies)
         return Plan(
             status=outcome.status,
             objective=None,
@@ -57,6 +66,7 @@ def document(
             ranks=(),
             provenance=origin,
             infeasibility=reason,
+            unplaced=unplaced,
         )
     tables, ranks, stages, objective = placed_plan(
         model, options, problem, outcome.placement, outcome.bound.seconds, homes
@@ -223,9 +233,10 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.homeless):
-        blamed = shortage.homeless
+        pieces = Pieces(model, options, problem)
+        blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
         summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
-        reasons = _homeless_reasons(model, options, blamed[:_BLAMED])
+        reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
     else:
         blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
         may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
@@ -254,7 +265,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
     )
 
 
-def _homeless_reasons(model: CostModel, options: Options, tables: Ints) -> list[str]:
+def _homeless_reasons(model: CostModel, options: Options, tables: Ints, pieces: Pieces) -> list[str]:
     """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
     free = build_problem(model, enumerate_options(model, Policy()))
     has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
@@ -264,5 +275,5 @@ def _homeless_reasons(model: CostModel, options: Options, tables: Ints) -> list[
         if words and table in has_option:
             reasons.append(f"the policy leaves no option that fits: {words}")
         else:
-            reasons.append("no sharding and tier fits it on empty hardware")
+            reasons.append(pieces.words(table))
     return reasons

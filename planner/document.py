@@ -280,6 +280,22 @@ class TableDemand(Record):
     reason: str
 
 
+class Remedy(Record):
+    """One change of the inputs, everything else as it is."""
+
+    change: Literal["tiers", "nodes", "hbm", "ddr", "ssd", "reserve", "dtype", "optimizer", "shardings"]
+    group: str | None
+    """The node group that changes; null where it is not the cluster."""
+    was: str
+    value: str | None
+    """The smallest change that makes the tables fit, in whole steps; null where none does."""
+    flags: str | None
+    """What makes `planner plan` plan with it; null where no value helps."""
+    least: str | None
+    """No smaller change suffices than this one, by proof; below `value` where nothing could be placed in between."""
+    words: str
+
+
 class Infeasibility(Record):
     """Why there is no plan."""
 
@@ -289,6 +305,17 @@ class Infeasibility(Record):
     byte_prices: tuple[BytePrice, ...]
     """At these prices even the cheapest options of all tables cost more than all memory; none where a table has no
     option that fits."""
+    remedies: tuple[Remedy, ...] = ()
+    """Single changes that help, and those that do not."""
+
+
+class Unplaced(Record):
+    """Why a search ended without a plan, though nothing proves that there is none."""
+
+    summary: str
+    tables: tuple[TableDemand, ...]
+    """Those whose smallest pieces are the largest."""
+    remedies: tuple[Remedy, ...] = ()
 
 
 class FormerPlan(Record):
@@ -359,6 +386,7 @@ class Plan(Record):
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
     infeasibility: Annotated[Infeasibility | None, Field(exclude_if=lambda value: value is None)] = None
+    unplaced: Annotated[Unplaced | None, Field(exclude_if=lambda value: value is None)] = None
     moves: Annotated[Moves | None, Field(exclude_if=lambda value: value is None)] = None
     """What moves, where the plan follows another."""
 
@@ -376,6 +404,8 @@ class Plan(Record):
             parts.append(f'"proof":{_dump(self.proof)}')
         if self.infeasibility is not None:
             parts.append(f'"infeasibility":{_dump(self.infeasibility)}')
+        if self.unplaced is not None:
+            parts.append(f'"unplaced":{_dump(self.unplaced)}')
         if self.moves is not None:
             parts.append(f'"moves":{_dump(self.moves)}')
         return "{" + ",\n".join(parts) + "}\n"

@@ -218,12 +218,23 @@ def _fixed_variant(model: CostModel, permits: Permits, sharding: int, splits: in
 
 def build_problem(model: CostModel, options: Options) -> Problem:
     """The arrays that a solver works on."""
+    return within_capacity(uncapped_problem(model, options))
+
+
+def within_capacity(problem: Problem) -> Problem:
+    """The problem without the blocks that fit on no empty hardware that may hold them."""
+    fits_alone = (problem.pool_demand <= 1).all(axis=2)
+    return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
+
+
+def uncapped_problem(model: CostModel, options: Options) -> Problem:
+    """`build_problem` with the blocks that are too large for the hardware still allowed."""
     blocks = options.blocks
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
     tied = np.array(model.tied_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
-    problem = Problem(
+    return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
@@ -253,8 +264,6 @@ def build_problem(model: CostModel, options: Options) -> Problem:
         together=options.permits.together,
         apart=options.permits.apart,
     )
-    fits_alone = (problem.pool_demand <= 1).all(axis=2)
-    return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
 
 
 def _has_place(problem: Problem) -> Bools:

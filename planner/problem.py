@@ -15,7 +15,7 @@ and load[c, i] sums, over the ranks that use instance i, their base load and wha
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -122,6 +122,20 @@ class Problem:
     """Where zones are single ranks, each option of the tables is one RANK block; no option has WORLD blocks."""
     apart: tuple[TableGroup, ...]
     """No option of the tables has WORLD blocks."""
+
+    def without_seconds(self) -> "Problem":
+        """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""
+        none = np.zeros((self.kinds, len(self.block_option), 1))
+        return replace(
+            self,
+            stage_of_column=np.zeros(1, dtype=np.int64),
+            resource_of_rank=np.arange(self.world)[None],
+            stage_constants=np.zeros(1),
+            base_loads=np.zeros((self.kinds, 1)),
+            fixed=none,
+            by_rows=none,
+            everywhere=none,
+        )
 
     @property
     def tables(self) -> int:

@@ -15,7 +15,7 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
 from planner.document import BytePrice, Proof, ResourceWeight
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
-from planner.solvers.prices import Bound
+from planner.solvers.prices import Bound, Prices
 
 ROUNDING = 1e-9
 """Relative amount by which a recomputed bound is rounded down: above the rounding of sums of 10^5 doubles."""
@@ -87,12 +87,19 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
             yield f"price of {price.tier} on {price.group}: negative, or of a place that does not exist"
 
 
-def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
-    """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
+def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices, Bools]:
+    """The prices of a proof, and [B] the blocks that a plan below its threshold may hold."""
     weight, byte = _multipliers(proof, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
     if proof.threshold_s is not None:
         usable &= _step_of_block(problem, weight) < proof.threshold_s
+    return Prices(weight, byte), usable
+
+
+def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
+    """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
+    prices, usable = read_proof(proof, model, problem)
+    weight, byte = prices.weight, prices.byte
     value = _value(problem, weight, byte, usable)
     return value if proof.threshold_s is None else min(value, proof.threshold_s)
 

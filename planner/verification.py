@@ -112,7 +112,7 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     if plan.objective is not None and moves.limit_bytes is not None and moves.moved_bytes > moves.limit_bytes + ROUNDED:
         yield f"moves: {moves.moved_bytes} bytes move, the limit is {moves.limit_bytes}"
     if plan.objective is not None and moves.moved_bytes < moves.least_bytes - ROUNDED:
-        yield f"moves: {moves.moved_bytes} bytes move, the document says that no plan moves less than {moves.least_bytes}"
+        yield f"moves: {moves.moved_bytes} bytes move, though no plan is said to move less than {moves.least_bytes}"
     if former is None:
         return
     if plan_fingerprint(former) != moves.former.fingerprint:
@@ -274,8 +274,8 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
     for rank in plan.ranks:
         stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
-            taken = evaluation.rank_bytes[rank.rank].round()
-            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored}"
+            taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
+            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
         stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
         if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
             yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
@@ -303,7 +303,7 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
         plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, strict=True
     ):
         if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
-            yield f"stage {stage.name}: takes {seconds!r} s, the document says {stage.seconds!r}"
+            yield f"stage {stage.name}: takes {float(seconds)!r} s, the document says {stage.seconds!r}"
         rank = stage.critical_rank
         if rank is None and busy.max() > model.constants[model.stages.index(stage.name)] * (1 + TOLERANCE):
             yield f"stage {stage.name}: some rank binds it, the document names none"

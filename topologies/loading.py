@@ -1,12 +1,12 @@
 """Topologies from files: by path or catalog name, built on one another, scaled and overridden."""
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from topologies.cluster import Topology
-from topologies.documents import Document, assign, override, read_yaml, validate
+from topologies.derivation import base_name, base_path, faults_of, is_derived, with_changes, with_keys
+from topologies.documents import Document, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.shelf import Shelf
 
@@ -34,9 +34,9 @@ def validated(document: Document, *, nodes: int | None = None, overrides: Sequen
     """`load_topology` for a document that was read; the document is changed accordingly."""
     faults: list[Fault] = []
     if nodes is not None:
-        faults += _faults_of(partial(_scale, document, nodes))
+        faults += faults_of(partial(_scale, document, nodes))
     for text in overrides:
-        faults += _faults_of(partial(_override, document, text))
+        faults += faults_of(partial(_override, document, text))
     try:
         topology = validate(document, Topology)
     except InputError as error:
@@ -44,14 +44,6 @@ def validated(document: Document, *, nodes: int | None = None, overrides: Sequen
     if faults:
         raise InputError(faults)
     return topology
-
-
-def _faults_of(step: Callable[[], None]) -> tuple[Fault, ...]:
-    try:
-        step()
-    except InputError as error:
-        return error.faults
-    return ()
 
 
 def _scale(document: Document, nodes: int) -> None:
@@ -78,47 +70,15 @@ def _override(document: Document, text: str) -> None:
 
 
 def _derived(document: Document, chain: tuple[Path, ...]) -> Document:
-    """The document with its `base` merged in.
-
-    Other keys of the document replace those of the base; `set` replaces single fields by their dotted path.
-    A fault is laid to the document that wrote the value. `chain` holds the files on the way here, to refuse a
-    circle.
-    """
-    data = document.data
-    if not isinstance(data, dict) or not data.keys() & {"base", "set"}:
+    """The document with its base merged in; `chain` holds the files on the way here."""
+    if not is_derived(document):
         return document
-    changes = data.get("set")
-    if "base" not in data:
-        raise InputError([document.fault(("set",), "needs a base: the topology that it changes")])
-    if changes is not None and not isinstance(changes, dict):
-        raise InputError([document.fault(("set",), "must be a mapping of dotted paths to values")])
-    base = _base(document, chain)
-    merged = Document(copy.deepcopy(base.data), base.source, base.locate, dict(base.overridden), document.directory)
-    for key in data.keys() - {"base", "set"}:
-        merged.data[key] = data[key]
-        merged.overridden = {path: origin for path, origin in merged.overridden.items() if path[0] != key}
-        merged.overridden[(key,)] = (document, (key,))
-    faults: list[Fault] = []
-    for path, value in (changes or {}).items():
-        origin = (document, ("set", path))
-        faults += _faults_of(partial(assign, merged, str(path), value, Topology, origin))
-    if faults:
-        raise InputError(faults)
-    return merged
-
-
-def _base(document: Document, chain: tuple[Path, ...]) -> Document:
-    name = document.data["base"]
-    if not isinstance(name, str) or not name:
-        raise InputError([document.fault(("base",), "must be a catalog name or the path of a file")])
-    beside = (document.directory or Path()) / name
-    try:
-        path = beside if beside.is_file() else TOPOLOGIES.find(name)
-    except InputError as error:
-        raise InputError([document.fault(("base",), f"{name!r} {fault.message}") for fault in error.faults]) from None
-    if path.resolve() in chain:
-        raise InputError([document.fault(("base",), f"{name!r} is based on this file again; break the circle")])
+    name = base_name(document, "topology")
+    path = base_path(document, name, TOPOLOGIES.find, chain)
     base = _derived(read_yaml(path), (*chain, path.resolve()))
     if not isinstance(base.data, dict):
         raise InputError([document.fault(("base",), f"{name!r} is not a topology: it holds no mapping of keys")])
-    return base
+    merged = with_keys(base, document)
+    if faults := with_changes(merged, document, Topology):
+        raise InputError(faults)
+    return merged

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
-from cost_models.model import BlockCosts, Column, CostModel
+from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
@@ -83,13 +83,16 @@ class TorchRecModel(CostModel):
         (TorchRec rounds each of up to four parts up to whole bytes), and an empty one, which TorchRec gives no
         bytes at all, counts its ids and outputs in flight.
         """
-        n = len(blocks)
-        none = np.zeros((n, 1))
-        fixed, by_rows = self._bytes(blocks)
+        none, memory = np.zeros((len(blocks), 1)), self.block_memory(blocks, kind)
+        seconds = self.perf.estimate(blocks).total[:, None]
+        return BlockCosts(seconds, none, none, memory.fixed, memory.by_rows, memory.supported)
+
+    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
+        """The bytes among the costs of each block."""
         ddr = float(np.array(self.torchrec_topology.ddr_bytes)[self.kind_of_rank == kind].min())
         supported = (blocks.tier == HBM) | ((blocks.tier != SSD_CACHED) & (ddr > 0))
         supported &= (blocks.sharding != DATA_PARALLEL) | (blocks.tier == HBM)
-        return BlockCosts(self.perf.estimate(blocks).total[:, None], none, none, fixed, by_rows, supported)
+        return BlockMemory(*self._bytes(blocks), supported)
 
     def _bytes(self, blocks: Blocks) -> tuple[Floats, Floats]:
         """[n, M] bytes of every shard, and those in proportion to the rows it holds."""

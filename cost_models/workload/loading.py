@@ -1,7 +1,7 @@
 """Workloads from wherever they are described: the catalog, a YAML file, a file of profiles, the generator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from cost_models.workload.dialects import is_table_set, translate
 from cost_models.workload.models import Workload
 from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
 from cost_models.workload.synthetic import PREFIX, synthetic_workload
+from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
 from topologies.documents import Document, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.shelf import Shelf
@@ -23,7 +24,9 @@ def load_workload(source: str | Path, *, global_batch: int | None = None, overri
 
     `source` is a name of the catalog, a workload file (YAML or JSON; its `tables` inline or the name of a
     file of profiles beside it), a file of profiles alone (CSV, Parquet, YAML or JSON; then `global_batch`
-    is needed), or `synthetic:1000@seed=7` (see `synthetic_workload`). `global_batch` takes the place of
+    is needed), or `synthetic:1000@seed=7` (see `synthetic_workload`). A workload file may be built on any of these:
+    `base` names it, other keys replace its keys, and `set` changes single fields (`tables.cat_0.rows: 1000`).
+    `global_batch` takes the place of
     either batch. `overrides` are texts `path=value`, applied in order; a table is entered by its name or
     its index: `tables.cat_0.rows=1000`.
 
@@ -54,13 +57,41 @@ def _open(source: str) -> _Draft:
     if source.partition(":")[0] == PREFIX:
         return _Draft(Document(synthetic_workload(source), source))
     path = WORKLOADS.find(source)
+    return _open_file(path, (path.resolve(),))
+
+
+def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
+    """What a file says; `chain` holds it and the files that are based on it."""
     if path.suffix.lower() not in YAML:
         return _bare(path.stem, *collect_profiles(path))
     document = read_yaml(path)
     data = document.data
     if isinstance(data, list) or is_table_set(data) or (isinstance(data, dict) and set(data) == {"tables"}):
         return _bare(path.stem, *profiles_of(document))
-    return _described(document)
+    return _derived(document, chain) if is_derived(document) else _described(document)
+
+
+def _derived(document: Document, chain: tuple[Path, ...]) -> _Draft:
+    """A workload that is built on another: on a catalog name, a file of any kind, or the generator's."""
+    name = base_name(document, "workload")
+    if name.partition(":")[0] == PREFIX:
+        base = _open(name)
+    else:
+        path = base_path(document, name, WORKLOADS.find, chain)
+        base = _open_file(path, (*chain, path.resolve()))
+    if not isinstance(base.document.data, dict):
+        raise InputError([document.fault(("base",), f"{name!r} is not a workload: it holds no mapping of keys")])
+    own = document.data.keys() | (document.data.get("set") or {}).keys()
+    if any(key in own for key in BATCHES):
+        for key in BATCHES:
+            base.document.data.pop(key, None)
+    merged = with_keys(base.document, document)
+    draft = base
+    if "tables" in document.data:
+        draft = _described(merged)
+    draft = replace(draft, document=merged, batch_expected=base.batch_expected)
+    draft.faults.extend(with_changes(merged, document, Workload))
+    return draft
 
 
 def _bare(name: str, profiles: Document, faults: list[Fault]) -> _Draft:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from planner._version import VERSION
-from planner.cli import catalog, check, diff, doctor, init, memory, plan, schema, streams, verify
+from planner.cli import catalog, check, diff, doctor, explain, init, memory, plan, schema, streams, verify
 from planner.cli.exits import guarded
 from planner.cli.group import Group
 
@@ -56,6 +56,7 @@ def program(
 app.command()(plan.plan)
 app.command()(check.check)
 app.command()(verify.verify)
+app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(memory.memory)
 app.add_typer(catalog.app, name="catalog")

@@ -146,8 +146,8 @@ def _kinds_of_name(name: str) -> list[str]:
     raise InputError.at(name, what_is_missing(name, "a catalog name", flags.catalog_names(*flags.SHELVES)))
 
 
-def _kind_of_file(path: Path) -> str:
-    """By its suffix where it is a table, else by the keys at its top."""
+def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
+    """By its suffix where it is a table, else by the keys at its top; `chain` holds the files based on it."""
     from cost_models.workload.dialects import is_table_set
     from cost_models.workload.profiles import DELIMITERS, PARQUET
     from topologies.errors import InputError
@@ -162,7 +162,9 @@ def _kind_of_file(path: Path) -> str:
             return str(data["kind"])
         if set(data) == {"tables"}:
             return "table profile"
-        if kind := _nearest_kind([str(key) for key in data]):
+        changes = data.get("set")
+        paths = [str(path).partition(".")[0] for path in changes] if isinstance(changes, dict) else []
+        if kind := _nearest_kind([*paths, *(str(key) for key in data)]) or _kind_of_base(data.get("base"), path, chain):
             return kind
     known = "a topology has the key nodes, a workload and a table profile have tables, a plan has kind: plan, and"
     known += " a policy has kind: policy"
@@ -184,13 +186,26 @@ def _read(path: Path) -> object:
     return read_yaml(path).data
 
 
+def _kind_of_base(base: object, path: Path, chain: tuple[Path, ...]) -> str | None:
+    """The kind of what a document that says little itself is based on; of an unknown base, a topology."""
+    if not isinstance(base, str) or not base:
+        return None
+    beside = path.parent / base
+    chain = (*chain, path.resolve())
+    if beside.is_file() and beside.resolve() not in chain:
+        kind = _kind_of_file(beside, chain)
+        return "workload" if kind == "table profile" else kind
+    known = [kind for kind in flags.SHELVES if base in flags.catalog_names(kind)]
+    return "workload" if known == ["workload"] or base.startswith("synthetic:") else "topology"
+
+
 def _nearest_kind(keys: list[str]) -> str | None:
     """The kind of document to which most of `keys` belong; a misspelt key belongs to the nearest one."""
     from cost_models.workload.models import Workload
     from topologies.cluster import Topology
 
     cluster, model = set(Topology.model_fields), set(Workload.model_fields)
-    kinds = dict.fromkeys((cluster - model) | {"base", "set"}, "topology") | dict.fromkeys(model - cluster, "workload")
+    kinds = dict.fromkeys(cluster - model, "topology") | dict.fromkeys(model - cluster, "workload")
     nearest = [match for key in keys for match in difflib.get_close_matches(key, kinds, n=1)]
     votes = Counter(kinds[name] for name in nearest)
     return votes.most_common(1)[0][0] if votes else None

@@ -4,6 +4,7 @@ Completion runs at every press of the tab key, so it looks at file names only.
 """
 
 import os
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -202,6 +203,9 @@ def load_given(
     from topologies.loading import load_topology
 
     of = split_overrides(overrides or ())
+    counts = [text for text in of["topology"] if re.match(r"nodes\.[^.=]+\.count\s*=", text)]
+    if nodes is not None and counts:
+        expect_unused(f"beside --set topology.{counts[-1]}; give one of them", nodes=nodes)
     cluster, model = None, None
     faults: list[Fault] = []
     try:

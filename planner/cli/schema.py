@@ -37,8 +37,8 @@ def schema(
     document = _model(kind).model_json_schema()
     if kind is Kind.WORKLOAD:
         _allow_a_file_of_tables(document)
-    if kind is Kind.TOPOLOGY:
-        _allow_a_base(document)
+    if kind is not Kind.PLAN:
+        _allow_a_base(document, kind)
     streams.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
 
 
@@ -49,16 +49,14 @@ def _allow_a_file_of_tables(workload: dict[str, Any]) -> None:
     properties["tables"] = {"anyOf": [file, properties["tables"]]}
 
 
-def _allow_a_base(topology: dict[str, Any]) -> None:
+def _allow_a_base(document: dict[str, Any], kind: Kind) -> None:
     """`base: zionex` with `set: …`, which are merged before the model sees them."""
-    own = {"required": topology.pop("required")}
-    topology["anyOf"] = [own, {"required": ["base"]}]
-    topology["properties"] |= {
-        "base": {"type": "string", "description": "The catalog name or file of a topology to start from."},
-        "set": {
-            "type": "object",
-            "description": "Values for dotted paths of the base, as nodes.0.count: 16.",
-        },
+    own = {"required": document.pop("required")}
+    example = "nodes.0.count: 16" if kind is Kind.TOPOLOGY else "embedding.dtype: fp16"
+    document["anyOf"] = [own, {"required": ["base"]}]
+    document["properties"] |= {
+        "base": {"type": "string", "description": f"The catalog name or file of a {kind} to start from."},
+        "set": {"type": "object", "description": f"Values for dotted paths of the base, as {example}."},
     }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from cost_models.dense import dense_bytes
 from cost_models.memory import block_bytes
+from cost_models.model import CostModel
 from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
@@ -38,29 +39,41 @@ DENSE_PARTS = {
 
 def of_plan(plan: Plan) -> list[Record]:
     """The bytes of a plan, summed over the cluster: a record for each part, then totals and capacities."""
-    topology, workload = planned_inputs(plan)
-    if plan.objective is None:
-        return of_inputs(topology, workload, plan.provenance.policy)
-    return _records(_model(topology, workload, plan.provenance.policy), placed_shards(plan))
-
-
-def _model(topology: Topology, workload: Workload, policy: Policy | None) -> StepModel:
-    model = planning_model(StepModel.name, topology, workload, policy or Policy())
-    assert isinstance(model, StepModel)
-    return model
+    inputs = planned_inputs(plan)
+    model = planning_model(plan.provenance.cost_model, *inputs, plan.provenance.policy)
+    return _records(model, _whole_tables(model) if plan.objective is None else placed_shards(plan))
 
 
 def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
-    model = _model(topology, workload, policy)
-    count = len(workload.tables)
+    model = planning_model(StepModel.name, topology, workload, policy or Policy())
+    return _records(model, _whole_tables(model))
+
+
+def _whole_tables(model: CostModel) -> PlacedShards:
+    count = len(model.workload.tables)
     zeros = np.zeros(count, dtype=np.int64)
     blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, model.tables.dim, np.zeros(count))
-    whole = PlacedShards(blocks, zeros, model.tables.rows, np.ones(count, dtype=bool))
-    return _records(model, whole)
+    return PlacedShards(blocks, zeros, model.tables.rows, np.ones(count, dtype=bool))
 
 
-def _records(model: StepModel, placed: PlacedShards) -> list[Record]:
+def _records(model: CostModel, placed: PlacedShards) -> list[Record]:
+    parts = _physical_parts(model, placed) if isinstance(model, StepModel) else _parts(model, placed)
+    capacity = np.sum([group.count * _capacity(group) for group in model.topology.nodes], axis=0)
+    usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
+    taken = np.sum(list(parts.values()), axis=0)
+    parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity}
+    return [_record(part, size) for part, size in parts.items()]
+
+
+def _parts(model: CostModel, placed: PlacedShards) -> dict[str, Floats]:
+    """Bytes [M] as another planner counts them: it does not say what for."""
+    tables = model.shard_bytes(placed).sum(axis=0)
+    return {f"tables, as {model.name} counts": tables, "dense part": model.base_bytes * model.topology.world_size}
+
+
+def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]:
+    """Bytes [M] by what they are for."""
     blocks, which = placed.blocks.distinct
     shards = np.bincount(which, minlength=len(blocks)).astype(float)
     rows = np.bincount(which, weights=placed.rows / model.tables.rows[placed.blocks.table], minlength=len(blocks))
@@ -70,11 +83,7 @@ def _records(model: StepModel, placed: PlacedShards) -> list[Record]:
     world = model.topology.world_size
     for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
         parts[DENSE_PARTS[name]] = np.array([size * world, 0.0, 0.0])
-    capacity = np.sum([group.count * _capacity(group) for group in model.topology.nodes], axis=0)
-    usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
-    taken = np.sum(list(parts.values()), axis=0)
-    parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity}
-    return [_record(part, size) for part, size in parts.items()]
+    return parts
 
 
 def _capacity(group: NodeGroup) -> Floats:

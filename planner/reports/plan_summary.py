@@ -1,37 +1,24 @@
 """The summary of a plan: step, bound, stages, memory, where the tables went, what would help; 80 columns."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
-from planner.document import Infeasibility, Moves, Objective, Plan
+from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
+from planner.reports.words import amount, grid, resource_words
 from planner.sensitivity import describe, gains
 from planner.verification import placed_shards, planned_inputs
-from topologies.cluster import Topology
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-RESOURCE_WORDS = {
-    "device": "accelerator (HBM, kernels)",
-    "host_link": "its own PCIe link",
-    "pcie": "PCIe switch",
-    "ddr": "DDR of its node",
-    "ssd": "SSD of its node",
-    "link_out": "scale-up link, sending",
-    "link_in": "scale-up link, receiving",
-    "nic_out": "scale-out card, sending",
-    "nic_in": "scale-out card, receiving",
-}
-SMALLER_DTYPE = {"fp32": "fp16", "fp16": "int8", "bf16": "int8"}
-"""What a table can be stored in when memory is short."""
 
 
 def render(plan: Plan, console: "Console") -> None:
@@ -42,14 +29,14 @@ def render(plan: Plan, console: "Console") -> None:
     console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
     if plan.objective is None:
-        _render_no_plan(plan, workload.embedding.dtype, console)
+        _render_no_plan(plan, console)
         return
     model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan.objective, plan.status, model, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, [_resource_words(name or "", topology) for name in binding]))
+        console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -66,44 +53,22 @@ def render(plan: Plan, console: "Console") -> None:
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
 
 
-def _resource_words(name: str, topology: Topology) -> str:
-    """What a resource is called; `uplink0_out` is the way up from the first network level."""
-    if not name.startswith("uplink"):
-        return RESOURCE_WORDS.get(name, name)
-    level, _, way = name.removeprefix("uplink").partition("_")
-    direction = "sending" if way == "out" else "receiving"
-    return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
-
-
-def _grid(*columns: tuple[str, str]) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
-
-
 def _render_objective(objective: Objective, status: str, model: CostModel, console: "Console") -> None:
-    grid = _grid(("", "left"), ("", "right"), ("", "left"))
-    grid.show_header = False
+    lines = grid(("", "left"), ("", "right"), ("", "left"))
+    lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
-    grid.add_row(model.quantity, _amount(objective.step_s, model), rate)
+    lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
     words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
-    grid.add_row("bound", _amount(objective.lower_bound_s, model), words)
-    console.print(grid)
+    lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    console.print(lines)
     console.print()
-
-
-def _amount(value: float, model: CostModel) -> str:
-    return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
 
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     assert plan.objective is not None
-    table = _grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
+    table = grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
     for stage, words in zip(plan.stages, binding, strict=True):
         rank = "" if stage.critical_rank is None else str(stage.critical_rank)
         share = f"{stage.seconds / plan.objective.step_s:.1%}"
@@ -112,7 +77,7 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
 
 
 def _memory_table(plan: Plan, model: CostModel) -> "Table":
-    table = _grid(
+    table = grid(
         ("memory", "left"),
         ("of each", "left"),
         ("mean", "right"),
@@ -141,7 +106,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
 def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     """What moves, by the memory that it goes to; and who is busiest with it."""
     tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
-    table = _grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
+    table = grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
     rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
     for name, size in rows:
         sizes = [getattr(size, tier) for tier in tiers]
@@ -178,7 +143,7 @@ def _terms(moves: Moves) -> str:
 def _placement_table(plan: Plan) -> "Table":
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
-    table = _grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    table = grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
     for sharding in SHARDINGS:
         cells = [count[sharding, tier] for tier in tiers]
         shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
@@ -187,23 +152,36 @@ def _placement_table(plan: Plan) -> "Table":
     return table
 
 
-def _render_no_plan(plan: Plan, dtype: str, console: "Console") -> None:
+def _render_no_plan(plan: Plan, console: "Console") -> None:
     if plan.moves is not None and plan.moves.limit_bytes is not None and plan.status == "timeout":
         _render_too_few_moves(plan.moves, console)
-        return
-    if plan.infeasibility is None:
-        console.print("No plan was found within the time limit; nothing proves that there is none.")
-        console.print("Give it more time (--time-limit) or more memory.")
-        return
-    _render_infeasible(plan.infeasibility, console)
-    if is_limit_too_small(plan):
+    elif is_limit_too_small(plan) and plan.infeasibility is not None:
+        _render_infeasible(plan.infeasibility, console)
         console.print("Allow more (--max-move), or give a price instead (--pay-back).")
-        return
-    left_out = [tier for tier in PLACEMENT_TIERS if tier not in plan.provenance.policy.tiers]
-    advice = [f"allowing {', '.join(left_out)} (--tiers)" if left_out else "more nodes (--nodes)"]
-    if dtype in SMALLER_DTYPE:
-        advice.append(f"a smaller dtype (--set workload.embedding.dtype={SMALLER_DTYPE[dtype]})")
-    console.print(f"What may help: {' or '.join(advice)}.")
+    elif plan.infeasibility is not None:
+        _render_infeasible(plan.infeasibility, console)
+        _render_remedies(plan.infeasibility.remedies, console)
+    elif plan.unplaced is not None:
+        console.print(f"No plan was found: {plan.unplaced.summary}.")
+        console.print("Nothing proves that there is none; more time (--time-limit) may find one.")
+        console.print()
+        console.print(_blamed(plan.unplaced.tables))
+        console.print()
+        _render_remedies(plan.unplaced.remedies, console)
+
+
+def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
+    helpful = [remedy for remedy in remedies if remedy.flags is not None]
+    if helpful:
+        from rich.padding import Padding
+
+        console.print("One of these changes, everything else as it is, makes room:")
+        for remedy in helpful:
+            console.print(Padding(remedy.words, (0, 0, 0, 2), expand=False))
+            console.print(f"    {remedy.flags}", soft_wrap=True)
+    futile = [remedy.words for remedy in remedies if remedy.flags is None]
+    if futile:
+        console.print(f"Not enough on its own: {'; '.join(futile)}.")
 
 
 def _render_too_few_moves(moves: Moves, console: "Console") -> None:
@@ -221,7 +199,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = _grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
         for tier in reason.tiers:
             short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
@@ -229,9 +207,13 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
         console.print()
     if not reason.tables:
         return
-    blamed = _grid(("table", "left"), ("weights + state", "right"))
-    blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
-    for demand in reason.tables:
-        blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
-    console.print(blamed)
+    console.print(_blamed(reason.tables))
     console.print()
+
+
+def _blamed(tables: Sequence[TableDemand]) -> "Table":
+    blamed = grid(("table", "left"), ("weights + state", "right"))
+    blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
+    for demand in tables:
+        blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
+    return blamed

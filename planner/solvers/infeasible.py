@@ -78,6 +78,14 @@ def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | Non
     return need - paid - SAFETY * (need + abs(paid))
 
 
+def fits(fluid: Fluid) -> bool:
+    """Whether the fluid problem fits: `shortage` without what would have to be explained."""
+    free = Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), np.zeros_like(fluid.capacity))
+    if np.isinf(fluid.price(free)[0]).any():
+        return False
+    return _largest_excess(fluid, fluid.capacity, None)[0] <= 0
+
+
 def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tuple[float, Floats]:
     """A positive priced need beyond the priced capacity, over prices that sum to one per capacity; and the prices.
 

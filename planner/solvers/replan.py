@@ -260,7 +260,7 @@ class _Replan:
         return improver.best()
 
     def _completed(self, held: Placement, loose: Ints) -> tuple[Placement, float] | None:
-        """The held blocks, the loose ones and tables that have neither, placed, and the step; None if they do not fit."""
+        """Held and loose blocks and tables that have neither, placed, and the step; None if they do not fit."""
         problem, fluid = self._problem, self._fluid
         chosen = problem.block_option[np.concatenate([held.item_block, loose])]
         known = np.zeros(problem.tables, dtype=bool)

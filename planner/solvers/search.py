@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem import WORLD, Bools, Floats, Placement, Problem
+from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
 from planner.solvers.choices import cheapest_first
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
+from planner.solvers.packing import pack
 from planner.solvers.prices import Bound
 from planner.solvers.reinsert import reinsert_tables
 from planner.solvers.rounding import round_picks
@@ -150,10 +151,17 @@ class _Search:
                 self._offer(*start, "start")
             if self._is_done():
                 break
-        if not found and (last := _first_that_fits(self._fluid, self.relaxed, self._clock)) is not None:
+        if not found and (last := self._last_resort()) is not None:
             found.append(last)
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
+
+    def _last_resort(self) -> tuple[Placement, float] | None:
+        """What fits by bytes alone, or the first choice of options that does, where the ladder places nothing."""
+        packed = pack(self._fluid.problem, self._clock.is_over)
+        if packed is not None:
+            return packed, load_state(self._fluid.problem, packed).step_s()
+        return _first_that_fits(self._fluid, self.relaxed, self._clock)
 
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)

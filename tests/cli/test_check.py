@@ -118,3 +118,25 @@ def test_a_name_that_is_nothing_is_a_fault(run):
     result = run("check", "zionex-61")
     assert result.exit_code == 3
     assert "is neither a file nor a catalog name; did you mean 'zionex-16'?" in result.stdout
+
+
+def test_a_derived_file_is_what_its_base_or_its_changes_are(run, here):
+    """`base` and `set` are keys of both topologies and workloads."""
+    (here / "a.yaml").write_text("base: workload.yaml\nset: {tables.user_id.rows: 1000}\n")
+    (here / "b.yaml").write_text("name: b\nbase: a.yaml\n")
+    (here / "c.yaml").write_text("name: c\nbase: zionex\n")
+    (here / "d.yaml").write_text("base: topology.yaml\nset: {nodes.0.count: 3}\n")
+    (here / "e.yaml").write_text("name: e\nbase: dlrm-dcnv2\n")
+    result = run("check", "a.yaml", "b.yaml", "c.yaml", "d.yaml", "e.yaml", "--format", "json")
+    assert result.exit_code == 0, result.stdout
+    kinds = [file["kind"] for file in json.loads(result.stdout)]
+    assert kinds == ["workload", "workload", "topology", "topology", "workload"]
+
+
+def test_two_files_that_are_based_on_each_other_end(run, here):
+    """With a fault, not with a bug."""
+    (here / "a.yaml").write_text("base: b.yaml\n")
+    (here / "b.yaml").write_text("base: a.yaml\n")
+    result = run("check", "a.yaml")
+    assert result.exit_code == 3
+    assert "break the circle" in result.stdout

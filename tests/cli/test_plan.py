@@ -195,6 +195,21 @@ def test_memory_of_inputs_and_of_a_plan(run, plan, starter, tmp_path):
     assert run("memory").exit_code == 2
 
 
+@pytest.mark.parametrize("model", ["torchrec", "hugectr"])
+def test_memory_of_a_plan_is_counted_as_its_own_planner_counts(run, plan, tmp_path, model):
+    """The sum of the ranks of the document, tier by tier."""
+    assert plan("--cost-model", model, "--effort", "0").exit_code == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    parts = {
+        part["part"]: part for part in json.loads(run("memory", tmp_path / "plan.json", "--format", "json").stdout)
+    }
+    for tier in ("hbm", "ddr"):
+        taken = sum(rank["bytes"][tier] for rank in document["ranks"])
+        assert parts["total"][f"{tier}_bytes"] == pytest.approx(taken, abs=len(document["ranks"]))
+        assert parts["free"][f"{tier}_bytes"] >= 0
+    assert f"tables, as {model} counts" in parts
+
+
 def test_the_launcher_of_a_checkout_is_the_same_program():
     """`python cli.py` is what the installed command is."""
     launcher = Path(__file__).parents[2] / "cli.py"

@@ -29,8 +29,9 @@ def test_fields_are_described(run):
     assert "one direction" in definitions["ScaleUp"]["properties"]["bandwidth"]["description"]
 
 
-def test_schema_of_a_topology_allows_a_base(run):
-    """A catalog entry may be built on another."""
-    document = json.loads(run("schema", "topology").stdout)
+@pytest.mark.parametrize("kind", ["topology", "workload"])
+def test_schema_of_an_input_allows_a_base(run, kind):
+    """A file may be built on another."""
+    document = json.loads(run("schema", kind).stdout)
     assert {"required": ["base"]} in document["anyOf"]
     assert {"base", "set"} <= set(document["properties"])

@@ -1,6 +1,7 @@
 """Planning in one call: names, paths and models alike; wrong words are refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,39 @@ def test_unknown_words_are_refused(files: Path, wrong: dict[str, list[str]], sai
         plan(files / "topology.yaml", files / "workload.yaml", **wrong)
     assert said in str(error.value)
     assert len(error.value.faults) == len(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"gap": float("nan"), "time_limit_s": float("nan"), "effort": -1, "seed": -2}, "gap: nan must be at least 0"),
+        ({"gap": -0.1, "time_limit_s": -1.0}, "time_limit_s: -1.0 must be at least 0"),
+        ({"effort": 1.5, "seed": "7", "gap": "1%", "time_limit_s": True}, "seed: '7' is not a whole number"),
+        ({"gap": None, "seed": None}, "gap: None is not a number"),
+    ],
+)
+def test_wrong_limits_are_refused(files: Path, wrong: dict[str, Any], said: str) -> None:
+    """All of them at once, before anything is planned."""
+    with pytest.raises(InputError) as error:
+        plan(files / "topology.yaml", files / "workload.yaml", **wrong)
+    assert said in str(error.value)
+    assert len(error.value.faults) == len(wrong)
+
+
+@pytest.mark.parametrize(
+    ("workload", "topology", "overrides"),
+    [
+        ("nv-small", "dgx-h100", []),
+        ("dlrm-dcnv2", "zionex", ["pipeline=prefetch"]),
+        ("fbgemm-050", "zionex-16", ["mode=inference"]),
+    ],
+)
+def test_tables_stay_in_hbm_where_there_is_plenty(workload: str, topology: str, overrides: list[str]) -> None:
+    """Memory costs nothing there, and what costs the same elsewhere stays in the fastest tier."""
+    found = plan(topology, load_workload(workload, overrides=overrides), effort=0)
+    assert found.proof is not None
+    assert found.proof.byte_prices == ()
+    assert {table.tier for table in found.tables} == {"hbm"}
 
 
 def test_missing_inputs_are_refused(files: Path) -> None:

@@ -296,6 +296,7 @@ def test_a_falsified_plan_is_named(
     falsify(document)
     found = violations(document)
     assert any(said in violation for violation in found), found
+    assert not any("np." in violation or "array" in violation for violation in found), "plain numbers only"
 
 
 def test_an_infeasible_plan_carries_no_tables() -> None:

@@ -180,3 +180,69 @@ def test_a_workload_is_valid_from_birth() -> None:
     workload = Workload.model_validate({"name": "w", "global_batch": 1, "tables": [table]})
     assert workload.tables[0].pooling_factor == 3.5
     assert workload.tables[0].feature_count == 2
+
+
+def test_a_file_may_be_based_on_another_workload(workload_file: Path) -> None:
+    """On a file, a catalog name, a file of profiles or the generator; its keys and its `set` win."""
+    derived = workload_file.with_name("derived.yaml")
+    derived.write_text("name: d\nbase: w.yaml\nset: {tables.b.rows: 1000, embedding.dtype: fp16}\n")
+    workload = load_workload(derived)
+    assert (workload.name, workload.embedding.dtype) == ("d", "fp16")
+    assert [table.rows for table in workload.tables] == [10, 1000]
+    assert load_workload(derived, overrides=["tables.b.rows=7"]).tables[1].rows == 7
+    second = workload_file.with_name("second.yaml")
+    second.write_text("base: derived.yaml\nbatch_per_rank: 8\n")
+    assert load_workload(second).batch(4) == 32
+    second.write_text("base: dlrm-dcnv2\ntables: tables.csv\n")
+    assert [table.name for table in load_workload(second).tables] == ["a", "b"]
+    second.write_text("base: tables.csv\nglobal_batch: 16\nname: from-profiles\n")
+    assert load_workload(second).name == "from-profiles"
+    second.write_text("base: synthetic:5@seed=2\nset: {embedding.optimizer: sgd}\n")
+    assert len(load_workload(second).tables) == 5
+
+
+def test_a_base_in_another_directory_finds_its_own_tables(workload_file: Path) -> None:
+    """`tables` is a file beside the one that names it."""
+    (workload_file.parent / "deep").mkdir()
+    derived = workload_file.parent / "deep" / "derived.yaml"
+    derived.write_text("name: d\nbase: ../w.yaml\n")
+    assert len(load_workload(derived).tables) == 2
+
+
+def test_faults_of_a_derived_workload_stand_where_they_were_written(workload_file: Path) -> None:
+    """Each in its own file and line, all at once."""
+    derived = workload_file.with_name("derived.yaml")
+    derived.write_text(
+        "name: d\nbase: w.yaml\nset:\n  tables.b.rows: -5\n  tables.c.rows: 5\n  embeding.dtype: fp16\nmodee: x\n"
+    )
+    with pytest.raises(InputError) as caught:
+        load_workload(derived)
+    assert [str(fault).removeprefix(str(derived)) for fault in caught.value.faults] == [
+        ":4:3: tables.1.rows: must be at least 1, not -5",
+        ":5:3: set.tables.c.rows: tables has 2 elements and none is 'c'; known here: a, b",
+        ":6:3: set.embeding.dtype: there is no 'embeding' at the top; did you mean 'embedding'?",
+        ":7:1: modee: unknown key; did you mean 'mode'?",
+    ]
+    workload_file.with_name("tables.csv").write_text(TABLES.replace("20", "0"))
+    derived.write_text("name: d\nbase: w.yaml\n")
+    with pytest.raises(InputError, match=r"tables\.csv:3:3: tables\.1\.rows"):
+        load_workload(derived)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: dlrm-dcnv3\n", ":1:1: base: 'dlrm-dcnv3' is neither a file nor a workload of the catalog"),
+        ("base: 5\n", ":1:1: base: must be a catalog name or the path of a file"),
+        ("base: nv-tiny\nset: [1]\n", ":2:1: set: must be a mapping of dotted paths to values"),
+        ("name: x\nset: {mode: inference}\n", ":2:1: set: needs a base: the workload that it changes"),
+        ("name: x\nbase: self.yaml\n", ":2:1: base: 'self.yaml' is based on this file again; break the circle"),
+    ],
+)
+def test_a_wrong_base_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """Each misuse of `base` and `set` is named at its line."""
+    path = tmp_path / "self.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_workload(path)
+    assert str(caught.value).startswith(f"{path}{message}")

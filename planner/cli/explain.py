@@ -1,0 +1,71 @@
+"""`planner explain`: why a plan is as it is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.streams import Format
+
+
+def explain(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Explain this table instead of the plan as a whole.", show_default=False),
+    ] = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Explain a plan: what it waits for, and why a table is where it is.
+
+    For the plan: which rank and resource each stage waits for, the tables that
+    take most of it, each stage's part of the bound, and what memory is worth.
+    For a table: its shards, what each stage pays for it, and what its other
+    options would cost at the prices of the bound.
+
+    \b
+    Examples:
+      planner explain plan.json
+      planner explain plan.json --table cat_20
+    """
+    from planner.document import read_plan
+    from planner.explanation import Explainer
+    from planner.reports import explanation as report
+    from planner.reports import plan_summary
+
+    document = read_plan(plan)
+    if document.objective is None:
+        if table is not None:
+            raise typer.BadParameter("the plan places nothing", param_hint="--table")
+        reason = document.infeasibility or document.unplaced
+        if output_format is Format.TABLE:
+            plan_summary.render(document, streams.console())
+        elif output_format is Format.JSON:
+            streams.write_json({"status": document.status, "reason": reason and reason.model_dump(mode="json")})
+        else:
+            remedies = reason.remedies if reason is not None else ()
+            streams.write_records([remedy.model_dump(mode="json") for remedy in remedies], output_format)
+        return
+    explainer = Explainer(document)
+    if table is None:
+        reasons = explainer.plan()
+        if output_format is Format.JSON:
+            streams.write_json(report.plan_document(document, reasons))
+        elif output_format is Format.CSV:
+            streams.write_records(report.plan_records(reasons), output_format)
+        else:
+            report.render_plan(document, reasons, streams.console())
+        return
+    names = [planned.name for planned in document.tables]
+    if table not in names:
+        from topologies.messages import did_you_mean
+
+        raise typer.BadParameter(f"the plan has no table {table!r}{did_you_mean(table, names)}", param_hint="--table")
+    found = explainer.table(table)
+    if output_format is Format.JSON:
+        streams.write_json(report.table_document(found))
+    elif output_format is Format.CSV:
+        streams.write_records(report.table_records(found), output_format)
+    else:
+        report.render_table(document, found, streams.console())

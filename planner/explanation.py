@@ -1,0 +1,321 @@
+"""Why a plan is as it is: what each stage waits for, what each table pays, and what its other options would cost.
+
+Costs of options are at the multipliers of the plan's own proof (see `planner.proof`): what a second on each resource
+and a byte of each memory are worth to the step as a whole. The bound is the sum, over all tables, of the cheapest
+option at these prices, so an option that costs more there is one that lengthens the bound by the difference, and an
+option that costs as much may be taken for no better reason than that it packs well.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.loads import Resource
+from cost_models.model import CostModel
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from planner.document import Plan, StageTime, TablePlan
+from planner.options import Options, build_problem, enumerate_options
+from planner.permits import planning_model
+from planner.problem import Bools, Floats, Ints, Problem
+from planner.proof import read_proof
+from planner.sensitivity import Gain, gains
+from planner.solvers.fluid import Fluid
+from planner.verification import placed_shards, planned_inputs
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Contributor:
+    """What takes time of the resource that binds a stage."""
+
+    table: str | None
+    """None for what no placement changes: launches and the dense part."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StageReasons:
+    """Why a stage takes as long as it does."""
+
+    stage: StageTime
+    resource: Resource | None
+    """What binds it, at the critical rank; None where only a constant does."""
+    constant_s: float
+    contributors: tuple[Contributor, ...]
+    """The largest first; with the constant they sum to the stage's time."""
+    bound_s: float | None
+    """The stage's part of the lower bound; None where the plan has no proof."""
+
+
+@dataclass(frozen=True)
+class MemoryValue:
+    """What more of a scarce memory is worth."""
+
+    tier: str
+    group: str
+    seconds_per_gib: float
+    """What the bound falls by at most for 1 GiB more of each pool of the group (each accelerator's, each node's)."""
+
+
+@dataclass(frozen=True)
+class PlanReasons:
+    """The plan as a whole."""
+
+    model: CostModel
+    stages: tuple[StageReasons, ...]
+    memory_bound_s: float | None
+    """What the bound is lower by as memory is not unlimited in price: the priced capacity, below 0 or 0."""
+    memory: tuple[MemoryValue, ...]
+    gains: tuple[Gain, ...]
+
+
+@dataclass(frozen=True)
+class OptionReasons:
+    """One way to hold a table, at the prices of the bound."""
+
+    sharding: Sharding
+    tier: PlacementTier
+    cache_fraction: float | None
+    blocks: int
+    """Column blocks that the table is cut into."""
+    seconds: float
+    """At the prices."""
+    by_stage: dict[str, float]
+    """Its parts; `memory` is the price of its bytes."""
+    bytes: dict[str, int]
+    """In each memory, all shards together."""
+    is_too_long: bool = False
+    """Whether one of its blocks alone makes a step as long as the proof's threshold."""
+
+
+@dataclass(frozen=True)
+class TableReasons:
+    """One table."""
+
+    model: CostModel
+    table: TablePlan
+    stage_seconds: dict[str, float]
+    """What it takes of the resource that binds each stage."""
+    own_seconds: dict[str, float]
+    """The most that it takes of any resource in each stage, on whatever rank."""
+    chosen: OptionReasons | None
+    """None where the plan has no proof."""
+    others: tuple[OptionReasons, ...]
+    """The best of each other sharding, tier and cut, the cheapest first."""
+
+
+class Explainer:
+    """The reasons behind one plan, which must place its tables. Raises InputError if its inputs cannot be read."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.model = planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+        self._placed = placed_shards(plan)
+        self._evaluation = self.model.evaluate(self._placed)
+        self._problem: Problem | None = None
+        if plan.proof is not None:
+            self._options: Options = enumerate_options(self.model, plan.provenance.policy)
+            self._problem = build_problem(self.model, self._options)
+            self._prices, self._usable = read_proof(plan.proof, self.model, self._problem)
+            self._fluid = Fluid(self._problem)
+
+    def plan(self) -> PlanReasons:
+        """Stage by stage, then the memory."""
+        stages = tuple(self._stage(s) for s in range(len(self.model.stages)))
+        memory, paid = self._memory()
+        found = tuple(gains(self.model, self._placed))
+        return PlanReasons(self.model, stages, paid, memory, found)
+
+    def table(self, name: str) -> TableReasons:
+        """Raises KeyError for a table that the plan does not have."""
+        names = [table.name for table in self._plan.tables]
+        if name not in names:
+            raise KeyError(name)
+        index = names.index(name)
+        stages, model = range(len(self.model.stages)), self.model
+        paid = {model.stages[s]: float(self._loads_at(s)[index]) for s in stages}
+        most = {model.stages[s]: self._most(s, index) for s in stages}
+        chosen = self._chosen(index) if self._problem is not None else None
+        others = self._others(self._problem, index) if self._problem is not None else ()
+        return TableReasons(model, self._plan.tables[index], paid, most, chosen, others)
+
+    # -- stages ----------------------------------------------------------------------------------------------------
+
+    def _stage(self, s: int) -> StageReasons:
+        loads, base = self._loads_at(s), self._base_at(s)
+        parts = [Contributor(None, base)] if base > 0 else []
+        names = self.model.workload.tables
+        parts += [Contributor(names[t].name, float(loads[t])) for t in np.flatnonzero(loads > 0).tolist()]
+        parts.sort(key=lambda part: (-part.seconds, part.table or ""))
+        bound = None if self._problem is None else self._stage_bound(s)
+        resource, constant = self._evaluation.binding[s], float(self.model.constants[s])
+        return StageReasons(self._plan.stages[s], resource, constant, tuple(parts), bound)
+
+    def _binding_ranks(self, s: int) -> tuple[int, Bools] | None:
+        """The column that binds a stage, and [W] the ranks that share its critical instance."""
+        resource, rank = self._evaluation.binding[s], self._plan.stages[s].critical_rank
+        if resource is None or rank is None:
+            return None
+        columns = enumerate(self.model.columns)
+        column = next(c for c, of in columns if of.stage == s and of.resource == resource)
+        instance = self.model.resource_of_rank(resource)
+        return column, instance == instance[rank]
+
+    def _loads_at(self, s: int) -> Floats:
+        """[T] seconds that each table takes of the resource that binds a stage."""
+        found = np.zeros(len(self._plan.tables))
+        at = self._binding_ranks(s)
+        if at is None:
+            return found
+        column, ranks = at
+        return self._loads(column, ranks)
+
+    def _loads(self, column: int, ranks: Bools) -> Floats:
+        """[T] seconds that each table takes of a column's resource on some ranks together."""
+        placed, model = self._placed, self.model
+        distinct, which = placed.blocks.distinct
+        opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
+        share = placed.rows / model.tables.rows[placed.blocks.table]
+        found = np.zeros(len(self._plan.tables))
+        for k in range(model.kind_count):
+            here = ranks & (model.kind_of_rank == k)
+            if not here.any():
+                continue
+            costs = model.block_costs(distinct, k)
+            shards = np.flatnonzero(here[placed.rank])
+            block = which[shards]
+            seconds = costs.fixed[block, column] + costs.by_rows[block, column] * share[shards]
+            found += np.bincount(placed.blocks.table[shards], weights=seconds, minlength=len(found))
+            everywhere = opened * costs.everywhere[:, column] * here.sum()
+            found += np.bincount(distinct.table, weights=everywhere, minlength=len(found))
+        return found
+
+    def _base_at(self, s: int) -> float:
+        """Seconds that launches and the dense part take of the resource that binds a stage."""
+        at = self._binding_ranks(s)
+        if at is None:
+            return 0.0
+        column, ranks = at
+        return float(self.model.base_loads[self.model.kind_of_rank[ranks], column].sum())
+
+    def _most(self, s: int, table: int) -> float:
+        """The most seconds that a table takes of any resource of a stage."""
+        own = self._placed.blocks.table == table
+        blocks, rank = self._placed.blocks.take(np.flatnonzero(own)), self._placed.rank[own]
+        share = self._placed.rows[own] / self.model.tables.rows[table]
+        opens = self._placed.opens_block[own]
+        most = 0.0
+        for c, column in enumerate(self.model.columns):
+            if column.stage != s:
+                continue
+            load = np.zeros(len(self.model.kind_of_rank))
+            for k in range(self.model.kind_count):
+                costs = self.model.block_costs(blocks, k)
+                of_kind = self.model.kind_of_rank[rank] == k
+                seconds = costs.fixed[:, c] + costs.by_rows[:, c] * share
+                np.add.at(load, rank[of_kind], seconds[of_kind])
+                load[self.model.kind_of_rank == k] += costs.everywhere[opens, c].sum()
+            instance = self.model.resource_of_rank(column.resource)
+            most = max(most, float(np.bincount(instance, weights=load).max()))
+        return most
+
+    # -- prices ----------------------------------------------------------------------------------------------------
+
+    def _stage_bound(self, s: int) -> float:
+        """A stage's part of the bound: what the cheapest options ask of its resources, at their weights."""
+        _, picks = self._fluid.price(self._prices, self._usable)
+        seconds, _ = self._fluid.usage(self._prices, picks)
+        here = np.array([column.stage == s for column in self.model.columns])
+        return float((self._prices.weight * seconds)[:, here].sum()) + float(self.model.constants[s])
+
+    def _memory(self) -> tuple[tuple[MemoryValue, ...], float | None]:
+        """The memories with a price; and the part of the bound that is the price of bytes less that of the capacity."""
+        if self._problem is None or self._plan.proof is None:
+            return (), None
+        _, picks = self._fluid.price(self._prices, self._usable)
+        _, size = self._fluid.usage(self._prices, picks)
+        paid = float((self._prices.byte * (size - self._fluid.capacity)).sum())
+        groups = {group.name: k for k, group in enumerate(self.model.topology.nodes)}
+        found = []
+        for price in self._plan.proof.byte_prices:
+            tier = MEMORY_TIERS.index(price.tier)
+            pool = self.model.memory_pool_of_rank[tier][self.model.kind_of_rank == groups[price.group]]
+            if not self.model.memory_capacity[tier][pool].any():
+                continue  # what the group does not have cannot grow
+            pools = len(np.unique(pool))
+            found.append(MemoryValue(price.tier, price.group, price.seconds_per_byte * GIB * pools))
+        return tuple(found), paid
+
+    def _chosen(self, table: int) -> OptionReasons:
+        """The option of the plan, priced where its shards are."""
+        own = np.flatnonzero(self._placed.blocks.table == table)
+        blocks, rank = self._placed.blocks.take(own), self._placed.rank[own]
+        share = (self._placed.rows[own] / self.model.tables.rows[table])[:, None]
+        opens = self._placed.opens_block[own]
+        seconds = np.zeros(len(self.model.columns))
+        memory, size = 0.0, np.zeros(len(MEMORY_TIERS))
+        for k in range(self.model.kind_count):
+            costs, of_kind = self.model.block_costs(blocks, k), self.model.kind_of_rank[rank] == k
+            weight, ranks = self._prices.weight[k], float((self.model.kind_of_rank == k).sum())
+            seconds += weight * (costs.fixed + costs.by_rows * share)[of_kind].sum(axis=0)
+            seconds += weight * ranks * costs.everywhere[opens].sum(axis=0)
+            held = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
+            memory, size = memory + float(self._prices.byte[k] @ held), size + held
+        planned = self._plan.tables[table]
+        parts = self._parts(seconds, memory)
+        return OptionReasons(
+            planned.sharding,
+            planned.tier,
+            planned.cache_fraction,
+            int(opens.sum()),
+            sum(parts.values()),
+            parts,
+            dict(zip(MEMORY_TIERS, size.round().astype(int).tolist(), strict=True)),
+        )
+
+    def _others(self, problem: Problem, table: int) -> tuple[OptionReasons, ...]:
+        """The cheapest option of each sharding, tier and number of blocks, but the plan's own."""
+        picks = np.arange(*problem.table_block_start[table : table + 2])
+        values = self._fluid.pick_values(self._prices, np.asarray(problem.allowed.any(axis=0)))
+        picks = picks[np.isfinite(values[picks])]
+        if not len(picks):
+            return ()
+        totals = self._fluid.pick_totals(picks, self._prices)
+        planned = self._plan.tables[table]
+        starts = len(np.unique(planned.shards.column_start))
+        taken = {(planned.sharding, planned.tier, starts)}
+        found = []
+        for i in np.argsort(values[picks], kind="stable").tolist():
+            option = self._option(problem, int(picks[i]), totals[i])
+            kind = (option.sharding, option.tier, option.blocks)
+            if kind not in taken:
+                taken.add(kind)
+                found.append(option)
+        return tuple(found)
+
+    def _option(self, problem: Problem, pick: int, total: Floats) -> OptionReasons:
+        """An option named by one of its blocks, with what it asks of each kind in all [K x (C + M)]."""
+        options, of = self._options, int(problem.block_option[pick])
+        asked = total.reshape(problem.kinds, -1)
+        columns = len(self.model.columns)
+        seconds = (self._prices.weight * asked[:, :columns]).sum(axis=0)
+        size = asked[:, columns:]
+        parts = self._parts(seconds, float((self._prices.byte * size).sum()))
+        tier = PLACEMENT_TIERS[options.tier[of]]
+        return OptionReasons(
+            SHARDINGS[options.block_sharding[pick]],
+            tier,
+            float(options.cache_fraction[of]) if tier.endswith("_cached") else None,
+            len(problem.blocks_of_pick(pick)),
+            sum(parts.values()),
+            parts,
+            dict(zip(MEMORY_TIERS, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
+            not all(self._usable[block] for block in problem.blocks_of_pick(pick)),
+        )
+
+    def _parts(self, seconds: Floats, memory: float) -> dict[str, float]:
+        """Priced seconds [C] by stage, and the price of the bytes."""
+        stage: Ints = np.array([column.stage for column in self.model.columns], dtype=np.int64)
+        of_stage = np.bincount(stage, weights=seconds, minlength=len(self.model.stages)).tolist()
+        return {**dict(zip(self.model.stages, of_stage, strict=True)), "memory": memory}

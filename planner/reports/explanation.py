@@ -1,0 +1,243 @@
+"""Why a plan is as it is, in tables of 80 columns and as records."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import MEMORY_TIERS
+from planner.document import Plan
+from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
+from planner.reports.words import amount, grid, resource_words
+from planner.sensitivity import describe
+from topologies.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Cell = str | int | float | None
+SHOWN, KEPT = 3, 10
+"""Contributors of a stage: in a table, and in JSON and CSV."""
+OPTIONS = 6
+"""Other options of a table that are shown."""
+FIXED = "(launches, dense part)"
+FEW_RANKS = 8
+EVEN = 0.001
+"""Difference, as a share, below which two options cost the same."""
+
+
+def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
+    """Print what each stage waits for and its part of the bound, then what memory is worth and what would help."""
+    model = reasons.model
+    _render_head(plan, model, console)
+    table = grid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
+    for each in reasons.stages:
+        rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
+        bound = "" if each.bound_s is None else amount(each.bound_s, model)
+        table.add_row(each.stage.name, amount(each.stage.seconds, model), bound, rank, _resource(each, model))
+    if reasons.memory:
+        table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of its shortage")
+    console.print(table)
+    console.print()
+    for each in reasons.stages:
+        if each.contributors:
+            _render_contributors(each, model, console)
+    _render_memory(reasons, console)
+    console.print(describe(list(reasons.gains), model.topology, model.quantity))
+
+
+def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
+    assert plan.objective is not None
+    found, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
+    console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}")
+    console.print()
+
+
+def _resource(each: StageReasons, model: CostModel) -> str:
+    return resource_words(each.resource, model.topology) if each.resource else "fixed cost"
+
+
+def _render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
+    console.print(f"{each.stage.name}: on the {_resource(each, model)} of rank {each.stage.critical_rank}")
+    table = grid(("", "left"), ("", "right"), ("", "right"))
+    table.show_header = False
+    total = each.stage.seconds
+    for part in each.contributors[:SHOWN]:
+        table.add_row(f"  {_cut(part.table or FIXED)}", amount(part.seconds, model), f"{part.seconds / total:.1%}")
+    rest = each.contributors[SHOWN:]
+    if rest:
+        seconds = sum(part.seconds for part in rest)
+        table.add_row(f"  {len(rest):,} more", amount(seconds, model), f"{seconds / total:.1%}")
+    if each.constant_s > 0:
+        table.add_row(
+            "  (waiting, whatever is placed)", amount(each.constant_s, model), f"{each.constant_s / total:.1%}"
+        )
+    console.print(table)
+    console.print()
+
+
+def _render_memory(reasons: PlanReasons, console: "Console") -> None:
+    model = reasons.model
+    for memory in reasons.memory:
+        where = "accelerator" if memory.tier == "hbm" else "node"
+        of = f" of {memory.group}" if len(model.topology.nodes) > 1 else ""
+        saved = amount(memory.seconds_per_gib, model)
+        console.print(
+            f"{memory.tier.upper()} is scarce: 1 GiB more on each {where}{of} would lower the bound by at most {saved}."
+        )
+    if not reasons.memory and all(each.bound_s is not None for each in reasons.stages):
+        console.print("No memory is scarce: more of it would not lower the bound.")
+
+
+def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
+    """Print how a table is held, what it pays in each stage, and what its other options would cost."""
+    model, planned = reasons.model, reasons.table
+    _render_head(plan, model, console)
+    profile = next(table for table in model.workload.tables if table.name == planned.name)
+    size = " and ".join(
+        f"{format_bytes(float(total))} of {tier}"
+        for tier, total in zip(MEMORY_TIERS, planned.shards.bytes.sum(axis=0), strict=True)
+        if total
+    )
+    cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
+    console.print(f"{planned.name}: {profile.rows:,} rows x {profile.dim} columns of {planned.dtype}")
+    console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
+    console.print()
+    table = grid(
+        ("stage", "left"), ("on the critical rank", "right"), ("share", "right"), ("at most, anywhere", "right")
+    )
+    for stage in plan.stages:
+        paid, most = reasons.stage_seconds[stage.name], reasons.own_seconds[stage.name]
+        if most > 0:
+            share = f"{paid / stage.seconds:.1%}"
+            table.add_row(stage.name, amount(paid, model), share, amount(most, model))
+    console.print(table)
+    console.print()
+    if reasons.chosen is not None:
+        _render_options(reasons, reasons.chosen, console)
+
+
+def _shards(rank: np.ndarray) -> str:
+    ranks = np.unique(rank)
+    few = ", ".join(map(str, ranks[:FEW_RANKS].tolist()))
+    where = f"{few}, …" if len(ranks) > FEW_RANKS else few
+    shards = "1 shard" if len(rank) == 1 else f"{len(rank):,} shards"
+    return f"{shards} on {'rank' if len(ranks) == 1 else f'{len(ranks):,} ranks:'} {where}"
+
+
+def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Console") -> None:
+    console.print("Its cost to the step at the prices of the bound, and that of other options:")
+    console.print()
+    table = grid(("option", "left"), ("blocks", "right"), ("cost", "right"))
+    table.add_column("", overflow="fold")
+    possible = [option for option in reasons.others if not option.is_too_long]
+    for option in (chosen, *possible[:OPTIONS]):
+        name = f"{option.sharding} in {option.tier}" + (
+            "" if option.cache_fraction is None else f" {option.cache_fraction:.0%}"
+        )
+        words = "this plan" if option is chosen else why(option, chosen, reasons.model)
+        table.add_row(name, str(option.blocks), amount(option.seconds, reasons.model), words)
+    console.print(table)
+    if left_out := len(reasons.others) - len(possible):
+        console.print()
+        console.print(f"Of {left_out} more, one block alone makes the step as long as this plan's or nearly so.")
+
+
+def why(option: OptionReasons, chosen: OptionReasons, model: CostModel) -> str:
+    """Why an option was not taken: where it costs more, or that it costs no more and others had to fit beside it."""
+    if option.is_too_long:
+        return "one piece alone takes too long"
+    more = option.seconds - chosen.seconds
+    if abs(more) <= EVEN * chosen.seconds:
+        return "costs the same"
+    if more < 0:
+        return "cheaper by itself, but it packs worse"
+    stage = max(option.by_stage, key=lambda name: option.by_stage[name] - chosen.by_stage[name])
+    return f"+{amount(more, model)}, most in {stage}"
+
+
+def _cut(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+# -- for programs ---------------------------------------------------------------------------------------------------
+
+
+def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
+    """The explanation of a plan as plain data."""
+    return {
+        "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
+        "stages": [
+            {
+                **each.stage.model_dump(mode="json"),
+                "resource": each.resource,
+                "constant_s": each.constant_s,
+                "bound_s": each.bound_s,
+                "contributors": [{"table": part.table, "seconds": part.seconds} for part in each.contributors[:KEPT]],
+            }
+            for each in reasons.stages
+        ],
+        "memory_bound_s": reasons.memory_bound_s,
+        "memory": [
+            {"tier": memory.tier, "group": memory.group, "seconds_per_gib": memory.seconds_per_gib}
+            for memory in reasons.memory
+        ],
+        "gains": [{"resource": gain.resource, "step_s": gain.step_s, "saved": gain.saved} for gain in reasons.gains],
+    }
+
+
+def plan_records(reasons: PlanReasons) -> list[dict[str, Cell]]:
+    """One record for each contributor of each stage."""
+    return [
+        {
+            "stage": each.stage.name,
+            "stage_s": each.stage.seconds,
+            "bound_s": each.bound_s,
+            "critical_rank": each.stage.critical_rank,
+            "resource": each.resource,
+            "table": part.table,
+            "seconds": part.seconds,
+        }
+        for each in reasons.stages
+        for part in each.contributors[:KEPT]
+    ]
+
+
+def table_document(reasons: TableReasons) -> dict[str, object]:
+    """The explanation of a table as plain data."""
+    planned = reasons.table
+    return {
+        "table": planned.model_dump(mode="json"),
+        "stages": [
+            {"name": name, "critical_rank_s": paid, "most_s": reasons.own_seconds[name]}
+            for name, paid in reasons.stage_seconds.items()
+        ],
+        "options": [{**record, "by_stage": option.by_stage} for option, record in _options(reasons)],
+    }
+
+
+def table_records(reasons: TableReasons) -> list[dict[str, Cell]]:
+    """One record for each option of the table."""
+    return [record for _, record in _options(reasons)]
+
+
+def _options(reasons: TableReasons) -> list[tuple[OptionReasons, dict[str, Cell]]]:
+    chosen = reasons.chosen
+    if chosen is None:
+        return []
+    return [
+        (
+            option,
+            {
+                "sharding": option.sharding,
+                "tier": option.tier,
+                "cache_fraction": option.cache_fraction,
+                "blocks": option.blocks,
+                "seconds": option.seconds,
+                **{f"{tier}_bytes": size for tier, size in option.bytes.items()},
+                "chosen": int(option is chosen),
+                "why": "this plan" if option is chosen else why(option, chosen, reasons.model),
+            },
+        )
+        for option in (chosen, *reasons.others)
+    ]

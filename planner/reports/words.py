@@ -1,0 +1,46 @@
+"""What reports have in common: the words for resources, amounts with their unit, and plain grids."""
+
+from typing import TYPE_CHECKING
+
+from cost_models.model import CostModel
+from topologies.cluster import Topology
+from topologies.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+RESOURCE_WORDS = {
+    "device": "accelerator (HBM, kernels)",
+    "host_link": "its own PCIe link",
+    "pcie": "PCIe switch",
+    "ddr": "DDR of its node",
+    "ssd": "SSD of its node",
+    "link_out": "scale-up link, sending",
+    "link_in": "scale-up link, receiving",
+    "nic_out": "scale-out card, sending",
+    "nic_in": "scale-out card, receiving",
+}
+
+
+def resource_words(name: str, topology: Topology) -> str:
+    """What a resource is called; `uplink0_out` is the way up from the first network level."""
+    if not name.startswith("uplink"):
+        return RESOURCE_WORDS.get(name, name)
+    level, _, way = name.removeprefix("uplink").partition("_")
+    direction = "sending" if way == "out" else "receiving"
+    return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
+
+
+def grid(*columns: tuple[str, str]) -> "Table":
+    """An empty table of columns (name, left or right) that are never cut."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+    return table
+
+
+def amount(value: float, model: CostModel) -> str:
+    """A step, or a rating, of the model."""
+    return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"

@@ -1,0 +1,77 @@
+"""`planner explain`, in all formats, for plans and for what has none."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from planner.cli.exits import ExitCode
+
+
+@pytest.fixture
+def planned(run, starter, tmp_path):
+    """A plan of the starter with scarce HBM."""
+    words = ["--set", "topology.nodes.0.accelerators.hbm.capacity=4GB", "--effort", "0", "-q"]
+    path = tmp_path / "plan.json"
+    assert run("plan", "-t", starter / "topology.yaml", *words, "-o", path).exit_code == 0
+    return path
+
+
+def test_a_plan_is_explained_within_80_columns(run, planned):
+    """Every stage with what it waits for, and the memory that is scarce."""
+    shown = run("explain", planned)
+    assert shown.exit_code == 0
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    document = json.loads(planned.read_text())
+    for stage in document["stages"]:
+        assert stage["name"] in shown.stdout
+    scarce = {price["tier"].upper() for price in document["proof"]["byte_prices"]}
+    assert scarce
+    for tier in scarce:
+        assert f"{tier} is scarce" in shown.stdout
+
+
+def test_a_table_is_explained_within_80_columns(run, planned):
+    """Its place, what stages pay for it, this plan's option and others."""
+    shown = run("explain", planned, "--table", "user_id")
+    assert shown.exit_code == 0
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert "this plan" in shown.stdout
+    assert "lookup_forward" in shown.stdout
+    table = next(table for table in json.loads(planned.read_text())["tables"] if table["name"] == "user_id")
+    assert f"{table['sharding']} in {table['tier']}" in shown.stdout
+
+
+def test_machine_formats_hold_the_same(run, planned):
+    """JSON with everything, CSV with a record for each contributor or option."""
+    whole = json.loads(run("explain", planned, "--format", "json").stdout)
+    document = json.loads(planned.read_text())
+    assert [stage["name"] for stage in whole["stages"]] == [stage["name"] for stage in document["stages"]]
+    assert whole["objective"] == document["objective"]
+    records = list(csv.DictReader(io.StringIO(run("explain", planned, "--format", "csv").stdout)))
+    assert len(records) == sum(len(stage["contributors"]) for stage in whole["stages"])
+    table = json.loads(run("explain", planned, "--table", "user_id", "--format", "json").stdout)
+    options = list(csv.DictReader(io.StringIO(run("explain", planned, "--table", "user_id", "--format", "csv").stdout)))
+    assert len(options) == len(table["options"])
+    assert [option["chosen"] for option in options].count("1") == 1
+
+
+def test_an_unknown_table_is_refused(run, planned):
+    """With the nearest name."""
+    result = run("explain", planned, "--table", "user_ids")
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    assert "did you mean 'user_id'?" in " ".join(result.stderr.split())
+
+
+def test_a_document_without_a_plan_says_why(run, starter, tmp_path):
+    """As `planner plan` did; in JSON and CSV the remedies are records."""
+    words = ["--set", "topology.nodes.0.accelerators.hbm.capacity=1GB", "--tiers", "hbm", "-q"]
+    path = tmp_path / "none.json"
+    first = run("plan", "-t", starter / "topology.yaml", *words, "-o", path)
+    assert first.exit_code == ExitCode.INFEASIBLE
+    assert run("explain", path).stdout == first.stdout
+    reason = json.loads(run("explain", path, "--format", "json").stdout)["reason"]
+    records = list(csv.DictReader(io.StringIO(run("explain", path, "--format", "csv").stdout)))
+    assert [record["flags"] or None for record in records] == [remedy["flags"] for remedy in reason["remedies"]]
+    assert run("explain", path, "--table", "user_id").exit_code == ExitCode.WRONG_COMMAND_LINE
