@@ -292,7 +292,7 @@ class Remedy(Record):
     flags: str | None
     """What makes `planner plan` plan with it; null where no value helps."""
     least: str | None
-    """No smaller change suffices than this one, by proof; below `value` where nothing could be placed in between."""
+    """The step before this one is proven not to suffice; below `value` where nothing could be placed in between."""
     words: str
 
 
