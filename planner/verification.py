@@ -92,7 +92,7 @@ def _moves(plan: Plan, model: CostModel, former: Plan | None) -> Iterator[str]:
     if plan.objective is not None and moves.limit_bytes is not None and moves.moved_bytes > moves.limit_bytes + ROUNDED:
         yield f"moves: {moves.moved_bytes} bytes move, the limit is {moves.limit_bytes}"
     if plan.objective is not None and moves.moved_bytes < moves.least_bytes - ROUNDED:
-        yield f"moves: {moves.moved_bytes} bytes move, the document says that no plan moves less than {moves.least_bytes}"
+        yield f"moves: {moves.moved_bytes} bytes move, and no plan is said to move less than {moves.least_bytes}"
     if former is None:
         return
     if plan_fingerprint(former) != moves.former.fingerprint:

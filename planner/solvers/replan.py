@@ -54,6 +54,8 @@ HEADROOMS = (0.0, 0.02, 0.1, 0.3)
 """Shares of each memory pool that the old placement leaves to what is new, until that fits."""
 FAR = 0.03
 """Gap above which, after all releases, a plan that knows of no other is tried."""
+ROUNDING = 1e-12
+"""Relative amount by which sums of loads in another order may differ."""
 SAME = 1e-9
 """Relative difference of steps that counts as none: fewer moved bytes decide."""
 
@@ -260,7 +262,7 @@ class _Replan:
         return improver.best()
 
     def _completed(self, held: Placement, loose: Ints) -> tuple[Placement, float] | None:
-        """The held blocks, the loose ones and tables that have neither, placed, and the step; None if they do not fit."""
+        """The held and loose blocks and tables that have neither, placed, and the step; None if they do not fit."""
         problem, fluid = self._problem, self._fluid
         chosen = problem.block_option[np.concatenate([held.item_block, loose])]
         known = np.zeros(problem.tables, dtype=bool)
@@ -421,7 +423,8 @@ class _Homeward:
         points = [(state.step_s(), float(self._moved.sum()), True)]
         returns: list[tuple[int, Pieces]] = []
         for tolerance in TOLERANCES:
-            self._ceiling: Floats = busy * (1 + tolerance) * (1 + 1e-12)
+            most = 1 + tolerance + ROUNDING
+            self._ceiling: Floats = busy * most if np.isfinite(most) else np.full(len(busy), np.inf)
             for _ in range(SWEEPS):
                 before = len(returns)
                 for goal in self._goals:
