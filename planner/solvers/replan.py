@@ -162,7 +162,7 @@ class _Replan:
         is_far = step_s > self._bound.seconds * (1 + max(FAR, self._limits.gap))
         if is_far and (current is None or not self._clock.is_over()):
             left = replace(self._limits, time_limit_s=self._clock.left_s())
-            fresh = solve(self._problem, left, lambda step, _, bound: self._say(step, bound))
+            fresh = solve(self._problem, left, lambda *_: self._say())
             if fresh.placement is not None:
                 self._offer_way_back(fresh.placement, "new plan")
 
@@ -172,9 +172,9 @@ class _Replan:
             return None if is_last else 1
         return self._limits.effort
 
-    def _say(self, step: str, bound_s: float | None) -> None:
-        if step != "bound":
-            self._tell("new plan", None if self._best is None else self._best.step_s, bound_s)
+    def _say(self) -> None:
+        """That the search goes on."""
+        self._tell("local search", None if self._best is None else self._best.step_s, self._bound.seconds)
 
     def _is_good(self, step_s: float) -> bool:
         return step_s <= self._bound.seconds * (1 + self._limits.gap)
