@@ -42,9 +42,9 @@ from planner.solvers.search import (
 )
 from planner.solvers.threshold import tighten
 
-RELEASES = (0.0, 1 / 256, 1 / 16, 1.0)
+RELEASES = (0.0, 1 / 512, 1 / 64, 1 / 8, 1.0)
 """Shares of all bytes that are released, one after the other."""
-ROUNDS = (8, 8, 12, 40)
+ROUNDS = (6, 6, 8, 12, 40)
 """Rounds of local search at each norm, for each release."""
 TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, np.inf)
 """Shares by which returning tables may lengthen a stage, one after the other."""
