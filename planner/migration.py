@@ -291,8 +291,8 @@ class Migration:
         last_row = np.minimum(held.row_start + held.rows, self.model.tables.rows[held.table])
         cells = np.maximum(last_row - held.row_start, 0) * held.columns
         copies = np.array([world if new.sharding == SHARDINGS[DATA_PARALLEL] else 1 for new in tables])
-        given = np.bincount(at, weights=cells, minlength=len(places)) * copies[table]
-        given -= _at_places(parts, kept, table, self.rank_after[rank], world)
+        stays = _at_places(parts, kept, table, self.rank_after[rank], world)
+        given = np.bincount(at, weights=cells, minlength=len(places)) * copies[table] - stays
         is_left = self.rank_after[rank] >= 0
         holders = np.bincount(table, weights=is_left, minlength=count)[table]
         sources = np.where(holders > 0, holders, np.bincount(table, minlength=count)[table])

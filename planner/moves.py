@@ -194,11 +194,14 @@ class Homes:
         lost = np.maximum(rows * self.table_columns - covered, 0.0)
         single = np.where(self.replicated[held.table], 0.0, cells * cheapest[held.table])
         stored = np.bincount(held.rank, weights=single, minlength=problem.world).astype(float)
-        return float(lost @ cheapest) + _excess_bytes(problem, stored, np.unique(self.block_memory).tolist())
+        usable = np.unique(self.block_memory[problem.allowed.any(axis=0)]).tolist()
+        return float(lost @ cheapest) + _excess_bytes(problem, stored, usable)
 
 
 def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> float:
     """Bytes [W] stored on ranks beyond what all memories of the ranks that share one have for tables."""
+    if not memories:
+        return 0.0
     group = min((problem.pool_of_rank[m] for m in memories), key=lambda pool: int(pool[-1]))
     room = np.zeros(problem.world)
     for m in memories:

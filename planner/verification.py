@@ -112,7 +112,7 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     if plan.objective is not None and moves.limit_bytes is not None and moves.moved_bytes > moves.limit_bytes + ROUNDED:
         yield f"moves: {moves.moved_bytes} bytes move, the limit is {moves.limit_bytes}"
     if plan.objective is not None and moves.moved_bytes < moves.least_bytes - ROUNDED:
-        yield f"moves: {moves.moved_bytes} bytes move, though no plan is said to move less than {moves.least_bytes}"
+        yield f"moves: {moves.moved_bytes} bytes move, and no plan is said to move less than {moves.least_bytes}"
     if former is None:
         return
     if plan_fingerprint(former) != moves.former.fingerprint:

@@ -25,6 +25,7 @@ from planner.problem import (
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
 from planner.solvers.rounding import round_picks
+from planner.solvers.zones import units_of
 
 HEADROOMS = (1.0, 0.98, 0.95, 0.9, 0.8)
 """Shares of the memory that the first choice of options may use."""
@@ -41,7 +42,12 @@ FINER = 0.75
 
 
 def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: float = WORK) -> Placement | None:
-    """A placement that fits, or None where none is found; `is_over` is asked now and then whether to give up."""
+    """A placement that fits, or None where none is found; `is_over` is asked now and then whether to give up.
+
+    Tables that a policy confines or groups are beyond it: with those there is None.
+    """
+    if units_of(problem):
+        return None
     left_to_do = max(4, int(work / (problem.tables * (problem.world + RANKS_OF_A_TABLE))))
     bare = problem.without_seconds()
     fluid, share = Fluid(bare), block_shares(bare)

@@ -42,9 +42,9 @@ from planner.solvers.search import (
 )
 from planner.solvers.threshold import tighten
 
-RELEASES = (0.0, 1 / 256, 1 / 16, 1.0)
+RELEASES = (0.0, 1 / 512, 1 / 64, 1 / 8, 1.0)
 """Shares of all bytes that are released, one after the other."""
-ROUNDS = (8, 8, 12, 40)
+ROUNDS = (6, 6, 8, 12, 40)
 """Rounds of local search at each norm, for each release."""
 TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, np.inf)
 """Shares by which returning tables may lengthen a stage, one after the other."""
@@ -54,6 +54,8 @@ HEADROOMS = (0.0, 0.02, 0.1, 0.3)
 """Shares of each memory pool that the old placement leaves to what is new, until that fits."""
 FAR = 0.03
 """Gap above which, after all releases, a plan that knows of no other is tried."""
+ROUNDING = 1e-12
+"""Relative amount by which sums of loads in another order may differ."""
 SAME = 1e-9
 """Relative difference of steps that counts as none: fewer moved bytes decide."""
 
@@ -160,7 +162,7 @@ class _Replan:
         is_far = step_s > self._bound.seconds * (1 + max(FAR, self._limits.gap))
         if is_far and (current is None or not self._clock.is_over()):
             left = replace(self._limits, time_limit_s=self._clock.left_s())
-            fresh = solve(self._problem, left, lambda step, _, bound: self._say(step, bound))
+            fresh = solve(self._problem, left, lambda *_: self._say())
             if fresh.placement is not None:
                 self._offer_way_back(fresh.placement, "new plan")
 
@@ -170,9 +172,9 @@ class _Replan:
             return None if is_last else 1
         return self._limits.effort
 
-    def _say(self, step: str, bound_s: float | None) -> None:
-        if step != "bound":
-            self._tell("new plan", None if self._best is None else self._best.step_s, bound_s)
+    def _say(self) -> None:
+        """That the search goes on."""
+        self._tell("local search", None if self._best is None else self._best.step_s, self._bound.seconds)
 
     def _is_good(self, step_s: float) -> bool:
         return step_s <= self._bound.seconds * (1 + self._limits.gap)
@@ -260,7 +262,7 @@ class _Replan:
         return improver.best()
 
     def _completed(self, held: Placement, loose: Ints) -> tuple[Placement, float] | None:
-        """Held and loose blocks and tables that have neither, placed, and the step; None if they do not fit."""
+        """The held and loose blocks and tables that have neither, placed, and the step; None if they do not fit."""
         problem, fluid = self._problem, self._fluid
         chosen = problem.block_option[np.concatenate([held.item_block, loose])]
         known = np.zeros(problem.tables, dtype=bool)
@@ -421,7 +423,8 @@ class _Homeward:
         points = [(state.step_s(), float(self._moved.sum()), True)]
         returns: list[tuple[int, Pieces]] = []
         for tolerance in TOLERANCES:
-            self._ceiling: Floats = busy * (1 + tolerance) * (1 + 1e-12)
+            most = 1 + tolerance + ROUNDING
+            self._ceiling: Floats = busy * most if np.isfinite(most) else np.full(len(busy), np.inf)
             for _ in range(SWEEPS):
                 before = len(returns)
                 for goal in self._goals:

@@ -26,7 +26,7 @@ every_page = pytest.mark.parametrize("path", PATHS, ids=lambda path: " ".join(("
 
 def test_every_command_of_the_contract_is_there():
     """The commands that scripts rely on exist."""
-    assert {"plan", "check", "verify", "explain", "memory", "catalog", "schema", "init", "doctor"} <= {
+    assert {"plan", "check", "verify", "explain", "diff", "memory", "catalog", "schema", "init", "doctor"} <= {
         path[0] for path in PATHS if path
     }
 

@@ -40,6 +40,35 @@ def test_every_block_has_a_place_that_it_may_have() -> None:
     assert complete >= 30
 
 
+def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
+    """Some tables keep all their places, one loses the place of a block, the others are picked."""
+    complete = 0
+    for seed in range(90):
+        problem = tiny_instance(seed).problem
+        found = placed(problem, seed)
+        if found is None or problem.tables < 3:
+            continue
+        picks, before, _ = found
+        table = problem.option_table[problem.block_option[before.item_block]]
+        option = problem.block_option[before.item_block]
+        is_loose = (table == 0) & (np.cumsum(table == 0) == 1) & (before.item_place >= 0) & ~problem.option_tied[option]
+        is_held = (table < 2) & ~is_loose
+        held = Placement(before.item_block[is_held], before.item_place[is_held])
+        again = place(problem, picks[2:], problem.stage_constants + 1e-3, held, before.item_block[is_loose])
+        if again is None:
+            continue
+        complete += 1
+        placement, state = again
+        assert faults(problem, placement) == []
+        assert sorted(placement.item_block.tolist()) == sorted(before.item_block.tolist())
+        pairs = list(zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True))
+        for pair in zip(held.item_block.tolist(), held.item_place.tolist(), strict=True):
+            pairs.remove(pair)
+        assert state.step_s() == pytest.approx(load_state(problem, placement).step_s(), rel=1e-9)
+        assert state.overflow_bytes() == 0
+    assert complete >= 10
+
+
 def test_equal_tables_spread_evenly() -> None:
     """Eight equal tables on four equal ranks: two on each."""
     cluster = topology(node_group("a", ranks=4, hbm_bytes=10e9))

@@ -83,6 +83,23 @@ def test_tiny_placements_improve(tight: bool) -> None:
     assert tight or improved >= len(TINY) / 4
 
 
+def test_tables_that_may_not_move_stay() -> None:
+    """Block by block, while others move."""
+    moved = 0
+    for seed, problem, placement in TINY:
+        movable = np.random.default_rng(seed).random(problem.tables) < 0.5
+        improver = Improver(problem, placement, seed, movable)
+        run(improver)
+        check(problem, placement, improver)
+        held = []
+        for found in (placement, improver.best()):
+            stays = ~movable[problem.option_table[problem.block_option[found.item_block]]]
+            held.append(sorted(zip(found.item_block[stays].tolist(), found.item_place[stays].tolist(), strict=True)))
+        assert held[0] == held[1]
+        moved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
+    assert moved >= len(TINY) / 10
+
+
 POLICIES = (
     Policy(),
     Policy(tiers=("hbm",), shardings=("table_wise", "column_wise")),
