@@ -23,20 +23,22 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
+def place(
+    problem: Problem, picks: Ints, stage_seconds: Floats, random: np.random.Generator | None = None
+) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that need a
     node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
     grows least, among the places with memory for it.
-    `stage_seconds` [S] are the times to aim at.
+    `stage_seconds` [S] are the times to aim at. With `random`, another order and other places are tried.
     """
-    return _Greedy(problem, stage_seconds).run(picks)
+    return _Greedy(problem, stage_seconds, random).run(picks)
 
 
 class _Greedy:
-    def __init__(self, problem: Problem, stage_seconds: Floats) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, stage_seconds: Floats, random: np.random.Generator | None) -> None:
+        self._problem, self._random = problem, random
         self._state = LoadState(problem)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
@@ -58,6 +60,8 @@ class _Greedy:
             return None
         self._size_of = self._sizes(np.unique(every))
         units = units_of(problem)
+        if self._random is not None:
+            units = [units[i] for i in self._random.permutation(len(units))]
         self._open = OpenRanks(problem, units)
         unconfined = np.ones(problem.tables, dtype=bool)
         unconfined[[table for unit in units for table in unit.tables]] = False
@@ -157,6 +161,8 @@ class _Greedy:
         for _ in range(_SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)
+        if self._random is not None:
+            grown = self._random.random(len(grown))
         return np.where((self._state.free >= size).all(axis=0), grown, np.inf)
 
     def _rank_growth(self, block: int) -> Floats:
