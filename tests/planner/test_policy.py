@@ -154,7 +154,7 @@ def test_names_that_match_nothing_and_ranks_that_do_not_exist(model: StepModel) 
         "policy.yaml:3:5: tables.0.ranks: there is no rank 4: tiny has ranks 0 to 3",
         "policy.yaml:4:6: tables.1.match.0: no table is called 'c?x'; known here: a0, a2, a4, b1, b3, b5",
         "policy.yaml:4:20: tables.1.nodes: there is no node 2: tiny has nodes 0 to 1",
-        "policy.yaml:6:10: colocate.0.1: no table is called 'a44'; did you mean 'a4'?",
+        "policy.yaml:6:5: colocate.0.tables.1: no table is called 'a44'; did you mean 'a4'?",
     ]
 
 
