@@ -59,7 +59,7 @@ def test_faults_of_file_and_flags_at_once(run, starter):
         (("--reserve", "10%"), "TIER=SIZE"),
         (("--reserve", "hmb=10%"), "did you mean 'hbm'"),
         (("--runtime", "torchrek"), "did you mean 'torchrec'"),
-        (("--max-shards", "0"), "x>=1"),
+        (("--max-shards", "0"), "greater than or equal to 1"),
     ],
 )
 def test_flags_that_say_nothing_useful(run, starter, words, said):
