@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from cost_models.workload.loading import load_workload
     from planner.api import plan
     from planner.document import Plan, read_plan, write_plan
+    from planner.policy import Policy, load_policy
     from planner.reports.frames import shard_frame
     from planner.verification import verify
     from topologies.loading import load_topology
@@ -16,7 +17,9 @@ __version__ = VERSION
 
 __all__ = [
     "Plan",
+    "Policy",
     "__version__",
+    "load_policy",
     "load_topology",
     "load_workload",
     "plan",
@@ -28,6 +31,8 @@ __all__ = [
 
 _HOMES = {
     "Plan": "planner.document",
+    "Policy": "planner.policy",
+    "load_policy": "planner.policy",
     "load_topology": "topologies.loading",
     "load_workload": "cost_models.workload.loading",
     "plan": "planner.api",

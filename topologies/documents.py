@@ -99,7 +99,13 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         first[key.value] = key
     loader.flatten_mapping(node)
-    return {loader.construct_object(k): loader.construct_object(v, deep=True) for k, v in node.value}
+    return {_key(loader, k): loader.construct_object(v, deep=True) for k, v in node.value}
+
+
+def _key(loader: _Loader, node: yaml.Node) -> Any:
+    """A key's value; `on` and its like, which YAML 1.1 takes for true and false, are words here."""
+    is_word = node.tag == "tag:yaml.org,2002:bool" and node.value.lower() in ("on", "off", "yes", "no")
+    return node.value if is_word else loader.construct_object(node)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)

@@ -31,6 +31,7 @@ def place(
     stage_seconds: Floats,
     held: Placement | None = None,
     loose: Ints | None = None,
+    random: np.random.Generator | None = None,
 ) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
@@ -38,14 +39,17 @@ def place(
     node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
     grows least, among the places with memory for it.
     `stage_seconds` [S] are the times to aim at. Blocks that are `held` have their places already; `loose` ones, of
-    single ranks or nodes, are placed like those of the picks, and all together make up an option of each table.
+    single ranks or nodes, are placed like those of the picks, and all together make up an option of each table. With
+    `random`, another order and other places are tried.
     """
-    return _Greedy(problem, stage_seconds, held).run(picks, [] if loose is None else loose.tolist())
+    return _Greedy(problem, stage_seconds, held, random).run(picks, [] if loose is None else loose.tolist())
 
 
 class _Greedy:
-    def __init__(self, problem: Problem, stage_seconds: Floats, held: Placement | None) -> None:
-        self._problem = problem
+    def __init__(
+        self, problem: Problem, stage_seconds: Floats, held: Placement | None, random: np.random.Generator | None
+    ) -> None:
+        self._problem, self._random = problem, random
         self._state = LoadState(problem) if held is None else load_state(problem, held)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
@@ -73,6 +77,8 @@ class _Greedy:
             return None
         self._size_of = self._sizes(np.unique(every))
         units = units_of(problem)
+        if self._random is not None:
+            units = [units[i] for i in self._random.permutation(len(units))]
         self._open = OpenRanks(problem, units)
         if units:
             self._follow_held()
@@ -180,6 +186,8 @@ class _Greedy:
         for _ in range(_SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)
+        if self._random is not None:
+            grown = self._random.random(len(grown))
         return np.where((self._state.free >= size).all(axis=0), grown, np.inf)
 
     def _rank_growth(self, block: int) -> Floats:

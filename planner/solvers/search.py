@@ -48,6 +48,8 @@ IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
+CONFINED_TRIES = 20
+"""Of so many tries, where ranks are forbidden or tables grouped, all but one place at random."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 Progress = Callable[[str, float | None, float | None], None]
@@ -273,10 +275,13 @@ def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> tupl
     if problem.tables > LAST_RESORT_TABLES:
         return None
     values = fluid.pick_values(relaxed.prices)
-    for picks in itertools.islice(cheapest_first(values, problem.table_block_start), LAST_RESORT_CHOICES):
-        placed = place(problem, picks, relaxed.stage_seconds)
-        if placed is not None:
-            return placed[0], placed[1].step_s()
+    tries = CONFINED_TRIES if problem.is_confined else 1
+    random = np.random.default_rng(0)
+    for picks in itertools.islice(cheapest_first(values, problem.table_block_start), LAST_RESORT_CHOICES // tries):
+        for attempt in range(tries):
+            placed = place(problem, picks, relaxed.stage_seconds, random if attempt else None)
+            if placed is not None:
+                return placed[0], placed[1].step_s()
         if clock.is_over():
             break
     return None

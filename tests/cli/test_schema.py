@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-@pytest.mark.parametrize("kind", ["topology", "workload", "plan"])
+@pytest.mark.parametrize("kind", ["topology", "workload", "policy", "plan"])
 def test_schema_is_json_schema(run, kind):
     """A JSON Schema on stdout, nothing on stderr."""
     result = run("schema", kind)

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.problem import NODE, RANK, WORLD, Problem
+from planner.problem import NODE, RANK, WORLD, Problem, TableGroup
 
 Place = tuple[int, int]
 """(block, rank or node or -1)."""
@@ -56,8 +56,10 @@ def optimum(problem: Problem) -> Optimum | None:
         if len(stack) == len(order):
             best_s, best = step_s, list(stack)
             return
-        for choice in choices[order[len(stack)]]:
-            if slots.fits(size, choice.size):
+        table = order[len(stack)]
+        earlier = dict(zip(order, stack, strict=False))
+        for choice in choices[table]:
+            if slots.fits(size, choice.size) and _keeps_company(problem, table, choice, earlier):
                 stack.append(choice)
                 descend(_sum(seconds, choice.seconds), _sum(size, choice.size))
                 stack.pop()
@@ -161,7 +163,30 @@ def _members(problem: Problem, block: int, place: int) -> list[int]:
 
 
 def _is_allowed(problem: Problem, block: int, place: int) -> bool:
-    return all(problem.allowed[problem.kind_of_rank[rank]][block] for rank in _members(problem, block, place))
+    """By the kinds of the ranks, and by the rank set of the block's table."""
+    ranks = problem.rank_sets[problem.table_rank_set[problem.option_table[problem.block_option[block]]]]
+    members = _members(problem, block, place)
+    return all(ranks[rank] and problem.allowed[problem.kind_of_rank[rank]][block] for rank in members)
+
+
+def _keeps_company(problem: Problem, table: int, choice: _Choice, earlier: dict[int, _Choice]) -> bool:
+    """Whether a table's places suit the groups that it is in, given those of the tables before it."""
+
+    def zones(group: TableGroup, of: _Choice) -> set[int]:
+        ranks = {rank for block, place in of.places for rank in _members(problem, block, place)}
+        return {int(group.zone_of_rank[rank]) for rank in ranks}
+
+    for group in problem.together:
+        if table in group.tables:
+            others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
+            if len(set.union(zones(group, choice), *others)) != 1:
+                return False
+    for group in problem.apart:
+        if table in group.tables:
+            others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
+            if any(zones(group, choice) & other for other in others):
+                return False
+    return True
 
 
 def _on_different_ranks_of_one_node(problem: Problem, places: tuple[Place, ...]) -> bool:

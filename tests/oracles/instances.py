@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.model import CostModel
 from cost_models.shards import PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.options import Options, build_problem, enumerate_options
+from planner.permits import planning_model
 from planner.policy import Policy
 from planner.problem import Problem
 from topologies.cluster import Topology
+from topologies.errors import InputError
 
 POLICIES = (
     Policy(),
@@ -146,11 +149,53 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
 class Instance:
     """One planning problem with where it comes from."""
 
-    model: StepModel
+    model: CostModel
     policy: Policy
     options: Options
     problem: Problem
     description: str
+
+
+def confined_instance(seed: int) -> Instance:
+    """A tiny instance whose policy also pins, forbids, holds together, keeps apart, limits shards or keeps memory."""
+    plain, random = tiny_instance(seed), np.random.default_rng([seed, 1])
+    while True:
+        policy = _confining_policy(plain, random)
+        model = planning_model("physical", plain.model.topology, plain.model.workload, policy)
+        try:
+            options = enumerate_options(model, policy)
+        except InputError:
+            continue  # limits that leave nothing are refused before anything is planned
+        break
+    some = keep_some_options(options, int(random.integers(2, 5)), random) if len(options.table) else options
+    description = f"{plain.description} {policy.model_dump(exclude_defaults=True)}"
+    return Instance(model, policy, some, build_problem(model, some), description)
+
+
+def _confining_policy(plain: Instance, random: np.random.Generator) -> Policy:
+    """A few limits at random over the instance's own policy."""
+    names = [table.name for table in plain.model.workload.tables]
+    world, nodes = len(plain.model.kind_of_rank), plain.model.topology.node_count
+    some_ranks = random.permutation(world)[: int(random.integers(1, world + 1))].tolist()
+    some_names = random.permutation(names)[: int(random.integers(1, len(names) + 1))].tolist()
+    pair = random.permutation(names)[:2].tolist()
+    on = str(random.choice(["rank", "node"]))
+    limits: list[dict[str, object]] = [
+        {"tables": [{"match": some_names, "ranks": some_ranks}]},
+        {"tables": [{"match": name, "ranks": int(random.integers(world))} for name in some_names]},
+        {"tables": [{"match": pair, "nodes": int(random.integers(nodes))}, {"match": some_names, "ranks": some_ranks}]},
+        {"forbid_ranks": int(random.integers(world))},
+        {"colocate": [{"tables": pair, "on": on}]},
+        {"separate": [{"tables": some_names, "on": on}]},
+        {"colocate": [{"tables": pair, "on": "node"}], "separate": [{"tables": pair, "on": "rank"}]},
+        {"separate": [pair], "tables": [{"match": some_names, "ranks": some_ranks}]},
+        {"max_shards": int(random.integers(1, 4)), "column_multiple": int(random.choice([4, 8, 12, 16]))},
+        {"reserve": {"hbm": float(random.uniform(0, 0.3))}, "forbid_ranks": int(random.integers(world))},
+        {"runtime": "torchrec", "colocate": [{"tables": some_names, "on": "node"}]},
+    ]
+    own = {"tiers": plain.policy.tiers, "shardings": plain.policy.shardings}
+    drawn = limits[int(random.integers(len(limits)))]
+    return Policy.model_validate(drawn if random.random() < 0.7 else {**own, **drawn})
 
 
 def tiny_instance(seed: int) -> Instance:

@@ -100,4 +100,25 @@ def faults(problem: Problem, placement: Placement) -> list[str]:
             found.append(f"block {block} has no place, or one it does not need")
         elif not problem.allowed[problem.kind_of_rank[ranks], block].all():
             found.append(f"block {block} is on a kind that may not hold it")
+        elif not problem.rank_sets[problem.table_rank_set[problem.table_of_block[block]], ranks].all():
+            found.append(f"block {block} is outside the rank set of its table")
+    return found + _faults_of_groups(problem, placement)
+
+
+def _faults_of_groups(problem: Problem, placement: Placement) -> list[str]:
+    """Tables that are not together, or not apart."""
+    ranks_of: dict[int, set[int]] = {table: set() for table in range(problem.tables)}
+    for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
+        extent = problem.block_extent[block]
+        ranks = {RANK: [place], NODE: np.flatnonzero(problem.node_of_rank == place)}.get(extent, range(problem.world))
+        ranks_of[int(problem.table_of_block[block])] |= {int(rank) for rank in ranks}
+    found = []
+    for group in problem.together:
+        zones = {int(group.zone_of_rank[rank]) for table in group.tables.tolist() for rank in ranks_of[table]}
+        if len(zones) > 1:
+            found.append(f"tables {group.tables} are in zones {zones}")
+    for group in problem.apart:
+        seen = [int(z) for t in group.tables.tolist() for z in {group.zone_of_rank[rank] for rank in ranks_of[t]}]
+        if len(seen) > len(set(seen)):
+            found.append(f"tables {group.tables} share a zone")
     return found

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
-from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.options import build_problem, enumerate_options
+from planner.permits import planning_model
 from planner.policy import Policy
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
-from tests.oracles.instances import tiny_instance
+from tests.oracles.instances import confined_instance, tiny_instance
 from topologies.cluster import Topology
 from topologies.documents import Record
 
@@ -37,7 +37,7 @@ LARGER = (
 
 def bound_s(topology: Topology, workload: Workload, policy: Policy, tolerance: float = SOLVED) -> float:
     """The fluid bound over all options that the policy allows; infinite where nothing fits."""
-    model = StepModel(topology, workload)
+    model = planning_model("physical", topology, workload, policy)
     fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
     return math.inf if shortage(fluid) else fluid.solve(tolerance=tolerance).bound_s
 
@@ -95,6 +95,34 @@ def test_a_narrower_policy_never_lowers_the_bound(seed: int, data: st.DataObject
     narrow = data.draw(policies(wide.tiers, wide.shardings))
     topology, workload = instance.model.topology, instance.model.workload
     assert bound_s(topology, workload, narrow) >= bound_s(topology, workload, wide) * (1 - SOLVED)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_a_confining_policy_never_lowers_the_bound(seed: int) -> None:
+    """Pins, forbidden ranks, groups, fewer shards and less memory allow nothing that was not allowed without them."""
+    instance = confined_instance(seed)
+    topology, workload = instance.model.topology, instance.model.workload
+    confined = bound_s(topology, workload, instance.policy)
+    assert confined >= bound_s(topology, workload, Policy()) * (1 - SOLVED)
+
+
+@FEW
+@given(seed=SEEDS, data=st.data())
+def test_a_smaller_set_of_ranks_never_lowers_the_bound(seed: int, data: st.DataObject) -> None:
+    """A table that may use some of the ranks, and then only some of these."""
+    instance = tiny_instance(seed)
+    topology, workload = instance.model.topology, instance.model.workload
+    wide = data.draw(st.sets(st.integers(0, topology.world_size - 1), min_size=1))
+    narrow = data.draw(st.sets(st.sampled_from(sorted(wide)), min_size=1))
+    names = data.draw(st.sets(st.sampled_from([table.name for table in workload.tables]), min_size=1))
+    bounds = [
+        bound_s(
+            topology, workload, Policy.model_validate({"tables": [{"match": sorted(names), "ranks": sorted(ranks)}]})
+        )
+        for ranks in (wide, narrow)
+    ]
+    assert bounds[1] >= bounds[0] * (1 - SOLVED)
 
 
 @FEW

@@ -1,4 +1,7 @@
-"""Bound ≤ optimum ≤ plan on 200 random tiny instances, whose optimum is known by trying everything."""
+"""Bound ≤ optimum ≤ plan on 260 random tiny instances, whose optimum is known by trying everything.
+
+60 of them have a policy that pins, forbids, holds together, keeps apart, limits shards or keeps memory free.
+"""
 
 from dataclasses import dataclass
 
@@ -11,10 +14,11 @@ from planner.solvers.prices import Prices
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.search import Limits, Outcome, solve
 from tests.oracles.brute_force import Optimum, optimum
-from tests.oracles.instances import Instance, tiny_instance
+from tests.oracles.instances import Instance, confined_instance, tiny_instance
 from tests.oracles.placements import faults
 
 INSTANCES = 200
+CONFINED = 60
 ROUNDING = 1e-12
 
 
@@ -28,6 +32,8 @@ class Solved:
 @pytest.fixture(scope="module")
 def solved() -> list[Solved]:
     instances = [tiny_instance(seed) for seed in range(INSTANCES)]
+    instances += [confined_instance(seed) for seed in range(CONFINED)]
+    instances = [each for each in instances if len(each.options.table)]
     return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0))) for each in instances]
 
 
@@ -44,7 +50,7 @@ def random_prices(problem: Problem, random: np.random.Generator, step_s: float) 
         members = [
             (k, c)
             for c in np.flatnonzero(problem.stage_of_column == stage)
-            for k in range(problem.kinds)
+            for k in range(len(fluid.instances))
             if fluid.instances[k, c] and not (shared[c] and k)
         ]
         draw = random.dirichlet(np.full(len(members), random.choice([0.2, 1.0])))
@@ -60,6 +66,11 @@ def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
     assert sum(each.best is None for each in solved) >= 10
     assert sum(each.best is not None for each in solved) >= 100
     assert {each.instance.problem.kinds for each in solved} == {1, 2}
+    confined = [each.instance.problem for each, _ in feasible(solved) if each.instance.problem.is_confined]
+    assert len(confined) >= 25
+    assert sum(bool(problem.together) for problem in confined) >= 3
+    assert sum(bool(problem.apart) for problem in confined) >= 3
+    assert sum(len(problem.districts.kind) > problem.kinds for problem in confined) >= 5
     best = [(each.instance, option, places) for each, found in feasible(solved) for option, places in found.choices]
     assert {int(instance.options.tier[option]) for instance, option, _ in best} == {0, 1, 2, 3}
     assert {int(instance.options.block_sharding[places[0][0]]) for instance, _, places in best} == set(range(7))

@@ -1,0 +1,69 @@
+"""Policies on the command line: a file, flags that narrow it, and their faults."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def plan_json(run, starter):
+    """`planner plan` of the starter files with more words; the document."""
+
+    def planned(*words):
+        result = run("plan", "-t", starter / "topology.yaml", "--effort", 0, "-q", "--format", "json", *words)
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    return planned
+
+
+def test_the_starter_policy_is_kept(plan_json, starter):
+    """It is in the plan, and the plan keeps it."""
+    document = plan_json("--policy", starter / "policy.yaml")
+    assert document["provenance"]["policy"]["runtime"] == "torchrec"
+    ranks = {table["name"]: {shard["rank"] for shard in table["shards"]} for table in document["tables"]}
+    assert len(ranks["country"] | ranks["device_model"]) == 1
+    assert not ranks["search_terms"] & ranks["item_history"]
+
+
+def test_flags_narrow(plan_json):
+    """Each in its own words; what was asked is written down."""
+    document = plan_json(
+        *("--pin", "user_*=0-3", "--forbid", "8-15", "--forbid", "item_*=ddr,ssd_cached", "--max-shards", 4),
+        *("--column-multiple", 16, "--runtime", "torchrec", "--reserve", "hbm=2GiB"),
+    )
+    policy = document["provenance"]["policy"]
+    assert policy["max_shards"] == 4
+    assert policy["forbid_ranks"] == "8-15"
+    assert {"match": ["user_*"], "ranks": "0-3"} in policy["tables"]
+    assert {"match": ["item_*"], "forbid_tiers": ["ddr", "ssd_cached"]} in policy["tables"]
+    assert {shard["rank"] for table in document["tables"] for shard in table["shards"]} <= set(range(8))
+
+
+def test_faults_of_file_and_flags_at_once(run, starter):
+    """With the line of the file and the words of the flag; exit 3."""
+    file = starter / "policy.yaml"
+    file.write_text("kind: policy\ntables:\n  - {match: itm_id, ranks: 0}\n")
+    result = run("plan", "-t", starter / "topology.yaml", "-p", file, "--pin", "user_id=99")
+    assert result.exit_code == 3
+    assert f"{file}:3:" in result.stderr
+    assert "did you mean 'item_id'" in result.stderr
+    assert "--pin user_id=99" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pin", "0-3"), "GLOB=RANKS"),
+        (("--forbid", "hmb"), "did you mean 'hbm'"),
+        (("--reserve", "10%"), "TIER=SIZE"),
+        (("--reserve", "hmb=10%"), "did you mean 'hbm'"),
+        (("--runtime", "torchrek"), "did you mean 'torchrec'"),
+        (("--max-shards", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_flags_that_say_nothing_useful(run, starter, words, said):
+    """A wrong command line, exit 2, with what to write."""
+    result = run("plan", "-t", starter / "topology.yaml", *words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
