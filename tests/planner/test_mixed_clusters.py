@@ -64,7 +64,7 @@ def test_capacity_of_each_kind_is_kept() -> None:
     capacity = np.array([rank.capacity.hbm for rank in found.ranks])
     assert (held <= capacity).all()
     assert capacity[A100].max() < 4 * 2**30 < capacity[H100].min()
-    assert held[H100].sum() > 10 * held[A100].sum()
+    assert held[H100].sum() > capacity[A100].sum()
 
 
 @pytest.mark.parametrize("slow", ["accelerators.hbm.bandwidth=200GB/s", "links.scale_out.bandwidth=10Gb/s"])
