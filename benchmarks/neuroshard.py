@@ -1,7 +1,7 @@
 """NeuroShard's protocol: random sharding tasks on 4 and 8 GPUs, for our planner, its baselines and its own search.
 
     python -m benchmarks.neuroshard [--tasks 100] [--devices 4,8] [--max-dims 4,8,…] [--effort N]
-                                    [--seed N] [--json] [--check]
+                                    [--time-limit 0.8s] [--seed N] [--json] [--check]
 
 Taken from Zha et al., "Pre-train and Search" (MLSys 2023, arXiv:2305.01868) and its code (github.com/daochenzha/
 neuroshard, tools/gen_tasks.py, eval.py): 100 tasks for each number of GPUs and largest dimension; a task draws 10 to 59
@@ -42,6 +42,7 @@ from cost_models.step import StepModel
 from cost_models.workload.models import Embedding, TableProfile, Workload
 from topologies.cluster import Topology
 from topologies.loading import load_topology
+from topologies.units import parse_quantity
 
 POOL = Path(__file__).parent / "data" / "meta_t856_rows.json"
 DEVICES = {4: ((10, 60), 15), 8: ((20, 120), 31)}
@@ -241,19 +242,22 @@ def main() -> int:
     parser.add_argument("--devices", type=_whole, default=tuple(DEVICES), metavar="4,8")
     parser.add_argument("--max-dims", type=_whole, default=MAX_DIMS, metavar="4,8,…")
     parser.add_argument("--effort", type=int, default=3, metavar="N", help="passes of our search (default 3)")
+    parser.add_argument("--time-limit", metavar="TIME", help="of each of our searches (default: none but --effort)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the tasks and of every random choice")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with every task in it")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     given = parser.parse_args()
     if unknown := [count for count in given.devices if count not in DEVICES]:
         parser.error(f"the protocol knows 4 and 8 devices, not {unknown[0]}")
+    limit_s = None if given.time_limit is None else parse_quantity(given.time_limit, "second", "0.8s")
+    search = Search(limit_s, given.effort, GAP)
     parts: list[Summary] = []
     tasks: list[dict[str, Any]] = []
     if not given.json:
         print(_HEADER)
     for devices in given.devices:
         for max_dim in given.max_dims:
-            rows = solve(devices, max_dim, given.seed, given.tasks, Search(effort=given.effort, gap=GAP))
+            rows = solve(devices, max_dim, given.seed, given.tasks, search)
             own = summaries(devices, max_dim, rows)
             parts += own
             tasks += [each.record() for row in rows for each in row]

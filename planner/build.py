@@ -1,6 +1,7 @@
 """From a solver's placement to the plan document."""
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -118,7 +119,10 @@ def placed_plan(
     )
     step_s = float(sum(stage.seconds for stage in stages))
     bound_s = min(bound_s, step_s)
-    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=step_s / bound_s - 1)
+    gap = 0.0
+    if step_s > bound_s:
+        gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
     ranks = _ranks(model, rank_bytes, busy + problem.stage_constants)
     return tables, ranks, stages, objective
 

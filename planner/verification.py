@@ -332,7 +332,8 @@ def _objective(plan: Plan) -> Iterator[str]:
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"
-    if not 0 < objective.lower_bound_s <= objective.step_s:
-        yield f"objective: the bound {objective.lower_bound_s!r} is not between 0 and the step {objective.step_s!r}"
-    elif not np.isclose(objective.gap, objective.step_s / objective.lower_bound_s - 1, rtol=1e-6, atol=1e-12):
+    step_s, bound_s = objective.step_s, objective.lower_bound_s
+    if not 0 <= bound_s <= step_s or (bound_s == 0 and step_s > 0):
+        yield f"objective: the bound {bound_s!r} is not between 0 and the step {step_s!r}"
+    elif not np.isclose(objective.gap, step_s / bound_s - 1 if bound_s else 0.0, rtol=1e-6, atol=1e-12):
         yield f"objective: gap is {objective.gap!r}, not step_s / lower_bound_s - 1"

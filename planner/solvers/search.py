@@ -279,7 +279,7 @@ def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> tupl
     random = np.random.default_rng(0)
     for picks in itertools.islice(cheapest_first(values, problem.table_block_start), LAST_RESORT_CHOICES // tries):
         for attempt in range(tries):
-            placed = place(problem, picks, relaxed.stage_seconds, random if attempt else None)
+            placed = place(problem, picks, relaxed.stage_seconds, random=random if attempt else None)
             if placed is not None:
                 return placed[0], placed[1].step_s()
         if clock.is_over():

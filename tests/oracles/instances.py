@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
+from cost_models.registry import cost_model
 from cost_models.shards import PLACEMENT_TIERS, PlacementTier
-from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import planning_model
@@ -198,14 +198,17 @@ def _confining_policy(plain: Instance, random: np.random.Generator) -> Policy:
     return Policy.model_validate(drawn if random.random() < 0.7 else {**own, **drawn})
 
 
-def tiny_instance(seed: int) -> Instance:
+def tiny_instance(seed: int, objective: str = "physical") -> Instance:
     """A random instance: its cluster, its tables, its policy and a few options of each table follow from the seed.
 
-    Of each three seeds, one has ample memory, one fits about twice what it needs and one is tight.
+    Of each three seeds, one has ample memory, one fits about twice what it needs and one is tight. Under the objective
+    `torchrec` all nodes have as many ranks, and under `hugectr` policies allow HBM: those planners know nothing else.
     """
     random = np.random.default_rng(seed)
-    shape = SHAPES[random.integers(len(SHAPES))]
-    policy = POLICIES[random.integers(len(POLICIES))]
+    shapes = [shape for shape in SHAPES if objective != "torchrec" or len({ranks for _, ranks in shape}) == 1]
+    shape = shapes[random.integers(len(shapes))]
+    policies = [policy for policy in POLICIES if objective != "hugectr" or "hbm" in policy.tiers]
+    policy = policies[random.integers(len(policies))]
     room = (50.0, 2.0, float(random.uniform(0.8, 1.3)))[seed % 3]
     model_workload = _tiny_workload(random)
     ranks = sum(nodes * each for nodes, each in shape)
@@ -230,7 +233,7 @@ def tiny_instance(seed: int) -> Instance:
             )
         )
     cluster = topology(*groups, oversubscription=float(random.choice([1.0, 1.0, 2.5])))
-    model = StepModel(cluster, model_workload)
+    model = cost_model(objective, cluster, model_workload)
     options = keep_some_options(enumerate_options(model, policy), int(random.integers(2, 5)), random)
     description = f"seed {seed}: {shape}, {len(model_workload.tables)} tables, {policy}, room {room:.2f}"
     return Instance(model, policy, options, build_problem(model, options), description)
