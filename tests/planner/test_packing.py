@@ -3,7 +3,8 @@
 import numpy as np
 
 from cost_models.step import StepModel
-from planner.options import Policy, build_problem, enumerate_options
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.problem import load_state
 from planner.solvers.packing import block_shares, pack, smallest_shares
 from tests.oracles.brute_force import optimum
