@@ -267,7 +267,7 @@ class Cases:
         """Fewest and most column units of a free option that its placed parts leave."""
         problem = self.problem
         whole = int(problem.option_units[problem.block_option[parts[0].first]])
-        placed = [part for part in parts if part.place is not None]
+        placed = self.placed(parts)
         most = whole - sum(int(problem.block_units[part.first]) for part in placed)
         fewest = whole - sum(int(problem.block_units[part.last]) for part in placed)
         return max(fewest, 0), most
@@ -287,6 +287,10 @@ class Cases:
         if fewest != most or not most:
             return None
         return int(problem.block_start[option]), parts[-1].last
+
+    def placed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Those that have a place."""
+        return tuple(part for part in parts if part.place is not None)
 
     def is_inexact(self, parts: tuple[Part, ...]) -> bool:
         """Whether the last part is placed with more than one width."""

@@ -45,6 +45,10 @@ class Node:
     """Whether the multipliers are its own, not the parent's."""
     bound_s: float
     choice: Choice | None = None
+    is_sharp: bool = False
+    """Whether its multipliers are the best ones, or as good as they get."""
+    is_empty: bool = False
+    """Whether it has no children because no plan is of it."""
     children: list[int] = field(default_factory=list)
 
 
@@ -92,7 +96,13 @@ class _Tree:
             if bound >= self._target:
                 break
             heapq.heappop(self._queue)
-            self._divide(number)
+            node = self.nodes[number]
+            if node.is_sharp:
+                self._divide(number)
+            else:
+                self._sharpen(node)
+                node.is_sharp = True
+                heapq.heappush(self._queue, (node.bound_s, number))
 
     def result(self) -> Branching:
         """The tree as it stands."""
@@ -111,9 +121,8 @@ class _Tree:
                 self.cases.threshold_s, self.placement = node.state.step_s, found
             return
         node.bound_s, node.choice = self.cases.priced(node.state, node.multipliers)
-        if node.bound_s >= self._target:
-            return
-        self._sharpen(node)
+        if node.parent >= 0:
+            node.bound_s = max(node.bound_s, self.nodes[node.parent].bound_s)
         if node.bound_s < self._target:
             heapq.heappush(self._queue, (node.bound_s, number))
 
@@ -147,7 +156,7 @@ class _Tree:
         for table in self._candidates(node):
             children = self._ways(node, table)
             bounds = [self.cases.bound(state, node.multipliers) for *_, state in children]
-            gain = min(bounds, default=np.inf)
+            gain = max(node.bound_s, min(bounds, default=np.inf))
             if best is None or gain > best[0] + MARGIN * (self._target - node.bound_s):
                 best = gain, children
         assert best is not None
@@ -156,10 +165,9 @@ class _Tree:
             self.nodes.append(Node(number, table, index, part, state, node.multipliers, False, node.bound_s))
         node.children = list(range(first, len(self.nodes)))
         if not node.children:
-            node.children, node.bound_s = [], np.inf
+            node.bound_s, node.is_empty = np.inf, True
         for child in node.children:
             self._enter(child)
-            self.nodes[child].bound_s = max(self.nodes[child].bound_s, node.bound_s)
 
     def _candidates(self, node: Node) -> list[int]:
         """The tables that weigh most, of those that are not decided."""
@@ -194,22 +202,26 @@ class _Tree:
         around = cases.open_range(table, parts)
         assert around is not None
         assert node.choice is not None
-        usable = first_last(cases.room(node.state).usable, *around)
+        room = cases.room(node.state)
+        usable = first_last(room.usable, *around)
         if usable is None:
             return []
         first, last = usable
         lead = min(max(int(node.choice.lead[table]), first), last)
         option = int(problem.block_option[lead])
         start, stop = problem.block_start[option : option + 2].tolist()
-        if problem.block_option[first] != problem.block_option[last]:
-            cuts = [(first, start - 1), (start, stop - 1), (stop, last)]
-            return [Part(max(a, first), min(b, last), None) for a, b in cuts if max(a, first) <= min(b, last)]
-        if not problem.option_units[option]:
-            first = last = lead = first if parts else start
-        if first < lead:
-            return [Part(first, lead - 1, None), Part(lead, last, None)]
-        reachable = {place for block in range(first, last + 1) for place in cases.places(node.state, block)}
-        return [Part(first, last, place) for place in sorted(reachable)]
+        if problem.option_units[option]:
+            low, high = first_last(room.usable, lead, min(stop - 1, last)) or (lead, lead)
+            cuts = [(first, start - 1), (max(first, start), low - 1), (high + 1, last)]
+        elif cases.placed(parts):
+            low = high = first
+            cuts = []
+        else:
+            low = high = start
+            cuts = [(first, start - 1), (stop, last)]
+        found = [Part(a, b, None) for a, b in cuts if a <= b]
+        reachable = {place for block in range(low, high + 1) for place in cases.places(node.state, block)}
+        return [*found, *(Part(low, high, place) for place in sorted(reachable))]
 
 
 def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
