@@ -9,7 +9,7 @@ that places a part on one of them stands for all.
 Nothing here searches: the branching solver and the check of a proof both take their arithmetic from this module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -57,6 +57,26 @@ class Multipliers(NamedTuple):
     """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
     byte: Floats
     """[M, W] of a byte of the pool that the rank uses."""
+
+
+class CaseNode(NamedTuple):
+    """A case of a tree."""
+
+    parent: int
+    """-1 for the root."""
+    part: Part | None
+    """What the case decides of the table and the part by which its parent is divided; None for the root."""
+    divides: tuple[int, int] | None
+    """Table and number of the part by which the case is divided; None for a leaf."""
+    multipliers: Multipliers | None
+    """None for those of the parent."""
+
+
+class CaseTree(NamedTuple):
+    """Cases that together hold every plan below the threshold; parents come before their children."""
+
+    threshold_s: float
+    nodes: tuple[CaseNode, ...]
 
 
 class Choice(NamedTuple):
@@ -168,7 +188,7 @@ class Cases:
             marks.append(np.where(part, first - start, -1))
             absolute.append(np.where(within, -1, instance))
         capacity = [of_pool[pool] for pool, of_pool in zip(problem.pool_of_rank, problem.pool_capacity, strict=True)]
-        by_rows = (self._by_rows > 0).any(axis=(0, 2))
+        by_rows = np.asarray((self._by_rows > 0).any(axis=(0, 2)))
         shares = [np.unique(self._world_share[by_rows[self._of_world]], axis=0).reshape(-1, world)]
         on_node = np.zeros((max(map(len, self._node_share.values())), world))
         for rank in range(world):
@@ -190,7 +210,7 @@ class Cases:
                 self._add(state, part)
             if placed and problem.option_tied[problem.block_option[placed[0].first]]:
                 mark = np.zeros(problem.world)
-                mark[[part.place for part in placed]] = 1.0
+                mark[[part.place for part in placed if part.place is not None]] = 1.0
                 held.append(mark)
         color, _ = self._colors
         of_rank = _labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in held]]))
@@ -255,7 +275,7 @@ class Cases:
         if state.free.min() < -(1.0 + ROUNDING * capacity):
             return False
         step_s = float((state.stage_seconds + self.problem.stage_constants).sum())
-        return step_s * (1 - ROUNDING) < self.threshold_s
+        return bool(step_s * (1 - ROUNDING) < self.threshold_s)
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
@@ -321,6 +341,51 @@ class Cases:
             return self.units_left(parts)[1] > 0
         return len(parts) < len(self.sequence(option))
 
+    def gap_in(self, state: State, table: int, index: int, parts: list[Part]) -> str | None:
+        """What a case can do with a table's part number `index` that none of the `parts` covers; None for nothing."""
+        before = state.decisions.get(table, ())
+        around = self._undecided_range(table, before, index)
+        if around is None:
+            return f"its part {index} is not to be decided"
+        fixed_place = before[index].place if index < len(before) else None
+        for part in parts:
+            if not (around[0] <= part.first <= part.last <= around[1]) or not self._is_part(part, before[:index]):
+                return f"block types {part.first} to {part.last} are no part of it"
+            if fixed_place is not None and part.place != fixed_place:
+                return f"its part {index} has another place"
+        usable = self.room(state).usable
+        for block in range(around[0], around[1] + 1):
+            covering = [part.place for part in parts if part.first <= block <= part.last]
+            if fixed_place is not None:
+                places = [] if covering else [fixed_place]
+            elif None in covering or not usable[block] or not self._is_part(Part(block, block, 0), before[:index]):
+                places = []
+            else:
+                held = {self.stands_for(state, block, place) for place in covering if place is not None}
+                places = [place for place in self.places(state, block) if place not in held]
+            for place in places:
+                if self.child(state, table, index, Part(block, block, place)) is not None:
+                    return f"block type {block} on place {place} is left out"
+        return None
+
+    def _undecided_range(self, table: int, before: tuple[Part, ...], index: int) -> tuple[int, int] | None:
+        """Block types among which a part is still to be decided."""
+        if index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
+            return before[-1].first, before[-1].last
+        if index == len(before) and not (before and before[-1].place is None):
+            return self.open_range(table, before)
+        return None
+
+    def _is_part(self, part: Part, before: tuple[Part, ...]) -> bool:
+        """Whether a part with a place is of one option, and of a fixed one the block whose turn it is."""
+        if part.place is None:
+            return True
+        option = int(self.problem.block_option[part.first])
+        if self.problem.option_units[option]:
+            return option == self.problem.block_option[part.last]
+        turn = self.sequence(option)[len(before) : len(before) + 1]
+        return part.first == part.last and [part.first] == turn
+
     # -- where blocks may be --------------------------------------------------------------------------------------
 
     def room(self, state: State) -> Room:
@@ -346,7 +411,9 @@ class Cases:
             on_node[:, i] = self._fits(state, ask, members[first]).all(axis=1) & problem.allowed[of, self._of_node]
         share = self._world_share[:, ranks].T[..., None]
         ask = (self._fixed[kind][:, self._of_world] + self._by_rows[kind][:, self._of_world] * share).transpose(1, 0, 2)
-        on_world = self._fits(state, ask, ranks).all(axis=1) & problem.allowed[:, self._of_world].all(axis=0)
+        on_world = np.asarray(
+            self._fits(state, ask, ranks).all(axis=1) & problem.allowed[:, self._of_world].all(axis=0)
+        )
         usable = np.zeros(len(problem.block_option), dtype=bool)
         usable[self._of_rank], usable[self._of_node] = on_rank.any(axis=1), on_node.any(axis=1)
         usable[self._of_world] = on_world
@@ -505,7 +572,8 @@ class _Pricing:
         chosen = self._chosen_options(option_value, cheapest, is_open)
         for option in chosen[problem.option_tied[chosen]].tolist():
             for block, group in self._tied_value(cases.sequence(option), None, [])[1]:
-                self._charge(seconds, size, block, group)
+                if group is not None:
+                    self._charge(seconds, size, block, group)
         is_fixed = np.zeros(len(problem.option_table), dtype=bool)
         is_fixed[chosen] = (problem.option_units[chosen] == 0) & ~problem.option_tied[chosen]
         taken += np.where(is_fixed[problem.block_option], problem.block_count, 0)
@@ -730,3 +798,78 @@ def _node_labels(problem: Problem, of_rank: Ints) -> Ints:
     starts = problem.node_start
     nodes = [of_rank[starts[n] : starts[n + 1]].tobytes() for n in range(len(starts) - 1)]
     return np.array([known.setdefault(node, len(known)) for node in nodes])
+
+
+def tree_faults(problem: Problem, tree: CaseTree, least: Floats) -> Iterator[str]:
+    """What keeps a tree from being a proof: cases that leave something out, or weights that are none."""
+    yield from _Walk(problem, tree, least).faults
+
+
+def tree_bound_s(problem: Problem, tree: CaseTree, least: Floats) -> float:
+    """What a tree proves, which must be without faults: no plan is faster. `least` [S] seconds of every plan's stages."""
+    return _Walk(problem, tree, least).bound_s
+
+
+class _Walk:
+    """One walk over a tree, from the root to the leaves."""
+
+    def __init__(self, problem: Problem, tree: CaseTree, least: Floats) -> None:
+        self.cases = Cases(problem, tree.threshold_s, least)
+        self.faults: list[str] = []
+        self.bound_s = tree.threshold_s
+        children: dict[int, list[int]] = {}
+        for number, node in enumerate(tree.nodes):
+            if (node.parent < 0) != (number == 0) or node.parent >= number or (node.part is None) != (number == 0):
+                self.faults.append(f"case {number}: not in the order of a tree")
+                return
+            children.setdefault(node.parent, []).append(number)
+        found: dict[int, tuple[State, Multipliers, float]] = {}
+        for number, node in enumerate(tree.nodes):
+            entered = self._enter(tree, number, found)
+            if entered is None:
+                continue
+            state, multipliers, bound = entered
+            bound = max(bound, self.cases.bound(state, multipliers))
+            found[number] = state, multipliers, bound
+            below = children.get(number, [])
+            if node.divides is None:
+                self.bound_s = min(self.bound_s, bound)
+                gap = "is a leaf with cases below it" if below else None
+            else:
+                parts = [part for part in (tree.nodes[child].part for child in below) if part is not None]
+                gap = self._gap(state, node.divides, parts)
+            if gap:
+                self.faults.append(f"case {number}: {gap}")
+                return
+
+    def _gap(self, state: State, divides: tuple[int, int], parts: list[Part]) -> str | None:
+        table, index = divides
+        if not 0 <= table < self.cases.problem.tables:
+            return "is divided by a table that does not exist"
+        return self.cases.gap_in(state, table, index, parts)
+
+    def _enter(
+        self, tree: CaseTree, number: int, found: dict[int, tuple[State, Multipliers, float]]
+    ) -> tuple[State, Multipliers, float] | None:
+        """State, multipliers and the parent's bound of a case; None where no plan below the threshold is of it."""
+        node = tree.nodes[number]
+        if number == 0:
+            state, inherited, bound = self.cases.state({}), node.multipliers, -np.inf
+        else:
+            parent = tree.nodes[node.parent]
+            if node.parent not in found or parent.divides is None or node.part is None:
+                return None
+            above, inherited, bound = found[node.parent]
+            after = self.cases.child(above, *parent.divides, node.part)
+            if after is None:
+                return None
+            state = after
+        multipliers = node.multipliers or inherited
+        if multipliers is None:
+            self.faults.append("the first case has no multipliers")
+            return None
+        even = self.cases.evened(state, multipliers)
+        if self.cases.excess_weight(even) > ROUNDING:
+            self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
+            return None
+        return state, even, bound

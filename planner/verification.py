@@ -27,7 +27,7 @@ from cost_models.shards import (
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import Plan, Shards, Source, TablePlan
 from planner.options import Policy, build_problem, enumerate_options
-from planner.proof import faults_of, is_infeasible, recomputed_bound_s
+from planner.proof import faults_of, faults_of_cases, is_infeasible, recomputed_bound_s
 from planner.provenance import coefficient_sources
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
@@ -270,7 +270,12 @@ def _proof(plan: Plan, model: CostModel) -> Iterator[str]:
     if faults:
         return
     policy = Policy(plan.provenance.policy.tiers, plan.provenance.policy.shardings)
-    proven = recomputed_bound_s(plan.proof, model, build_problem(model, enumerate_options(model, policy)))
+    problem = build_problem(model, enumerate_options(model, policy))
+    faults = list(faults_of_cases(plan.proof, model, problem))
+    yield from (f"proof: {fault}" for fault in faults)
+    if faults:
+        return
+    proven = recomputed_bound_s(plan.proof, model, problem)
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.cases import Cases, Choice, Multipliers, Part, State
+from planner.cases import CaseNode, Cases, CaseTree, Choice, Multipliers, Part, State
 from planner.problem import Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
 
@@ -47,8 +47,8 @@ class Node:
     choice: Choice | None = None
     is_sharp: bool = False
     """Whether its multipliers are the best ones, or as good as they get."""
-    is_empty: bool = False
-    """Whether it has no children because no plan is of it."""
+    divides: tuple[int, int] | None = None
+    """The table and the number of its part by which the case is divided; none for a leaf. No children: it is empty."""
     children: list[int] = field(default_factory=list)
 
 
@@ -57,9 +57,10 @@ class Branching:
     """What branching proves: no placement takes less than `bound_s`, and the best one it met, if it met one."""
 
     bound_s: float
-    threshold_s: float
-    nodes: list[Node]
+    tree: CaseTree
     placement: Placement | None
+    step_s: float
+    """Of that placement, or of the one that was known."""
 
 
 def branch(
@@ -108,7 +109,12 @@ class _Tree:
         """The tree as it stands."""
         leaves = [node.bound_s for node in self.nodes if not node.children]
         bound = min([self.cases.threshold_s, *leaves])
-        return Branching(bound, self.cases.threshold_s, self.nodes, self.placement)
+        nodes = [
+            CaseNode(node.parent, node.part, node.divides, node.multipliers if node.own else None)
+            for node in self.nodes
+        ]
+        step_s = self.cases.threshold_s
+        return Branching(bound, CaseTree(step_s, tuple(nodes)), self.placement, step_s)
 
     def _enter(self, number: int) -> None:
         """Bound a new case; it waits to be divided, unless it is closed or a plan."""
@@ -152,20 +158,21 @@ class _Tree:
         """Choose a table and enter all that it can do."""
         node = self.nodes[number]
         assert node.choice is not None
-        best: tuple[float, list[tuple[int, int, Part, State]]] | None = None
+        best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
         for table in self._candidates(node):
             children = self._ways(node, table)
             bounds = [self.cases.bound(state, node.multipliers) for *_, state in children]
             gain = max(node.bound_s, min(bounds, default=np.inf))
             if best is None or gain > best[0] + MARGIN * (self._target - node.bound_s):
-                best = gain, children
+                best = gain, table, children
         assert best is not None
+        node.divides = best[1], self._index(node, best[1])
         first = len(self.nodes)
-        for table, index, part, state in best[1]:
+        for table, index, part, state in best[2]:
             self.nodes.append(Node(number, table, index, part, state, node.multipliers, False, node.bound_s))
         node.children = list(range(first, len(self.nodes)))
         if not node.children:
-            node.bound_s, node.is_empty = np.inf, True
+            node.bound_s = np.inf
         for child in node.children:
             self._enter(child)
 
@@ -184,14 +191,18 @@ class _Tree:
     def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, State]]:
         """The possible cases of a table's next decision."""
         state, cases = node.state, self.cases
-        parts = state.decisions.get(table, ())
-        index = len(parts) - int(bool(parts) and (parts[-1].place is None or cases.is_inexact(parts)))
+        parts, index = state.decisions.get(table, ()), self._index(node, table)
         found = []
         for part in self._parts(node, table, parts):
             child = cases.child(state, table, index, part)
             if child is not None:
                 found.append((table, index, part, child))
         return found
+
+    def _index(self, node: Node, table: int) -> int:
+        """Number of the part of a table that is decided next, or more narrowly."""
+        parts = node.state.decisions.get(table, ())
+        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.cases.is_inexact(parts)))
 
     def _parts(self, node: Node, table: int, parts: tuple[Part, ...]) -> list[Part]:
         problem, cases = self.cases.problem, self.cases
@@ -320,7 +331,9 @@ class _Dual:
             if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
                 return None
             values = result.variable_values()
-            pressed = [p for p in self._prices if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
+            pressed = [
+                p for p in self._prices if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+            ]
             for price in pressed:
                 price.upper_bound *= 10
             if not pressed:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats, Placement, Problem
+from planner.solvers.branching import branch
 from planner.solvers.choices import cheapest_first
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
@@ -17,7 +18,7 @@ from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.prices import Bound
 from planner.solvers.reinsert import reinsert_tables
 from planner.solvers.rounding import round_picks
-from planner.solvers.threshold import tighten
+from planner.solvers.threshold import least_of_stages, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
@@ -43,6 +44,10 @@ REINSERT_WORK = 10_000
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
 few for the ranks is anything won."""
+MOST_CASES, FEWEST_CASES = 400, 20
+"""Cases that branching looks at, at most and at least."""
+BRANCH_WORK = 4e6
+"""Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
@@ -97,6 +102,8 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
         return Outcome("timeout", None, None, search.bound, None)
     placement, step_s = search.best
     search.tighten()
+    search.branch()
+    placement, step_s = search.best
     bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return Outcome(status, placement, step_s, bound, None)
@@ -120,6 +127,20 @@ class _Search:
             if found.seconds > self.bound.seconds:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
+
+    def branch(self) -> None:
+        """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
+        problem = self._fluid.problem
+        cases = min(MOST_CASES, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        if self.best is None or cases < FEWEST_CASES or self._is_done():
+            return
+        least = least_of_stages(self._fluid, self.bound.prices)
+        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over)
+        if found.placement is not None:
+            self._offer(found.placement, found.step_s, "branching")
+        if found.bound_s > self.bound.seconds:
+            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree)
+            self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
