@@ -316,7 +316,7 @@ class Cases:
         """Whether the last part is placed with more than one width."""
         return bool(parts) and parts[-1].place is not None and parts[-1].first < parts[-1].last
 
-    def spread(self, state: State, multipliers: Multipliers, part: Part) -> float:
+    def spread(self, multipliers: Multipliers, part: Part) -> float:
         """What the widest block of a part's range is worth above the narrowest."""
         rank = part.place
         kind = self.problem.kind_of_rank[rank]
@@ -382,9 +382,9 @@ class Cases:
             return True
         option = int(self.problem.block_option[part.first])
         if self.problem.option_units[option]:
-            return option == self.problem.block_option[part.last]
+            return bool(option == self.problem.block_option[part.last])
         turn = self.sequence(option)[len(before) : len(before) + 1]
-        return part.first == part.last and [part.first] == turn
+        return bool(part.first == part.last and [part.first] == turn)
 
     # -- where blocks may be --------------------------------------------------------------------------------------
 
@@ -562,7 +562,7 @@ class _Pricing:
         cheapest = np.minimum.reduceat(option_value, problem.option_start[:-1])
         is_open = np.ones(problem.tables, dtype=bool)
         is_open[list(self.state.decisions)] = False
-        rest = [self._rest(table, parts) for table, parts in self.state.decisions.items()]
+        rest = [self._rest(parts) for parts in self.state.decisions.values()]
         value = float(cheapest[is_open].sum()) + sum(value for value, _ in rest)
         if not with_choice or np.isinf(value):
             return value, None
@@ -611,7 +611,7 @@ class _Pricing:
         _, first = np.unique(table[best], return_index=True)
         return best[first]
 
-    def _rest(self, table: int, parts: tuple[Part, ...]) -> tuple[float, list[tuple[int, int | None]]]:
+    def _rest(self, parts: tuple[Part, ...]) -> tuple[float, list[tuple[int, int | None]]]:
         """Value of what a table with decided parts still needs, and its blocks (with a group where that is known)."""
         problem, cases = self.problem, self.cases
         last = parts[-1]
@@ -806,7 +806,7 @@ def tree_faults(problem: Problem, tree: CaseTree, least: Floats) -> Iterator[str
 
 
 def tree_bound_s(problem: Problem, tree: CaseTree, least: Floats) -> float:
-    """What a tree proves, which must be without faults: no plan is faster. `least` [S] seconds of every plan's stages."""
+    """What a tree without faults proves: no plan is faster. Every plan takes `least` [S] seconds in the stages."""
     return _Walk(problem, tree, least).bound_s
 
 

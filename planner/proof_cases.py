@@ -32,9 +32,7 @@ def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:
             ProofCase(
                 parent=None if node.parent < 0 else node.parent,
                 decides=None if node.part is None else CasePart(**node.part._asdict()),
-                divided_by=None
-                if node.divides is None
-                else Division(table=names[node.divides[0]], part=node.divides[1]),
+                divided_by=divided,
                 weights=weights,
                 byte_prices=byte_prices,
             )

@@ -182,7 +182,7 @@ class _Tree:
         weight = node.choice.of_table.copy()
         for table, parts in node.state.decisions.items():
             if self.cases.is_inexact(parts):
-                weight[table] += self.cases.spread(node.state, node.multipliers, parts[-1])
+                weight[table] += self.cases.spread(node.multipliers, parts[-1])
             elif self.cases.open_range(table, parts) is None:
                 weight[table] = -1.0
         order = np.argsort(-weight, kind="stable")[:CANDIDATES]

@@ -44,8 +44,8 @@ REINSERT_WORK = 10_000
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
 few for the ranks is anything won."""
-MOST_CASES, FEWEST_CASES = 400, 20
-"""Cases that branching looks at, at most and at least."""
+FEWEST_CASES = 20
+"""Cases below which branching is not worth a start."""
 BRANCH_WORK = 4e6
 """Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
@@ -72,6 +72,8 @@ class Limits:
     effort: int | None = 1
     seed: int = 0
     stop: Callable[[], bool] | None = None
+    cases: int = 400
+    """That branching looks at, at most; fewer where the problem is large."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class _Search:
         self._fluid, self._limits, self._tell = fluid, limits, tell
         self._clock = _Clock(limits)
         self.best: tuple[Placement, float] | None = None
+        self._branched_s: float | None = None
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
@@ -131,13 +134,14 @@ class _Search:
     def branch(self) -> None:
         """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
         problem = self._fluid.problem
-        cases = min(MOST_CASES, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
-        if self.best is None or cases < FEWEST_CASES or self._is_done():
+        cases = min(self._limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        if self.best is None or cases < FEWEST_CASES or self.best[1] == self._branched_s or self._is_done():
             return
         least = least_of_stages(self._fluid, self.bound.prices)
         found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over)
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
+        self._branched_s = self.best[1]
         if found.bound_s > self.bound.seconds:
             self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree)
             self._tell("bound", self.best[1], self.bound.seconds)
@@ -151,6 +155,9 @@ class _Search:
             placement, _ = queue.pop(0) if queue else self.best
             self._improve(placement, self._limits.seed + done)
             done += 1
+            if done == 1:
+                self.tighten()
+                self.branch()
 
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
@@ -222,10 +229,13 @@ class _Search:
 class _Clock:
     def __init__(self, limits: Limits) -> None:
         self._end = time.monotonic() + limits.time_limit_s
-        self._stop = limits.stop
+        self._stop, self._is_over = limits.stop, False
 
     def is_over(self) -> bool:
-        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        """Whether time is up, or someone said stop; once over, it stays so."""
+        if not self._is_over:
+            self._is_over = time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        return self._is_over
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:

@@ -28,7 +28,7 @@ class Solved:
 @pytest.fixture(scope="module")
 def solved() -> list[Solved]:
     instances = [tiny_instance(seed) for seed in range(INSTANCES)]
-    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0))) for each in instances]
+    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0, cases=30))) for each in instances]
 
 
 def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
