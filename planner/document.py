@@ -246,6 +246,47 @@ class BytePrice(Record):
     ranks: Confinement = None
 
 
+class CasePart(Record):
+    """What a case decides: a block of a table, by the numbers of the block types in the planner's enumeration."""
+
+    first: int
+    last: int
+    """The block is of one of the types from `first` to `last`."""
+    place: int | None
+    """Rank, or node of a block that spans one, or -1 for the whole cluster; null: not decided."""
+
+
+class Division(Record):
+    """By what a case is divided."""
+
+    table: str
+    part: int
+    """0 for the table's widest block (a fixed option's first one), 1 for the next one, and so on."""
+
+
+class ProofCase(Record):
+    """A case of the proof: plans that have something in common."""
+
+    parent: int | None
+    """Number of the case that it is a part of; null for the first, which holds every plan."""
+    decides: CasePart | None
+    """Of the table and the part by which the parent is divided."""
+    divided_by: Division | None
+    """Null for a case that is proven by its own multipliers."""
+    weights: tuple[tuple[str, str, int, float], ...] | None
+    """(stage, resource, rank, weight of a second on the instance that each rank from this one up to the next entry's
+    uses); null where the parent's multipliers hold, here and below."""
+    byte_prices: tuple[tuple[str, int, float], ...] | None
+    """(tier, rank, seconds per byte of the pool that each rank from this one up to the next entry's uses)."""
+
+
+class ProofCases(Record):
+    """Cases that together hold every plan faster than a threshold, each with multipliers."""
+
+    threshold_s: float
+    cases: tuple[ProofCase, ...]
+
+
 class Proof(Record):
     """The multipliers that prove the lower bound: anyone can recompute it from them without a solver.
 
@@ -259,6 +300,8 @@ class Proof(Record):
     """Shares that are not 0; they sum to one per stage."""
     byte_prices: tuple[BytePrice, ...]
     """Prices that are not 0."""
+    branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
 
 
 class TierShortage(Record):

@@ -13,8 +13,10 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
+from planner.cases import tree_bound_s, tree_faults
 from planner.document import BytePrice, Proof, ResourceWeight
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
+from planner.proof_cases import read_cases, write_cases
 from planner.solvers.prices import Bound, Prices
 
 ROUNDING = 1e-9
@@ -34,7 +36,8 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
                 weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
                 weights.append(weight)
     prices = byte_prices(model, problem, bound.prices.byte)
-    return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=prices)
+    branching = None if bound.tree is None else write_cases(model, bound.tree)
+    return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=prices, branching=branching)
 
 
 def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[BytePrice, ...]:
@@ -101,7 +104,23 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     prices, usable = read_proof(proof, model, problem)
     weight, byte = prices.weight, prices.byte
     value = _value(problem, weight, byte, usable)
-    return value if proof.threshold_s is None else min(value, proof.threshold_s)
+    simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
+    if proof.branching is None:
+        return simple
+    return max(simple, tree_bound_s(problem, read_cases(proof.branching, model, problem), _least(problem, weight)))
+
+
+def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
+    """What keeps the cases, if there are any, from being a proof; for multipliers without faults."""
+    if proof.branching is None:
+        return
+    try:
+        tree = read_cases(proof.branching, model, problem)
+    except ValueError as error:
+        yield str(error)
+        return
+    weight, _ = _multipliers(proof, model, problem)
+    yield from tree_faults(problem, tree, _least(problem, weight))
 
 
 def _instances(problem: Problem) -> tuple[Floats, Bools]:
@@ -215,17 +234,24 @@ def _capacity(problem: Problem) -> Floats:
     return found
 
 
+def _least(problem: Problem, weight: Floats) -> Floats:
+    """[S] seconds that each stage takes at least, by its own weights alone."""
+    constants = float(problem.stage_constants.sum())
+    nothing = np.zeros((len(weight), len(problem.pool_capacity)))
+    anything: Bools = np.asarray(problem.allowed.any(axis=0))
+    of_stage = [
+        _value(problem, np.where(problem.stage_of_column == s, weight, 0.0), nothing, anything) - constants
+        for s in range(len(problem.stage_constants))
+    ]
+    return np.maximum(of_stage, 0.0)
+
+
 def _step_of_block(problem: Problem, weight: Floats) -> Floats:
     """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load, or what the
     weights of that stage alone prove."""
     stages = range(len(problem.stage_constants))
     constants = float(problem.stage_constants.sum())
-    nothing = np.zeros((len(weight), len(problem.pool_capacity)))
-    anything: Bools = np.asarray(problem.allowed.any(axis=0))
-    least = [
-        max(0.0, _value(problem, np.where(problem.stage_of_column == s, weight, 0.0), nothing, anything) - constants)
-        for s in stages
-    ]
+    least = _least(problem, weight)
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):
@@ -235,5 +261,5 @@ def _step_of_block(problem: Problem, weight: Floats) -> Floats:
             of_stage = load[:, problem.stage_of_column == s]
             step += np.maximum(of_stage.max(axis=1, initial=0.0), least[s])
         found = np.where(problem.allowed[k], np.minimum(found, step), found)
-    found[problem.block_extent == WORLD] = sum(least) + constants
+    found[problem.block_extent == WORLD] = float(least.sum()) + constants
     return found * (1 - ROUNDING)

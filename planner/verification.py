@@ -28,7 +28,7 @@ from planner.document import Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import build_problem, enumerate_options
 from planner.permits import Held, Permits, permits_of, planning_model, violations
-from planner.proof import faults_of, is_infeasible, recomputed_bound_s
+from planner.proof import faults_of, faults_of_cases, is_infeasible, recomputed_bound_s
 from planner.provenance import coefficient_sources
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
@@ -318,6 +318,10 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
         return
     problem = build_problem(model, enumerate_options(model, permits))
     faults = list(faults_of(plan.proof, model, problem))
+    yield from (f"proof: {fault}" for fault in faults)
+    if faults:
+        return
+    faults = list(faults_of_cases(plan.proof, model, problem))
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return

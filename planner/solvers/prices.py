@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from planner.cases import CaseTree
 from planner.problem import Floats
 
 
@@ -27,3 +28,5 @@ class Bound:
     seconds: float
     prices: Prices
     threshold_s: float | None
+    tree: CaseTree | None = None
+    """Cases that prove more than the prices do."""

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
+from planner.solvers.branching import branch
 from planner.solvers.choices import cheapest_first
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
@@ -18,7 +19,7 @@ from planner.solvers.packing import pack
 from planner.solvers.prices import Bound
 from planner.solvers.reinsert import reinsert_tables
 from planner.solvers.rounding import round_picks
-from planner.solvers.threshold import tighten
+from planner.solvers.threshold import least_of_stages, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
@@ -44,6 +45,10 @@ REINSERT_WORK = 10_000
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
 few for the ranks is anything won."""
+FEWEST_CASES = 20
+"""Cases below which branching is not worth a start."""
+BRANCH_WORK = 4e6
+"""Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
@@ -70,6 +75,8 @@ class Limits:
     effort: int | None = 1
     seed: int = 0
     stop: Callable[[], bool] | None = None
+    cases: int = 400
+    """That branching looks at, at most; fewer where the problem is large."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,8 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
         return Outcome("timeout", None, None, search.bound, None)
     placement, step_s = search.best
     search.tighten()
+    search.branch()
+    placement, step_s = search.best
     bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return Outcome(status, placement, step_s, bound, None)
@@ -112,6 +121,7 @@ class _Search:
         self._fluid, self._limits, self._tell = fluid, limits, tell
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
+        self._branched_s: float | None = None
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
@@ -124,6 +134,23 @@ class _Search:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
 
+    def branch(self) -> None:
+        """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
+        problem = self._fluid.problem
+        cases = min(self._limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        if self.best is None or cases < FEWEST_CASES or self._fluid.problem.is_confined:
+            return
+        if self.best[1] == self._branched_s or self._is_done():
+            return
+        least = least_of_stages(self._fluid, self.bound.prices)
+        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over)
+        if found.placement is not None:
+            self._offer(found.placement, found.step_s, "branching")
+        self._branched_s = self.best[1]
+        if found.bound_s > self.bound.seconds:
+            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree)
+            self._tell("bound", self.best[1], self.bound.seconds)
+
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
         queue = self._starts()[:FINALISTS]
@@ -133,6 +160,9 @@ class _Search:
             placement, _ = queue.pop(0) if queue else self.best
             self._improve(placement, self._limits.seed + done)
             done += 1
+            if done == 1:
+                self.tighten()
+                self.branch()
 
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
@@ -213,15 +243,17 @@ class Clock:
 
     def __init__(self, limits: Limits) -> None:
         self._end = time.monotonic() + limits.time_limit_s
-        self._stop = limits.stop
+        self._stop, self._is_over = limits.stop, False
 
     def left_s(self) -> float:
         """Seconds until the end, at least 0."""
         return max(self._end - time.monotonic(), 0.0)
 
     def is_over(self) -> bool:
-        """Whether the search ends now."""
-        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        """Whether time is up, or someone said stop; once over, it stays so."""
+        if not self._is_over:
+            self._is_over = time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        return self._is_over
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:

@@ -24,8 +24,7 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
     in the fluid relaxation at the stage's own weights.
     """
     problem = fluid.problem
-    stages = np.arange(len(problem.stage_constants))
-    least = np.array([_stage_bound(fluid, prices, int(stage)) for stage in stages])
+    least = least_of_stages(fluid, prices)
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for kind in range(problem.kinds):
@@ -37,6 +36,11 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
         found = np.where(problem.allowed[kind], np.minimum(found, step), found)
     found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
     return np.asarray(found * (1 - SAFETY))
+
+
+def least_of_stages(fluid: Fluid, prices: Prices) -> Floats:
+    """[S] seconds that each stage takes at least, by its own weights among the prices."""
+    return np.array([_stage_bound(fluid, prices, stage) for stage in range(len(fluid.problem.stage_constants))])
 
 
 def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:

@@ -34,7 +34,7 @@ def solved() -> list[Solved]:
     instances = [tiny_instance(seed) for seed in range(INSTANCES)]
     instances += [confined_instance(seed) for seed in range(CONFINED)]
     instances = [each for each in instances if len(each.options.table)]
-    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0))) for each in instances]
+    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0, cases=30))) for each in instances]
 
 
 def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:

@@ -1,0 +1,106 @@
+"""Branching by cases: never above the optimum, and a tree that leaves something out is found."""
+
+import numpy as np
+import pytest
+
+from planner.cases import CaseTree, tree_bound_s, tree_faults
+from planner.problem import Floats, Problem
+from planner.solvers.branching import Branching, branch
+from planner.solvers.fluid import Fluid
+from planner.solvers.infeasible import shortage
+from planner.solvers.search import Limits, solve
+from planner.solvers.threshold import least_of_stages, tighten
+from tests.oracles.brute_force import optimum
+from tests.oracles.instances import tiny_instance
+
+CASES = 60
+
+
+def branched(problem: Problem, step_s: float) -> tuple[Branching, Floats]:
+    """The tree below a known step, and the seconds that every plan takes in each stage."""
+    fluid = Fluid(problem)
+    bound = tighten(fluid, fluid.solve(), step_s)
+    least = least_of_stages(fluid, bound.prices)
+    return branch(problem, bound.prices, least, step_s, CASES, lambda: False), least
+
+
+@pytest.fixture(scope="module")
+def example() -> tuple[Problem, Branching, Floats]:
+    """A tree of many cases."""
+    problem = tiny_instance(20).problem
+    best = optimum(problem)
+    assert best is not None
+    found, least = branched(problem, best.step_s * 1.01)
+    assert len(found.tree.nodes) > 20
+    return problem, found, least
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_case_promises_too_much(seed: int) -> None:
+    """Bound ≤ optimum ≤ step; the check of the tree finds no fault and proves the same."""
+    problem = tiny_instance(seed).problem
+    best = optimum(problem)
+    if best is None or shortage(Fluid(problem)):
+        return
+    found, least = branched(problem, best.step_s * 1.02)
+    assert found.bound_s <= best.step_s * (1 + 1e-12)
+    assert found.step_s >= best.step_s * (1 - 1e-12)
+    assert list(tree_faults(problem, found.tree, least)) == []
+    proven = tree_bound_s(problem, found.tree, least)
+    assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+def test_branching_finds_plans_and_proves_them_optimal() -> None:
+    """Of the first instances most are solved to the end."""
+    proven = feasible = 0
+    for seed in range(12):
+        problem = tiny_instance(seed).problem
+        best = optimum(problem)
+        if best is not None:
+            found = solve(problem, Limits(gap=0.0, cases=CASES))
+            feasible += 1
+            proven += found.status == "optimal"
+            assert found.status != "optimal" or found.step_s == pytest.approx(best.step_s, rel=2e-6)
+    assert proven >= 0.7 * feasible
+
+
+def test_a_case_that_is_left_out_is_found(example: tuple[Problem, Branching, Floats]) -> None:
+    """Each leaf in turn: without it the tree has a fault, unless no plan below the threshold is of it."""
+    problem, found, least = example
+    nodes = found.tree.nodes
+    leaves = [i for i in range(1, len(nodes)) if all(node.parent != i for node in nodes)]
+    noticed = 0
+    for gone in leaves[-8:]:
+        kept = [node for i, node in enumerate(nodes) if i != gone]
+        moved = [node._replace(parent=node.parent - (node.parent > gone)) for node in kept]
+        noticed += any(tree_faults(problem, CaseTree(found.tree.threshold_s, tuple(moved)), least))
+    assert noticed == len(leaves[-8:])
+
+
+def test_multipliers_that_are_none_are_found(example: tuple[Problem, Branching, Floats]) -> None:
+    """Too much weight, or below zero."""
+    problem, found, least = example
+    root, *rest = found.tree.nodes
+    assert root.multipliers is not None
+    for factor in (1.01, -1.0):
+        wrong = root.multipliers._replace(weight=root.multipliers.weight * factor)
+        tree = CaseTree(found.tree.threshold_s, (root._replace(multipliers=wrong), *rest))
+        assert any(tree_faults(problem, tree, least))
+
+
+def test_worse_multipliers_prove_less(example: tuple[Problem, Branching, Floats]) -> None:
+    """Without weight nothing is proven beyond the constants."""
+    problem, found, least = example
+    nodes = tuple(
+        node._replace(multipliers=None if i else type(node.multipliers)(*map(np.zeros_like, node.multipliers)))
+        for i, node in enumerate(found.tree.nodes)
+    )
+    proven = tree_bound_s(problem, CaseTree(found.tree.threshold_s, nodes), least)
+    assert proven < found.bound_s
+
+
+def test_a_wrong_order_is_found(example: tuple[Problem, Branching, Floats]) -> None:
+    """Parents come before their children."""
+    problem, found, least = example
+    turned = CaseTree(found.tree.threshold_s, tuple(reversed(found.tree.nodes)))
+    assert any(tree_faults(problem, turned, least))
