@@ -6,6 +6,7 @@ from planner.problem import (
     NODE,
     RANK,
     WORLD,
+    Bools,
     Floats,
     Ints,
     LoadState,
@@ -21,20 +22,25 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 
-def place(problem: Problem, picks: Ints, stage_seconds: Floats) -> tuple[Placement, LoadState] | None:
+def place(
+    problem: Problem, picks: Ints, stage_seconds: Floats, scarce: Bools | None = None
+) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then those that need a node, then single ranks' from the largest to the smallest.
     Each goes where the potential over the resources it uses grows least, among the places with memory for it.
-    `stage_seconds` [S] are the times to aim at.
+    `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide.
     """
-    return _Greedy(problem, stage_seconds).run(picks)
+    tiers = np.zeros(len(problem.pool_capacity), dtype=bool) if scarce is None else scarce
+    return _Greedy(problem, stage_seconds, tiers).run(picks)
 
 
 class _Greedy:
-    def __init__(self, problem: Problem, stage_seconds: Floats) -> None:
+    def __init__(self, problem: Problem, stage_seconds: Floats, scarce: Bools) -> None:
         self._problem = problem
         self._state = LoadState(problem)
+        self._tiers: Ints = np.flatnonzero(scarce)
+        self._room: Floats = np.maximum(self._state.free[self._tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
         self._node_sizes: list[int] = np.diff(problem.node_start).tolist()
@@ -105,6 +111,12 @@ class _Greedy:
         for _ in range(_SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)
+        if len(self._tiers):
+            free = self._state.free[self._tiers]
+            now, then = 1.0 - free / self._room, 1.0 - (free - size[self._tiers]) / self._room
+            for _ in range(_SQUARINGS):
+                now, then = now * now, then * then
+            grown = grown + (then - now).sum(axis=0)
         return np.where((self._state.free >= size).all(axis=0), grown, np.inf)
 
     def _rank_growth(self, block: int) -> Floats:
