@@ -167,8 +167,9 @@ class _Search:
         problem = self._fluid.problem
         usable = step_of_block(self._fluid, self.relaxed.prices) < target_s
         usable &= self._improving_picks(target_s)
-        share = (target_s - problem.stage_constants.sum()) / max(1e-15, self.relaxed.stage_seconds.sum() - problem.stage_constants.sum())
-        target = problem.stage_constants + (self.relaxed.stage_seconds - problem.stage_constants) * share
+        constants = problem.stage_constants
+        working = np.maximum(self.relaxed.stage_seconds - constants, 0.0)
+        target = constants + working * (target_s - constants.sum()) / max(float(working.sum()), 1e-15)
         return Ruin(problem, self.bound.prices, usable, target, seed)
 
     def _built(self) -> list[tuple[Placement, float]]:
@@ -300,7 +301,8 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
     picks = round_picks(fluid, relaxed)
-    placed = place(fluid.problem, picks, relaxed.stage_seconds, (relaxed.prices.byte > 0).any(axis=0))
+    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0))
+    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce)
     if placed is None:
         return None
     placement, state = placed
