@@ -21,7 +21,7 @@ from planner.solvers.threshold import step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.5, 0.3, 0.8, 0.2, 1.0, 0.4, 2.0, 8.0)
+STAGE_CAPS = (0.3, 0.5, 0.8, 0.2, 1.0, 0.4, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 POOL_CAPS = (0.95, 0.6, 0.25, 0.12, 0.05)
 """Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
@@ -41,11 +41,14 @@ SQUARINGS = (3, 4, 5, 6, 7)
 ROUNDS = 40
 """Rounds at each norm in one pass of the local search."""
 RUIN_WORK = 150_000
-"""Tables x ranks up to which a pass takes tables out and puts them back in another way."""
+"""Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
+RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
+"""Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
+BUILD_CROWD = 2
+"""Tables per rank up to which such problems are also built up from nothing: where few blocks share a rank, what is
+left of it decides what comes next."""
 BUILD_MARGINS = (1.01, 1.03)
-"""Targets, over the bound, for which such problems are also built up from nothing."""
-RUIN_STEPS = 1_500
-"""How often tables are taken out in one pass."""
+"""The targets of these, over the bound."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
@@ -133,7 +136,7 @@ class _Search:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
         queue = self._starts()
         self.tighten()
-        if self._may_ruin:
+        if self._may_ruin and self._fluid.problem.tables <= BUILD_CROWD * self._fluid.problem.world:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
         queue = _distinct(queue)[:FINALISTS]
         done = 0
@@ -145,7 +148,13 @@ class _Search:
     @property
     def _may_ruin(self) -> bool:
         problem = self._fluid.problem
-        return problem.tables * problem.world <= RUIN_WORK
+        return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
+
+    @property
+    def _ruin_steps(self) -> int:
+        problem = self._fluid.problem
+        columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
+        return int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
 
     def _pass(self, placement: Placement, number: int) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
@@ -155,7 +164,7 @@ class _Search:
             return
         ruin = self._ruin(step_s, seed)
         ruin.start_from(placement)
-        ruin.run(RUIN_STEPS, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
+        ruin.run(self._ruin_steps, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
         found = ruin.best()
         if found is not None:
             self._offer(found, ruin.best_s, "tables in and out")
@@ -258,9 +267,12 @@ class _Clock:
     def __init__(self, limits: Limits) -> None:
         self._end = time.monotonic() + limits.time_limit_s
         self._stop = limits.stop
+        self._is_over = False
 
     def is_over(self) -> bool:
-        return time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        """Once true, always true."""
+        self._is_over = self._is_over or time.monotonic() >= self._end or (self._stop is not None and self._stop())
+        return self._is_over
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
