@@ -44,9 +44,8 @@ RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
 """Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
-BUILD_CROWD = 2
-"""Tables per rank up to which such problems are also built up from nothing: where few blocks share a rank, what is
-left of it decides what comes next."""
+BUILD_TABLES = 200
+"""Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
@@ -136,7 +135,7 @@ class _Search:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
         queue = self._starts()
         self.tighten()
-        if self._may_ruin and self._fluid.problem.tables <= BUILD_CROWD * self._fluid.problem.world:
+        if self._may_ruin and self._fluid.problem.tables <= BUILD_TABLES:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
         queue = _distinct(queue)[:FINALISTS]
         done = 0
