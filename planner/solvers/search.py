@@ -44,6 +44,8 @@ RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
 """Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
+STEPS_PER_TABLE = 50
+"""Another such limit."""
 BUILD_TABLES = 200
 """Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -153,7 +155,8 @@ class _Search:
     def _ruin_steps(self) -> int:
         problem = self._fluid.problem
         columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
-        return int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+        steps = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+        return min(steps, STEPS_PER_TABLE * problem.tables)
 
     def _pass(self, placement: Placement, number: int) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
