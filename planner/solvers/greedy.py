@@ -32,25 +32,34 @@ def place(
     held: Placement | None = None,
     loose: Ints | None = None,
     random: np.random.Generator | None = None,
+    scarce: Bools | None = None,
 ) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that need a
     node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
     grows least, among the places with memory for it.
-    `stage_seconds` [S] are the times to aim at. Blocks that are `held` have their places already; `loose` ones, of
-    single ranks or nodes, are placed like those of the picks, and all together make up an option of each table. With
-    `random`, another order and other places are tried.
+    `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide. Blocks that are
+    `held` have their places already; `loose` ones, of single ranks or nodes, are placed like those of the picks, and
+    all together make up an option of each table. With `random`, another order and other places are tried.
     """
-    return _Greedy(problem, stage_seconds, held, random).run(picks, [] if loose is None else loose.tolist())
+    tiers = np.zeros(len(problem.pool_capacity), dtype=bool) if scarce is None else scarce
+    return _Greedy(problem, stage_seconds, held, random, tiers).run(picks, [] if loose is None else loose.tolist())
 
 
 class _Greedy:
     def __init__(
-        self, problem: Problem, stage_seconds: Floats, held: Placement | None, random: np.random.Generator | None
+        self,
+        problem: Problem,
+        stage_seconds: Floats,
+        held: Placement | None,
+        random: np.random.Generator | None,
+        scarce: Bools,
     ) -> None:
         self._problem, self._random = problem, random
         self._state = LoadState(problem) if held is None else load_state(problem, held)
+        self._tiers: Ints = np.flatnonzero(scarce)
+        self._room: Floats = np.maximum(LoadState(problem).free[self._tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
         self._node_sizes: list[int] = np.diff(problem.node_start).tolist()
@@ -186,6 +195,12 @@ class _Greedy:
         for _ in range(_SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)
+        if len(self._tiers):
+            free = self._state.free[self._tiers]
+            now, then = 1.0 - free / self._room, 1.0 - (free - size[self._tiers]) / self._room
+            for _ in range(_SQUARINGS):
+                now, then = now * now, then * then
+            grown = grown + (then - now).sum(axis=0)
         if self._random is not None:
             grown = self._random.random(len(grown))
         return np.where((self._state.free >= size).all(axis=0), grown, np.inf)

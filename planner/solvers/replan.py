@@ -23,22 +23,26 @@ from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import shortage
+from planner.solvers.insertion import Pieces
 from planner.solvers.prices import Bound
-from planner.solvers.reinsert import Pieces, reinsert_tables
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.rounding import round_picks
+from planner.solvers.ruin import Ruin
 from planner.solvers.search import (
     IDLE_ROUNDS,
     OPTIMAL_GAP,
-    REINSERT_WORK,
     SQUARINGS,
+    TEMPERATURES,
     TIGHTEN_BLOCKS,
     Clock,
     Limits,
     Outcome,
     Progress,
     Status,
+    may_ruin,
+    ruin_steps,
     solve,
+    target_seconds,
 )
 from planner.solvers.threshold import tighten
 
@@ -245,10 +249,13 @@ class _Replan:
             other = self._completed(held, np.zeros(0, dtype=np.int64))
             if other is not None and other[1] < step_s:
                 placement = other[0]
-        if problem.tables * problem.world <= REINSERT_WORK:
-            order = np.random.default_rng(seed).permutation(np.flatnonzero(released))
+        if may_ruin(problem):
             every_pick = np.ones(len(problem.block_option), dtype=bool)
-            placement = reinsert_tables(problem, placement, SQUARINGS[0], order, every_pick)
+            aim = target_seconds(self._fluid, self._relaxed, step_s)
+            ruin = Ruin(problem, self._relaxed.prices, every_pick, aim, seed, released)
+            ruin.start_from(placement)
+            ruin.run(ruin_steps(problem), TEMPERATURES[0], self._clock.is_over)
+            placement = ruin.best() or placement
         improver, number = Improver(problem, placement, seed, released), 0
         for squarings in SQUARINGS:
             idle = 0

@@ -17,17 +17,19 @@ from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound
-from planner.solvers.reinsert import reinsert_tables
 from planner.solvers.rounding import round_picks
-from planner.solvers.threshold import least_of_stages, tighten
+from planner.solvers.ruin import Ruin
+from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.3, 0.5, 0.2, 1.0, 0.4, 2.0, 8.0)
+STAGE_CAPS = (0.3, 0.5, 0.8, 0.2, 1.0, 0.4, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
-POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
-"""Caps on one block's share of a memory pool; where memory is not scarce the second is enough, and where it is, every
-third cap on stages."""
+POOL_CAPS = (0.95, 0.6, 0.25, 0.12, 0.05)
+"""Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
+leaves no memory for another one leaves its rank idle."""
+SCARCE_STAGE_CAPS = 3
+"""So many of the caps on stages are tried where memory is scarce."""
 LADDER_WORK = 3e7
 """Tables x ranks that the starts may take together: large problems get by with a few."""
 GOOD_START = 0.2
@@ -40,8 +42,18 @@ SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 ROUNDS = 40
 """Rounds at each norm in one pass of the local search."""
-REINSERT_WORK = 10_000
-"""Tables x ranks up to which a pass begins by taking tables out and putting them back in another way."""
+RUIN_WORK = 150_000
+"""Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
+RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
+"""Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
+STEPS_PER_TABLE = 50
+"""Another such limit."""
+BUILD_TABLES = 200
+"""Tables up to which such problems are also built up from nothing."""
+BUILD_MARGINS = (1.01, 1.03)
+"""The targets of these, over the bound."""
+TEMPERATURES = (1e-3, 1e-4, 1e-2)
+"""Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
 few for the ranks is anything won."""
@@ -153,23 +165,67 @@ class _Search:
 
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
-        queue = self._starts()[:FINALISTS]
+        queue = self._starts()
         self.tighten()
+        if self._may_build:
+            queue = sorted([*queue, *self._built()], key=lambda item: item[1])
+        queue = _distinct(queue)[:FINALISTS]
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             placement, _ = queue.pop(0) if queue else self.best
-            self._improve(placement, self._limits.seed + done)
+            self._pass(placement, done)
             done += 1
             if done == 1:
                 self.tighten()
                 self.branch()
+
+    @property
+    def _may_build(self) -> bool:
+        problem = self._fluid.problem
+        return may_ruin(problem) and problem.tables <= BUILD_TABLES and not problem.is_confined
+
+    def _pass(self, placement: Placement, number: int) -> None:
+        """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
+        seed = self._limits.seed + number
+        placement, step_s = self._improve(placement, seed)
+        if not may_ruin(self._fluid.problem) or self._is_done():
+            return
+        ruin = self._ruin(step_s, seed)
+        ruin.start_from(placement)
+        ruin.run(ruin_steps(self._fluid.problem), TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
+        found = ruin.best()
+        if found is not None:
+            self._offer(found, ruin.best_s, "tables in and out")
+            if not self._is_done():
+                self._improve(found, seed)
+
+    def _ruin(self, target_s: float, seed: int) -> Ruin:
+        """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
+        problem = self._fluid.problem
+        usable = step_of_block(self._fluid, self.relaxed.prices) < target_s
+        usable &= self._improving_picks(target_s)
+        return Ruin(problem, self.bound.prices, usable, target_seconds(self._fluid, self.relaxed, target_s), seed)
+
+    def _built(self) -> list[tuple[Placement, float]]:
+        """Placements built up table by table for targets a little above the bound; those that fit."""
+        found = []
+        for number, margin in enumerate(BUILD_MARGINS):
+            if self._is_done():
+                break
+            ruin = self._ruin(self.bound.seconds * margin, self._limits.seed + number)
+            ruin.build()
+            placement = ruin.best()
+            if placement is not None:
+                found.append((placement, ruin.best_s))
+                self._offer(placement, ruin.best_s, "start")
+        return found
 
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
-        pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[::3]) if scarce else (POOL_CAPS[1:2], STAGE_CAPS)
+        pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
         allowed = [_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps]
         found: list[tuple[Placement, float]] = []
@@ -198,12 +254,9 @@ class _Search:
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
-    def _improve(self, placement: Placement, seed: int) -> None:
-        problem = self._fluid.problem
-        if problem.tables * problem.world <= REINSERT_WORK:
-            order = np.random.default_rng(seed).permutation(problem.tables)
-            placement = reinsert_tables(problem, placement, SQUARINGS[0], order, self._improving_picks())
-        improver, number = Improver(problem, placement, seed), 0
+    def _improve(self, placement: Placement, seed: int) -> tuple[Placement, float]:
+        """Local search at one norm after the other; its best placement."""
+        improver, number = Improver(self._fluid.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
         for squarings in SQUARINGS:
             idle = 0
@@ -214,16 +267,15 @@ class _Search:
                     break
                 self._offer(improver.best, improver.best_s, "local search")
                 if self._is_done():
-                    return
+                    return improver.best(), improver.best_s
+        return improver.best(), improver.best_s
 
-    def _improving_picks(self) -> Bools:
-        """[B] picks that a plan better than the best one may hold: their value at the bound's prices says so.
+    def _improving_picks(self, step_s: float) -> Bools:
+        """[B] picks that a plan faster than `step_s` may hold: their value at the fluid bound's prices says so.
 
         A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
         """
-        problem, slack = self._fluid.problem, np.inf
-        if self.best is not None:
-            slack = self.best[1] - self.relaxed.bound_s
+        problem, slack = self._fluid.problem, step_s - self.relaxed.bound_s
         value = self._fluid.pick_values(self.relaxed.prices)
         cheapest, _ = self._fluid.price(self.relaxed.prices)
         return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)
@@ -236,6 +288,30 @@ class _Search:
     def _is_done(self) -> bool:
         good = self.best is not None and self.best[1] <= self.bound.seconds * (1 + self._limits.gap)
         return good or self._clock.is_over()
+
+
+def may_ruin(problem: Problem) -> bool:
+    """Whether the problem is small enough to take tables out and put them back one by one."""
+    return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
+
+
+def ruin_steps(problem: Problem) -> int:
+    """Steps of ruin and recreate in one pass."""
+    columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
+    steps = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+    return min(steps, STEPS_PER_TABLE * problem.tables)
+
+
+def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Floats:
+    """[S] stage times that make up a step, each as long in proportion as in the relaxation."""
+    constants = fluid.problem.stage_constants
+    working = np.maximum(relaxed.stage_seconds - constants, 0.0)
+    return np.asarray(constants + working * (step_s - constants.sum()) / max(float(working.sum()), 1e-15))
+
+
+def _distinct(starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
+    """Without those that are as long as the one before, which are the same plan."""
+    return [start for i, start in enumerate(starts) if not i or start[1] != starts[i - 1][1]]
 
 
 class Clock:
@@ -294,7 +370,8 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
     picks = round_picks(fluid, relaxed)
-    placed = place(fluid.problem, picks, relaxed.stage_seconds)
+    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0))
+    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce)
     if placed is None:
         return None
     placement, state = placed
