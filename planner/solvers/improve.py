@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, spread
 from planner.solvers.items import Items, difference, merged_items
-from planner.solvers.repartition import Bins, deal
+from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
 
 TRANSFERS = 4
@@ -20,6 +20,13 @@ TRANSFERS = 4
 
 TURNS = 8
 """Of so many rounds one deals out nodes and one transfers; the others deal out ranks, where most is won."""
+CUTS = 16
+"""Ways to divide a table's columns that a pair of ranks tries in one round."""
+CUT_DRAWS = 3
+"""Tables drawn for each, of which the one that costs least to cut is taken."""
+BLOCKS_BESIDE_CUT = 8
+"""Other blocks that are dealt anew with each of them."""
+CUT_TURNS, CUT_FROM = (0, 4), 6
 CONVERSIONS = 3
 """Other tiers and cache sizes that are drawn for each whole table in one round."""
 CANDIDATES = 16
@@ -100,10 +107,10 @@ class Improver:
         turn = number % TURNS
         if turn == TURNS - 1 or not len(self._items.rank):
             changed = self._deal_nodes(smoothing)
-        elif turn == TURNS // 2:
-            changed = self._transfer(smoothing)
+        elif turn in CUT_TURNS and squarings >= CUT_FROM:
+            changed = self._cut(smoothing)
         elif turn == TURNS // 4 and self._has_alternatives:
-            changed = self._convert(smoothing)
+            changed = self._convert(Smoothing(self._problem, self._state, squarings, negligible=0.0))
         else:
             changed = self._deal_ranks(smoothing)
         if changed:
@@ -131,19 +138,107 @@ class Improver:
         takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
         return np.where(free > 0, free / np.maximum(takers, 1), free)
 
-    def _deal_ranks(self, smoothing: Smoothing) -> int:
+    def _rank_bins(self, ranks: Ints) -> tuple[Bins, Ints]:
+        """Every rank with its items, of which `ranks` may change in one round; and the items in the order of theirs."""
         problem, items = self._problem, self._items
-        left, right = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
         order = np.argsort(items.rank, kind="stable")
         kind = problem.kind_of_rank[items.rank[order]]
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
             self._state.load.T[:, None, :],
-            self._room(np.concatenate([left, right])).T[:, None, :],
+            self._room(ranks).T[:, None, :],
             items.rank[order],
             self._load[kind, block][:, None, :],
             self._size[kind, block][:, None, :],
         )
+        return bins, order
+
+    @cached_property
+    def _cut_cost(self) -> Floats:
+        """[F] seconds in all columns that a rank takes more for two of the smallest blocks than for twice the load of one.
+
+        Twice the smallest width less one of twice that width, or nothing where there is no such block.
+        """
+        problem, blocks = self._problem, np.flatnonzero(self._problem.block_is_free)
+        family = self._family_of_option[problem.block_option[blocks]]
+        smallest = np.full(len(self._block_of), -1)
+        smallest[family[::-1]] = blocks[::-1]
+        twice = self._block_of[np.arange(len(smallest)), np.minimum(2 * problem.block_units[smallest], self._block_of.shape[1] - 1)]
+        seconds = self._load[0].sum(axis=1)
+        return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)
+
+    def _cut(self, smoothing: Smoothing) -> int:
+        """Pairs of ranks divide the columns of one table between them in another way, and deal out their other blocks.
+
+        Every pair tries some tables and widths; the first try leaves its blocks as they are.
+        """
+        problem, items = self._problem, self._items
+        pairs = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
+        bins, order = self._rank_bins(np.concatenate(pairs))
+        count = np.bincount(items.rank, minlength=problem.world)
+        busy = count[pairs[0]] + count[pairs[1]] > 0
+        left, right = np.repeat(pairs[0][busy], CUTS), np.repeat(pairs[1][busy], CUTS)
+        if not len(left):
+            return 0
+        start = np.cumsum(count) - count
+        tickets = self._random.random((len(left), CUT_DRAWS)) * (count[left] + count[right])[:, None]
+        drawn = tickets.astype(np.int64)
+        on_left = drawn < count[left][:, None]
+        drawn_items = order[drawn + np.where(on_left, start[left][:, None], (start[right] - count[left])[:, None])]
+        cheapest = self._cut_cost[items.family[drawn_items]].argmin(axis=1)
+        item = drawn_items[np.arange(len(left)), cheapest]
+        family = items.family[item]
+        here = [self._find(family, side) for side in (left, right)]
+        was = [np.where(found >= 0, items.units[found], 0) for found in here]
+        whole = was[0] + was[1]
+        units = (self._random.random(len(left)) * (whole + 1)).astype(np.int64)
+        units[::CUTS] = was[0][::CUTS]
+        kind = problem.kind_of_rank[left]
+        old = [self._block_of[family, of] for of in was]
+        new = [self._block_of[family, of] for of in (units, whole - units)]
+        legal = np.all([(block >= 0) & self._allowed[kind, block] for block in new], axis=0)
+        legal[::CUTS] = True
+        items_dealt, at_left = draw(bins, left, right, BLOCKS_BESIDE_CUT, self._random)
+        cut_ones = (items_dealt >= 0) & np.any([order[items_dealt] == found[:, None] for found in here], axis=0)
+        items_dealt, at_left = np.where(cut_ones, -1, items_dealt), at_left & ~cut_ones
+        load = tuple(
+            bins.load[side] + (self._load[kind, after] - self._load[kind, before])[:, None]
+            for side, before, after in zip((left, right), old, new, strict=True)
+        )
+        free = tuple(
+            bins.free[side] - (self._size[kind, after] - self._size[kind, before])[:, None]
+            for side, before, after in zip((left, right), old, new, strict=True)
+        )
+        to_left, value, _ = best_ways(bins, Hands(items_dealt, at_left, load, free), smoothing)
+        for k, share in enumerate(problem.ranks_of_kind / problem.world):
+            more = sum(self._everywhere[k, after] - self._everywhere[k, before] for before, after in zip(old, new, strict=True))
+            value = value + share * smoothing.uniform_growth(more)
+        value = np.where(legal, value, np.inf).reshape(-1, CUTS)
+        tries = np.arange(len(value)) * CUTS
+        best = value.argmin(axis=1)
+        taken = (tries + best)[value[np.arange(len(value)), best] < value[:, 0] * (1 - PRECISION)]
+        if not len(taken):
+            return 0
+        rank = items.rank.copy()
+        changes = (to_left != at_left) & (items_dealt >= 0)
+        changes = changes[taken]
+        rank[order[items_dealt[taken][changes]]] = np.where(to_left[taken], left[taken, None], right[taken, None])[changes]
+        kept = np.ones(len(rank), dtype=bool)
+        for found in here:
+            kept[found[taken][found[taken] >= 0]] = False
+        parts = [Items(items.family[kept], items.units[kept], rank[kept])]
+        parts += [
+            Items(family[taken], width[taken], side[taken])
+            for width, side in ((units, left), (whole - units, right))
+        ]
+        joined = Items(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("family", "units", "rank")))
+        wide = joined.units > 0
+        return len(taken) if self._replace(Items(joined.family[wide], joined.units[wide], joined.rank[wide])) else 0
+
+    def _deal_ranks(self, smoothing: Smoothing) -> int:
+        problem, items = self._problem, self._items
+        left, right = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
+        bins, order = self._rank_bins(np.concatenate([left, right]))
         moved, target = deal(bins, left, right, smoothing, self._random)
         rank = items.rank.copy()
         rank[order[moved]] = target

@@ -3,6 +3,7 @@
 A bin is a rank with its single-rank blocks, or a node with its node-wide ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from planner.problem import Bools, Floats, Ints
-from planner.solvers.smoothing import Smoothing
+from planner.solvers.smoothing import MOST, Smoothing
 
 Singles = NDArray[np.float32]
 
@@ -41,65 +42,158 @@ class Bins:
     """[I, R, M]"""
 
 
+@dataclass(frozen=True)
+class Hands:
+    """Pairs of bins, and for each the items that are dealt out anew. P pairs, n items each."""
+
+    items: Ints
+    """[P, n] -1 where there are fewer."""
+    at_left: Bools
+    """[P, n] which of them stand on the left now."""
+    load: tuple[Floats, Floats]
+    """[P, R, C] of each side, these items and all others included."""
+    free: tuple[Floats, Floats]
+    """[P, R, M] of each side."""
+
+
 def deal(bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator) -> tuple[Ints, Ints]:
     """Items that change bins, and their new bins, for disjoint pairs of bins of one kind, `left` and `right`."""
     if not len(left):
         return left, right
-    items, at_left = _chosen(bins, left, right, random)
-    step = max(1, CHUNK >> items.shape[1])
-    moved: list[Ints] = []
-    target: list[Ints] = []
-    for begin in range(0, len(items), step):
-        part = slice(begin, begin + step)
-        to_left = _best_way(bins, (left[part], right[part]), (items[part], at_left[part]), smoothing)
-        changes = (to_left != at_left[part]) & (items[part] >= 0)
-        moved.append(items[part][changes])
-        target.append(np.where(to_left, left[part, None], right[part, None])[changes])
-    return np.concatenate(moved), np.concatenate(target)
+    items, at_left = draw(bins, left, right, BLOCKS, random)
+    load, free = (bins.load[left], bins.load[right]), (bins.free[left], bins.free[right])
+    to_left, value, present = best_ways(bins, Hands(items, at_left, load, free), smoothing)
+    better = value < present * (1 - PRECISION)
+    changes = (to_left != at_left) & (items >= 0) & better[:, None]
+    return items[changes], np.where(to_left, left[:, None], right[:, None])[changes]
 
 
-def _chosen(bins: Bins, left: Ints, right: Ints, random: np.random.Generator) -> tuple[Ints, Bools]:
-    """[P, n] up to BLOCKS items of each pair, -1 where there are fewer; and which of them stand on the left."""
+def draw(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Generator) -> tuple[Ints, Bools]:
+    """[P, n] up to `most` items of each pair, -1 where there are fewer; and which of them stand on the left."""
     start = np.searchsorted(bins.item_bin, np.arange(len(bins.load) + 1))
     count = np.diff(start)
-    n = int(min(BLOCKS, max((count[left] + count[right]).max(initial=1), 1)))
-    lottery = random.random((len(left), int((count[left] + count[right]).max(initial=1))))
-    position = np.arange(lottery.shape[1])
     both = (count[left] + count[right])[:, None]
-    lottery[position >= both] = np.inf
-    drawn = np.argsort(lottery, axis=1)[:, :n]
+    lottery = random.random((len(left), max(int(both.max(initial=1)), 1)))
+    lottery[np.arange(lottery.shape[1]) >= both] = np.inf
+    drawn = np.argsort(lottery, axis=1)[:, :most]
     on_left = drawn < count[left][:, None]
     index = np.where(on_left, start[left][:, None] + drawn, start[right][:, None] + drawn - count[left][:, None])
     there = drawn < both
     return np.where(there, index, -1), on_left & there
 
 
-def _best_way(bins: Bins, pair: tuple[Ints, Ints], dealt: tuple[Ints, Bools], smoothing: Smoothing) -> Bools:
-    """[P, n] whether each item goes to the left: the way that lowers the smoothed step most, or the present one.
+def best_ways(bins: Bins, hands: Hands, smoothing: Smoothing) -> tuple[Bools, Singles, Singles]:
+    """For each pair which items go left [P, n] in the way of the lowest value, that value [P], and the present one [P].
 
-    A way is a number whose bits say which items go left.
+    The value sums up powers of the fuller side's loads alone: the other's follow from them. A way is a number whose bits
+    say which items go left.
     """
-    (left, right), (items, at_left) = pair, dealt
-    there = items >= 0
-    load = _flat(smoothing.relative(bins.item_load[items]) * there[:, :, None, None])
-    on_left, on_right = (_flat(smoothing.relative(bins.load[side])[:, None])[..., 0] for side in pair)
-    used, weight = _distinct(np.concatenate([load, on_left[..., None], on_right[..., None]], axis=2), smoothing)
-    load, total = load[used], (on_left + on_right)[used]
-    stripped = on_left[used] - (load * at_left).sum(axis=2)
-    value = np.zeros((len(left), 2 ** items.shape[1]), dtype=np.float32)
-    for first, others, both, w in zip(*_sums(load, stripped), total, weight, strict=True):
-        mine = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
-        for side in (mine, both[:, None] - mine):
-            power = smoothing.power(np.maximum(side, 0.0, out=side))
-            power *= w
-            value += power
-    present = at_left @ (1 << np.arange(items.shape[1]))
-    _close(value, bins, pair, dealt)
-    best = value.argmin(axis=1)
-    rows = np.arange(len(left))
-    better = value[rows, best] < value[rows, present] * (1 - PRECISION)
-    chosen = (best[:, None] >> np.arange(items.shape[1])) & 1
-    return np.where(better[:, None], chosen > 0, at_left)
+    n = hands.items.shape[1]
+    prices, memory = _prices(bins, hands, smoothing), _memory(bins, hands)
+    now = hands.at_left @ (1 << np.arange(n))
+    best, value, present = (np.concatenate(found) for found in zip(*_searched(prices, now), strict=True))
+    tight = np.flatnonzero(memory.is_broken(best))
+    if len(tight):
+        found = zip(*_searched(prices.of(tight), now[tight], memory.of(tight)), strict=True)
+        best[tight], value[tight], _ = (np.concatenate(parts) for parts in found)
+    return ((best[:, None] >> np.arange(n)) & 1) > 0, value, present
+
+
+@dataclass(frozen=True)
+class _Prices:
+    """What the ways of P pairs are priced by; D loads, scaled so that their powers add up to the value."""
+
+    load: Singles
+    """[D, P, n] of the items."""
+    half: Singles
+    """[D, P, 1] half of what both sides hold together."""
+    off_half: Singles
+    """[D, P, 1] what the left holds above the half when it has none of the items."""
+    most: Singles
+    """[D] above which loads count alike."""
+    unchanged: Singles
+    """[P] value of the loads that the items do not change."""
+    squarings: int
+
+    def of(self, pairs: Ints) -> "_Prices":
+        arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
+        return _Prices(*arrays, self.most, self.unchanged[pairs], self.squarings)
+
+
+def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
+    load = _flat(smoothing.relative(bins.item_load[hands.items]) * (hands.items >= 0)[:, :, None, None])
+    on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in hands.load)
+    used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
+    unchanged = weight[others] @ smoothing.power(np.maximum(on_left[others], on_right[others])[..., 0])
+    scale = (weight[used] ** (0.5**smoothing.squarings))[:, None, None]
+    load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
+    off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
+    return _Prices(load, half, off_half, scale[:, 0, 0] * MOST, unchanged, smoothing.squarings)
+
+
+def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:
+    """The best way, its value and that of the way `now`, some pairs at a time; within `memory` where that is given."""
+    _, pairs, n = prices.load.shape
+    half = n // 2
+    step = max(1, CHUNK >> n)
+    for begin in range(0, pairs, step):
+        rows = slice(begin, begin + step)
+        some = now[rows]
+        value = np.repeat(prices.unchanged[rows, None], 2**n, axis=1)
+        for load, middle, start, most in zip(prices.load, prices.half, prices.off_half, prices.most, strict=True):
+            first = load[rows, :half] @ _ways(half).T
+            others = load[rows, half:] @ _ways(n - half).T + start[rows]
+            fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
+            np.abs(fuller, out=fuller)
+            fuller += middle[rows]
+            if fuller.max() > most:
+                np.minimum(fuller, most, out=fuller)
+            for _ in range(prices.squarings):
+                np.square(fuller, out=fuller)
+            value += fuller
+        every = np.arange(len(some))
+        present = value[every, some]
+        if memory is not None:
+            value[memory.of(np.arange(pairs)[rows]).broken_ways(n)] = np.inf
+        best = value.argmin(axis=1)
+        yield best, value[every, best], present
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Bytes of P pairs: D memories of a side's ranks."""
+
+    size: Floats
+    """[D, P, n] of the items."""
+    least: Floats
+    """[D, P, 1] that the left must take, so that the right has room for the others."""
+    most: Floats
+    """[D, P, 1] that the left may take."""
+
+    def of(self, pairs: Ints) -> "_Memory":
+        return _Memory(self.size[:, pairs], self.least[:, pairs], self.most[:, pairs])
+
+    def is_broken(self, way: Ints) -> Bools:
+        """[P] whether one way of each pair overfills a side."""
+        goes_left = (way[:, None] >> np.arange(self.size.shape[2])) & 1
+        taken = (self.size * goes_left).sum(axis=2, keepdims=True)
+        return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=(0, 2)))
+
+    def broken_ways(self, n: int) -> Bools:
+        """[P, 2^n] which ways overfill a side."""
+        taken = self.size @ _ways(n).T.astype(float)
+        return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=0))
+
+
+def _memory(bins: Bins, hands: Hands) -> _Memory:
+    size = _flat(np.where((hands.items >= 0)[:, :, None, None], bins.item_bytes[hands.items], 0.0), np.float64)
+    room_left, room_right = (_flat(side[:, None], np.float64) for side in hands.free)
+    on_left = (size * hands.at_left).sum(axis=2, keepdims=True)
+    concerned = size.any(axis=2, keepdims=True) | (np.minimum(room_left, room_right) < -ROUNDING_BYTES)
+    most = np.where(concerned, room_left + on_left + ROUNDING_BYTES, np.inf)
+    least = np.where(concerned, on_left - room_right - ROUNDING_BYTES, -np.inf)
+    used = np.flatnonzero(concerned.any(axis=(1, 2)))
+    return _Memory(size[used], least[used], most[used])
 
 
 def _flat(amounts: Floats, dtype: DTypeLike = np.float32) -> Any:
@@ -107,54 +201,27 @@ def _flat(amounts: Floats, dtype: DTypeLike = np.float32) -> Any:
     return np.ascontiguousarray(amounts.reshape(*amounts.shape[:2], -1).transpose(2, 0, 1), dtype=dtype)
 
 
-def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Singles]:
-    """Of `loads` [D, P, n + 2] (the items', then the bins') the rows that items change, alike ones once; weights."""
+def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles]:
+    """Rows of `loads` [D, P, n + 2] (the items', then the bins') that items change, alike ones once; the rest; weights.
+
+    The weights [D] are those of all rows; of alike ones the first has the sum.
+    """
     weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
-    used = np.flatnonzero(loads[:, :, :-2].any(axis=(1, 2)))
-    flat = loads[used].reshape(len(used), -1)
-    mark = flat @ np.sin(1.0 + np.arange(flat.shape[1], dtype=np.float32))
+    changed = loads[:, :, :-2].any(axis=(1, 2))
+    flat = loads.reshape(len(loads), -1)
+    mark = flat.sum(axis=1)
     kept: list[int] = []
-    for row in range(len(used)):
-        same = [k for k in kept if abs(mark[k] - mark[row]) < 1e-3 and np.allclose(flat[k], flat[row], rtol=1e-5)]
+    for row in np.flatnonzero(changed).tolist():
+        near = [k for k in kept if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row])]
+        same = [k for k in near if np.allclose(flat[k], flat[row], rtol=1e-5)]
         if same:
-            weight[used[same[0]]] += weight[used[row]]
+            weight[same[0]] += weight[row]
         else:
             kept.append(row)
-    return used[kept], weight[used[kept]]
-
-
-def _sums(load: Singles, stripped: Singles) -> tuple[Singles, Singles]:
-    """Sums of all subsets of each pair's first half of the items [D, P, 2^a], and of the others with `stripped` [D, P].
-
-    `load` is [D, P, n].
-    """
-    half = load.shape[2] // 2
-    first, others = (part @ _ways(part.shape[2]).T for part in (load[..., :half], load[..., half:]))
-    return first, others + stripped[..., None]
+    return np.array(kept, dtype=np.int64), np.flatnonzero(~changed), weight
 
 
 @cache
 def _ways(n: int) -> Singles:
     """[2^n, n] the bits of each number."""
     return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float32)
-
-
-def _close(value: Singles, bins: Bins, pair: tuple[Ints, Ints], dealt: tuple[Ints, Bools]) -> None:
-    """Make the ways infinite that overfill a rank, for the pairs whose best way does."""
-    (left, right), (items, at_left) = pair, dealt
-    size = _flat(np.where((items >= 0)[:, :, None, None], bins.item_bytes[items], 0.0), np.float64)
-    used = np.flatnonzero(size.any(axis=(1, 2)))
-    if not len(used):
-        return
-    size = size[used]
-    room = [_flat(bins.free[side][:, None], np.float64)[used, :, 0] for side in pair]
-    on_left = (size * at_left).sum(axis=2)
-    everything = size.sum(axis=2)
-    most = room[0] + on_left + ROUNDING_BYTES
-    least = on_left - room[1] - ROUNDING_BYTES
-    chosen = ((value.argmin(axis=1)[:, None] >> np.arange(items.shape[1])) & 1) > 0
-    taken = (size * chosen).sum(axis=2)
-    for p in np.flatnonzero(((taken > most) | (taken < least)).any(axis=0)):
-        for d in np.flatnonzero((everything[:, p] > most[:, p]) | (least[:, p] > 0)):
-            taken = _ways(items.shape[1]) @ size[d, p]
-            value[p, (taken > most[d, p]) | (taken < least[d, p])] = np.inf

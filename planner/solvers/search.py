@@ -211,7 +211,8 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     """[B] the largest share of a stage that the block takes of one resource; infinite if it fits nowhere."""
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
     blocks = np.arange(len(problem.block_option))
-    peaks = np.stack([(problem.peak_load(kind, blocks) / aim).max(axis=1) for kind in range(problem.kinds)])
+    room = np.maximum(aim - problem.base_loads * problem.sharing, 0.1 * aim)
+    peaks = np.stack([(problem.peak_load(kind, blocks) / room[kind]).max(axis=1) for kind in range(problem.kinds)])
     somewhere = np.where(problem.allowed, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
     return np.where(problem.block_extent == WORLD, everywhere, somewhere)

@@ -1,11 +1,16 @@
 """A smoothed step: each stage's maximum replaced by a K-norm, so that progress on the second-fullest counts too."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.problem import Floats, Ints, LoadState, Problem
 
+Numbers = NDArray[np.floating[Any]]
+"""Of single or double precision."""
 NEGLIGIBLE = 1e-3
-"""Columns whose fullest resource adds less than this to its stage's norm are left out."""
+"""Columns in which even the load of two of the fullest resources adds less than this to its stage's norm are left out."""
 EMPTY = 1e-3
 """Share of the step that a stage is taken to last at least, so that loads in an empty stage can be compared."""
 MOST = 1.6
@@ -22,9 +27,9 @@ class Smoothing:
         stage = problem.stage_of_column
         longest = state.stage_seconds() - problem.stage_constants
         longest = np.maximum(longest, max(EMPTY * float(longest.sum()), 1e-15))
-        self._squarings = squarings
+        self.squarings = squarings
         peak = state.load.max(axis=1) / longest[stage]
-        self.columns: Ints = np.flatnonzero(peak >= negligible ** (1 / 2**squarings))
+        self.columns: Ints = np.flatnonzero(2 * peak >= negligible ** (1 / 2**squarings))
         self._aim: Floats = longest[stage[self.columns]]
         x = state.load[self.columns] / self._aim[:, None]
         powers = self.power(x)
@@ -37,7 +42,7 @@ class Smoothing:
     def power(self, x: Floats) -> Floats:
         """The K-th power of relative loads, in their precision."""
         x = np.minimum(x, MOST if x.dtype == np.float32 else MOST**2)
-        for _ in range(self._squarings):
+        for _ in range(self.squarings):
             np.square(x, out=x)
         return x
 
