@@ -21,7 +21,7 @@ from planner.solvers.threshold import tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.3, 0.5, 0.2, 1.0, 0.4, 2.0, 8.0)
+STAGE_CAPS = (0.4, 0.6, 0.25, 1.0, 0.5, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
 """Caps on one block's share of a memory pool; where memory is not scarce the second is enough, and where it is, every
@@ -208,12 +208,17 @@ class _Clock:
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
-    """[B] the largest share of a stage that the block takes of one resource; infinite if it fits nowhere."""
+    """[B] the largest share of a stage, but for its base, that the block takes of one resource.
+
+    Infinite if it fits nowhere, and where the option cannot be cut into blocks like it without a remainder: the fluid
+    optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
+    """
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
     blocks = np.arange(len(problem.block_option))
     room = np.maximum(aim - problem.base_loads * problem.sharing, 0.1 * aim)
     peaks = np.stack([(problem.peak_load(kind, blocks) / room[kind]).max(axis=1) for kind in range(problem.kinds)])
-    somewhere = np.where(problem.allowed, peaks, np.inf).min(axis=0)
+    whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
+    somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
     return np.where(problem.block_extent == WORLD, everywhere, somewhere)
 
