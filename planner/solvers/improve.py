@@ -1,11 +1,12 @@
 """Local search: a placement improved in rounds, each of which changes many pairs of ranks or nodes at once.
 
-Three kinds of round take turns. *Transfers*: within each of many disjoint pairs of ranks, some or all columns of one
-table go from one rank to the other; parts of a table on one rank merge. *Deals*: paired ranks, or paired nodes, deal
-out their blocks anew (`repartition`). Pairs are disjoint, so their changes add up. All is judged by a smoothed step
-(`smoothing`), whose norm nears the maximum while the search goes on.
+Two kinds of round take turns. *Deals*: paired ranks, or paired nodes, deal out their blocks anew (`repartition`).
+*Cuts*: paired ranks also divide the columns of one table in another way; parts of a table on one rank merge. Pairs are
+disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
+the search goes on.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,11 +16,8 @@ from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
 
-TRANSFERS = 4
-"""Widths that are tried for each block in one round: all of it, and this many less one at random."""
-
 TURNS = 8
-"""Of so many rounds one deals out nodes and one transfers; the others deal out ranks, where most is won."""
+"""Of so many rounds one deals out nodes and one may change tiers; the others deal out ranks, where most is won."""
 CUTS = 16
 """Ways to divide a table's columns that a pair of ranks tries in one round."""
 CUT_DRAWS = 3
@@ -27,12 +25,32 @@ CUT_DRAWS = 3
 BLOCKS_BESIDE_CUT = 8
 """Other blocks that are dealt anew with each of them."""
 CUT_TURNS, CUT_FROM = (0, 4), 6
+"""Turns in which tables are cut anew instead, once the norm is 2 to this power: before, whole blocks level as well."""
 CONVERSIONS = 3
 """Other tiers and cache sizes that are drawn for each whole table in one round."""
 CANDIDATES = 16
 """Conversions of one rank of which the best one or two are found in one round."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Ways to divide one table between two ranks, CUTS for each pair of ranks; arrays of [n]."""
+
+    left: Ints
+    right: Ints
+    family: Ints
+    """The table's free option."""
+    units: Ints
+    """Width that the left is to have."""
+    rest: Ints
+    """Width that the right is to have."""
+    found: tuple[Ints, Ints]
+    """Its items on either side now, -1 where there is none."""
+    sides: tuple[tuple[Ints, tuple[Ints, Ints]], tuple[Ints, tuple[Ints, Ints]]]
+    """Of either side the rank, and the table's block there now and then."""
+    legal: Bools
 
 
 class Improver:
@@ -153,87 +171,92 @@ class Improver:
         )
         return bins, order
 
-    @cached_property
-    def _cut_cost(self) -> Floats:
-        """[F] seconds in all columns that a rank takes more for two of the smallest blocks than for twice the load of one.
-
-        Twice the smallest width less one of twice that width, or nothing where there is no such block.
-        """
-        problem, blocks = self._problem, np.flatnonzero(self._problem.block_is_free)
-        family = self._family_of_option[problem.block_option[blocks]]
-        smallest = np.full(len(self._block_of), -1)
-        smallest[family[::-1]] = blocks[::-1]
-        twice = self._block_of[np.arange(len(smallest)), np.minimum(2 * problem.block_units[smallest], self._block_of.shape[1] - 1)]
-        seconds = self._load[0].sum(axis=1)
-        return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)
-
     def _cut(self, smoothing: Smoothing) -> int:
         """Pairs of ranks divide the columns of one table between them in another way, and deal out their other blocks.
 
-        Every pair tries some tables and widths; the first try leaves its blocks as they are.
+        Every pair makes some tries; the first leaves its blocks as they are. All are priced with the best deal of some
+        of the other blocks.
         """
         problem, items = self._problem, self._items
         pairs = self._pairs(smoothing.fullness(self._state.load), problem.kind_of_rank)
         bins, order = self._rank_bins(np.concatenate(pairs))
-        count = np.bincount(items.rank, minlength=problem.world)
-        busy = count[pairs[0]] + count[pairs[1]] > 0
-        left, right = np.repeat(pairs[0][busy], CUTS), np.repeat(pairs[1][busy], CUTS)
-        if not len(left):
+        cuts = self._draw_cuts(pairs, bins, order)
+        if not len(cuts.left):
             return 0
-        start = np.cumsum(count) - count
-        tickets = self._random.random((len(left), CUT_DRAWS)) * (count[left] + count[right])[:, None]
-        drawn = tickets.astype(np.int64)
-        on_left = drawn < count[left][:, None]
-        drawn_items = order[drawn + np.where(on_left, start[left][:, None], (start[right] - count[left])[:, None])]
-        cheapest = self._cut_cost[items.family[drawn_items]].argmin(axis=1)
-        item = drawn_items[np.arange(len(left)), cheapest]
-        family = items.family[item]
-        here = [self._find(family, side) for side in (left, right)]
-        was = [np.where(found >= 0, items.units[found], 0) for found in here]
-        whole = was[0] + was[1]
-        units = (self._random.random(len(left)) * (whole + 1)).astype(np.int64)
-        units[::CUTS] = was[0][::CUTS]
-        kind = problem.kind_of_rank[left]
-        old = [self._block_of[family, of] for of in was]
-        new = [self._block_of[family, of] for of in (units, whole - units)]
-        legal = np.all([(block >= 0) & self._allowed[kind, block] for block in new], axis=0)
-        legal[::CUTS] = True
-        items_dealt, at_left = draw(bins, left, right, BLOCKS_BESIDE_CUT, self._random)
-        cut_ones = (items_dealt >= 0) & np.any([order[items_dealt] == found[:, None] for found in here], axis=0)
-        items_dealt, at_left = np.where(cut_ones, -1, items_dealt), at_left & ~cut_ones
-        load = tuple(
-            bins.load[side] + (self._load[kind, after] - self._load[kind, before])[:, None]
-            for side, before, after in zip((left, right), old, new, strict=True)
-        )
-        free = tuple(
-            bins.free[side] - (self._size[kind, after] - self._size[kind, before])[:, None]
-            for side, before, after in zip((left, right), old, new, strict=True)
-        )
-        to_left, value, _ = best_ways(bins, Hands(items_dealt, at_left, load, free), smoothing)
+        kind = problem.kind_of_rank[cuts.left]
+        load = tuple(bins.load[at] + self._more(self._load, kind, change) for at, change in cuts.sides)
+        free = tuple(bins.free[at] - self._more(self._size, kind, change) for at, change in cuts.sides)
+        dealt, at_left = draw(bins, cuts.left, cuts.right, BLOCKS_BESIDE_CUT, self._random)
+        touched = (dealt >= 0) & (items.family[order[dealt]] == cuts.family[:, None])
+        dealt, at_left = np.where(touched, -1, dealt), at_left & ~touched
+        to_left, value, _ = best_ways(bins, Hands(dealt, at_left, (load[0], load[1]), (free[0], free[1])), smoothing)
         for k, share in enumerate(problem.ranks_of_kind / problem.world):
-            more = sum(self._everywhere[k, after] - self._everywhere[k, before] for before, after in zip(old, new, strict=True))
+            more = sum(self._everywhere[k, new] - self._everywhere[k, old] for _, (old, new) in cuts.sides)
             value = value + share * smoothing.uniform_growth(more)
-        value = np.where(legal, value, np.inf).reshape(-1, CUTS)
-        tries = np.arange(len(value)) * CUTS
-        best = value.argmin(axis=1)
-        taken = (tries + best)[value[np.arange(len(value)), best] < value[:, 0] * (1 - PRECISION)]
+        value = np.where(cuts.legal, value, np.inf).reshape(-1, CUTS)
+        first, best = np.arange(len(value)), value.argmin(axis=1)
+        taken = (first * CUTS + best)[value[first, best] < value[:, 0] * (1 - PRECISION)]
         if not len(taken):
             return 0
         rank = items.rank.copy()
-        changes = (to_left != at_left) & (items_dealt >= 0)
-        changes = changes[taken]
-        rank[order[items_dealt[taken][changes]]] = np.where(to_left[taken], left[taken, None], right[taken, None])[changes]
+        changes = (to_left[taken] != at_left[taken]) & (dealt[taken] >= 0)
+        goes_to = np.where(to_left[taken], cuts.left[taken, None], cuts.right[taken, None])
+        rank[order[dealt[taken][changes]]] = goes_to[changes]
+        return len(taken) if self._replace(self._with_cuts(cuts, taken, rank)) else 0
+
+    def _draw_cuts(self, pairs: tuple[Ints, Ints], bins: Bins, order: Ints) -> "_Cuts":
+        """Tables of the pairs' items at random, those that cost little to cut more often, and widths for their left."""
+        items, count = self._items, np.bincount(bins.item_bin, minlength=self._problem.world)
+        busy = count[pairs[0]] + count[pairs[1]] > 0
+        left, right = np.repeat(pairs[0][busy], CUTS), np.repeat(pairs[1][busy], CUTS)
+        start = np.cumsum(count) - count
+        drawn = (self._random.random((len(left), CUT_DRAWS)) * (count[left] + count[right])[:, None]).astype(np.int64)
+        on_left = drawn < count[left][:, None]
+        item = order[drawn + np.where(on_left, start[left][:, None], (start[right] - count[left])[:, None])]
+        family = items.family[item[np.arange(len(left)), self._cut_cost[items.family[item]].argmin(axis=1)]]
+        found = [self._find(family, side) for side in (left, right)]
+        was = [np.where(at >= 0, items.units[at], 0) for at in found]
+        whole = was[0] + was[1]
+        units = (self._random.random(len(left)) * (whole + 1)).astype(np.int64)
+        units[::CUTS] = was[0][::CUTS]
+        old = [self._block_of[family, of] for of in was]
+        new = [self._block_of[family, of] for of in (units, whole - units)]
+        kind = self._problem.kind_of_rank[left]
+        legal = np.all([(block >= 0) & self._allowed[kind, block] for block in new], axis=0)
+        legal[::CUTS] = True
+        sides = ((left, (old[0], new[0])), (right, (old[1], new[1])))
+        return _Cuts(left, right, family, units, whole - units, (found[0], found[1]), sides, legal)
+
+    def _more(self, amounts: Floats, kind: Ints, change: tuple[Ints, Ints]) -> Floats:
+        """[n, 1, x] what the second block asks of a rank above the first; `amounts` [K, B, x]."""
+        old, new = change
+        return (amounts[kind, new] - amounts[kind, old])[:, None]
+
+    def _with_cuts(self, cuts: "_Cuts", taken: Ints, rank: Ints) -> Items:
+        """The items on these ranks, the tables that are `taken` cut anew."""
+        items = self._items
         kept = np.ones(len(rank), dtype=bool)
-        for found in here:
+        for found in cuts.found:
             kept[found[taken][found[taken] >= 0]] = False
-        parts = [Items(items.family[kept], items.units[kept], rank[kept])]
-        parts += [
-            Items(family[taken], width[taken], side[taken])
-            for width, side in ((units, left), (whole - units, right))
-        ]
-        joined = Items(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("family", "units", "rank")))
-        wide = joined.units > 0
-        return len(taken) if self._replace(Items(joined.family[wide], joined.units[wide], joined.rank[wide])) else 0
+        family = np.concatenate([items.family[kept], cuts.family[taken], cuts.family[taken]])
+        units = np.concatenate([items.units[kept], cuts.units[taken], cuts.rest[taken]])
+        ranks = np.concatenate([rank[kept], cuts.left[taken], cuts.right[taken]])
+        wide = units > 0
+        return Items(family[wide], units[wide], ranks[wide])
+
+    @cached_property
+    def _cut_cost(self) -> Floats:
+        """[F] seconds, summed over columns, by which two blocks of the smallest width take more than one twice as wide.
+
+        0 where there is no such block.
+        """
+        problem, blocks = self._problem, np.flatnonzero(self._problem.block_is_free)
+        _, first = np.unique(problem.block_option[blocks], return_index=True)
+        smallest = blocks[first]
+        width = np.minimum(2 * problem.block_units[smallest], self._block_of.shape[1] - 1)
+        twice = self._block_of[np.arange(len(smallest)), width]
+        seconds = self._load[0].sum(axis=1)
+        return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)
 
     def _deal_ranks(self, smoothing: Smoothing) -> int:
         problem, items = self._problem, self._items
@@ -364,62 +387,6 @@ class Improver:
         chosen = np.where(position < count[:, None], lottery[index], -1)
         return order, np.concatenate([np.full((len(order), 1), -1), chosen], axis=1)
 
-    # -- transfers ---------------------------------------------------------------------------------------------
-
-    def _transfer(self, smoothing: Smoothing) -> int:
-        """Every paired item may give all, or a random part, of its columns to the partner of its rank."""
-        items, world = self._items, self._problem.world
-        left, right = self._pairs(smoothing.fullness(self._state.load), self._problem.kind_of_rank)
-        partner = np.full(world, -1)
-        partner[left], partner[right] = right, left
-        giver = np.repeat(np.flatnonzero(partner[items.rank] >= 0), TRANSFERS)
-        width = items.units[giver]
-        part = 1 + (self._random.random(len(giver)) * (width - 1)).astype(np.int64)
-        moved = np.where(np.arange(len(giver)) % TRANSFERS == 0, width, part)
-        legal = (moved < width) | (np.arange(len(giver)) % TRANSFERS == 0)
-        giver, moved = giver[legal], moved[legal]
-        source = items.rank[giver]
-        target = partner[source]
-        family, width = items.family[giver], items.units[giver]
-        taker = self._find(family, target)
-        taken = np.where(taker >= 0, items.units[taker], 0)
-        most = self._block_of.shape[1] - 1
-        before = self._block_of[family, width], self._block_of[family, taken]
-        after = self._block_of[family, width - moved], self._block_of[family, np.minimum(taken + moved, most)]
-        room = self._room(np.concatenate([left, right]))
-        score = self._score((source, target), before, after, smoothing, room)
-        best = _best_of_pairs(np.minimum(source, target), score)
-        given = len(best) and self._give(giver[best], taker[best], moved[best], target[best])
-        return len(best) if given else 0
-
-    def _score(
-        self,
-        ranks: tuple[Ints, Ints],
-        before: tuple[Ints, Ints],
-        after: tuple[Ints, Ints],
-        smoothing: Smoothing,
-        room: Floats,
-    ) -> Floats:
-        """[m] growth of the smoothed step when blocks `before` on both ranks give way to `after`; inf if illegal.
-
-        `room` [M, W] is what each rank may add.
-        """
-        problem, kind = self._problem, self._problem.kind_of_rank
-        index = np.flatnonzero((after[0] >= 0) & (after[1] >= 0))
-        growth, fits = np.zeros(len(index)), np.ones(len(index), dtype=bool)
-        for rank, old, new in zip(ranks, before, after, strict=True):
-            rank, old, new = rank[index], old[index], new[index]
-            of = kind[rank]
-            more = self._size[of, new] - self._size[of, old]
-            fits &= self._allowed[of, new]
-            fits &= ((more <= room[:, rank].T) | (more <= 0)).all(axis=1)
-            growth += smoothing.growth_at(self._state.load, self._load[of, new] - self._load[of, old], rank)
-            for k, share in enumerate(problem.ranks_of_kind / problem.world):
-                growth += share * smoothing.uniform_growth(self._everywhere[k, new] - self._everywhere[k, old])
-        score = np.full(len(ranks[0]), np.inf)
-        score[index] = np.where(fits, growth, np.inf)
-        return score
-
     def _find(self, family: Ints, rank: Ints) -> Ints:
         """Item of each family on each rank, -1 where there is none."""
         world = self._problem.world
@@ -427,21 +394,6 @@ class Improver:
         wanted = family * world + rank
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         return np.where(key[at] == wanted, at, -1)
-
-    def _give(self, giver: Ints, taker: Ints, moved: Ints, target: Ints) -> bool:
-        items = self._items
-        units = items.units.copy()
-        units[giver] -= moved
-        met = taker >= 0
-        units[taker[met]] += moved[met]
-        kept = units > 0
-        return self._replace(
-            Items(
-                np.concatenate([items.family[kept], items.family[giver[~met]]]),
-                np.concatenate([units[kept], moved[~met]]),
-                np.concatenate([items.rank[kept], target[~met]]),
-            )
-        )
 
     def _replace(self, items: Items) -> bool:
         """Put other items in the place of all, and update loads and free memory.
@@ -473,12 +425,3 @@ class Improver:
 def _with_nothing(array: Floats) -> Floats:
     """The array [K, B, n] with a row of zeros behind the last block."""
     return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
-
-
-def _best_of_pairs(pair: Ints, score: Floats) -> Ints:
-    """The candidate of each pair that lowers the smoothed step most, for the pairs that have one."""
-    good = np.flatnonzero(score < 0)
-    order = good[np.lexsort((score[good], pair[good]))]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = pair[order][1:] != pair[order][:-1]
-    return order[first]

@@ -85,8 +85,8 @@ def draw(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Gener
 def best_ways(bins: Bins, hands: Hands, smoothing: Smoothing) -> tuple[Bools, Singles, Singles]:
     """For each pair which items go left [P, n] in the way of the lowest value, that value [P], and the present one [P].
 
-    The value sums up powers of the fuller side's loads alone: the other's follow from them. A way is a number whose bits
-    say which items go left.
+    The value sums up powers of the fuller side's loads alone: the other's follow from them. A way is a number whose
+    bits say which items go left.
     """
     n = hands.items.shape[1]
     prices, memory = _prices(bins, hands, smoothing), _memory(bins, hands)
@@ -128,7 +128,7 @@ def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
     scale = (weight[used] ** (0.5**smoothing.squarings))[:, None, None]
     load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
     off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
-    return _Prices(load, half, off_half, scale[:, 0, 0] * MOST, unchanged, smoothing.squarings)
+    return _Prices(load, half, off_half, scale[:, 0, 0] * np.float32(MOST), unchanged, smoothing.squarings)
 
 
 def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:

@@ -10,7 +10,7 @@ from planner.problem import Floats, Ints, LoadState, Problem
 Numbers = NDArray[np.floating[Any]]
 """Of single or double precision."""
 NEGLIGIBLE = 1e-3
-"""Columns in which even the load of two of the fullest resources adds less than this to its stage's norm are left out."""
+"""Columns in which the loads of two of the fullest resources together add less than this to its norm are left out."""
 EMPTY = 1e-3
 """Share of the step that a stage is taken to last at least, so that loads in an empty stage can be compared."""
 MOST = 1.6
@@ -65,12 +65,6 @@ class Smoothing:
         now = load[self.columns] / self._aim[:, None]
         then = now + delta[self.columns] / self._aim[:, None]
         return np.asarray(self.weight @ (self.power(then) - self.power(now)))
-
-    def growth_at(self, load: Floats, delta: Floats, rank: Ints) -> Floats:
-        """[m] growth of the value if `delta` [m, C] were added on `rank` [m]."""
-        now = (load[self.columns] / self._aim[:, None])[:, rank].T
-        then = np.maximum(now + delta[:, self.columns] / self._aim, 0.0)
-        return np.asarray((self.power(then) - self.power(now)) @ self.weight)
 
     def uniform_growth(self, seconds: Floats) -> Floats:
         """[...] growth, to first order, if every rank took `seconds` [..., C] more."""
