@@ -124,11 +124,12 @@ def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
     load = _flat(smoothing.relative(bins.item_load[hands.items]) * (hands.items >= 0)[:, :, None, None])
     on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in hands.load)
     used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
-    unchanged = weight[others] @ smoothing.power(np.maximum(on_left[others], on_right[others])[..., 0])
-    scale = (weight[used] ** (0.5**smoothing.squarings))[:, None, None]
+    fuller = np.maximum(on_left[others], on_right[others])[..., 0]
+    unchanged = np.asarray(weight[others] @ smoothing.power(fuller), dtype=np.float32)
+    scale: Singles = (weight[used] ** (0.5**smoothing.squarings)).astype(np.float32)[:, None, None]
     load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
     off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
-    return _Prices(load, half, off_half, scale[:, 0, 0] * np.float32(MOST), unchanged, smoothing.squarings)
+    return _Prices(load, half, off_half, (scale[:, 0, 0] * MOST).astype(np.float32), unchanged, smoothing.squarings)
 
 
 def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:
