@@ -23,6 +23,10 @@ OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
 STAGE_CAPS = (0.4, 0.6, 0.25, 1.0, 0.5, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+LEAST_ROOM = 0.1
+"""Share of a stage that a block is measured by at least, where the base takes almost all of it."""
+BLOCKS_AT_ONCE = 20_000
+"""Block types whose loads on all columns are held at once."""
 POOL_CAPS = (0.25, 0.6, 0.12, 0.05)
 """Caps on one block's share of a memory pool; where memory is not scarce the second is enough, and where it is, every
 third cap on stages."""
@@ -214,9 +218,12 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
     """
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
-    blocks = np.arange(len(problem.block_option))
-    room = np.maximum(aim - problem.base_loads * problem.sharing, 0.1 * aim)
-    peaks = np.stack([(problem.peak_load(kind, blocks) / room[kind]).max(axis=1) for kind in range(problem.kinds)])
+    room = np.maximum(aim - problem.base_loads * problem.sharing, LEAST_ROOM * aim)
+    peaks = np.empty((problem.kinds, len(problem.block_option)))
+    for kind in range(problem.kinds):
+        for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
+            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
+            peaks[kind, some] = (problem.peak_load(kind, some) / room[kind]).max(axis=1)
     whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
     somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
