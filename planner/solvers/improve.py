@@ -24,7 +24,7 @@ CUT_DRAWS = 3
 """Tables drawn for each, of which the one that costs least to cut is taken."""
 BLOCKS_BESIDE_CUT = 8
 """Other blocks that are dealt anew with each of them."""
-CUT_TURNS, CUT_FROM = (0, 4), 6
+CUT_TURNS, CUT_FROM = (0, 4), 5
 """Turns in which tables are cut anew instead, once the norm is 2 to this power: before, whole blocks level as well."""
 CONVERSIONS = 3
 """Other tiers and cache sizes that are drawn for each whole table in one round."""

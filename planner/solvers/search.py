@@ -37,16 +37,18 @@ GOOD_START = 0.2
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
 FINALISTS = 3
-"""Starts, the best of the ladder, that local search works on."""
+"""Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
 SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 ROUNDS = 40
-"""Rounds at each norm in one pass of the local search."""
+"""Rounds at each norm in the first pass of the local search."""
+LONGER_PASSES = 3
+"""How often a pass may have twice the rounds of the one before: large problems level slowly, small ones end idle."""
 REINSERT_WORK = 10_000
 """Tables x ranks up to which a pass begins by taking tables out and putting them back in another way."""
 TIGHTEN_BLOCKS = 20_000
-"""Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
-few for the ranks is anything won."""
+"""Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
+anew, and only where tables are few for the ranks is much won."""
 IDLE_ROUNDS = 16
 """Rounds without a move after which a norm is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
@@ -118,8 +120,10 @@ class _Search:
         tell("bound", None, self.bound.seconds)
 
     def tighten(self) -> None:
-        """Raise the bound by a threshold below the best plan, unless the problem is very large."""
-        if self.best is not None and len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS:
+        """Raise the bound by a threshold below the best plan, unless tables are many."""
+        problem = self._fluid.problem
+        worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
+        if self.best is not None and worth_it:
             found = tighten(self._fluid, self.relaxed, self.best[1])
             if found.seconds > self.bound.seconds:
                 self.bound = found
@@ -127,12 +131,12 @@ class _Search:
 
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
-        queue = self._starts()[:FINALISTS]
+        queue = self._starts()[: FINALISTS if self._most_starts > FINALISTS else 1]
         self.tighten()
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             placement, _ = queue.pop(0) if queue else self.best
-            self._improve(placement, self._limits.seed + done)
+            self._improve(placement, self._limits.seed + done, ROUNDS << min(done, LONGER_PASSES))
             done += 1
 
     def _starts(self) -> list[tuple[Placement, float]]:
@@ -144,9 +148,8 @@ class _Search:
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
         allowed = [_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps]
         found: list[tuple[Placement, float]] = []
-        most = max(2, int(LADDER_WORK / (problem.tables * problem.world)))
         for tried, (headroom, usable) in enumerate(itertools.product(HEADROOMS, allowed), 1):
-            if found and (tried > most or (headroom < 1 and self._is_good_start())):
+            if found and (tried > self._most_starts or (headroom < 1 and self._is_good_start())):
                 break
             start = _attempt(self._fluid, usable, headroom)
             if start is not None:
@@ -159,10 +162,15 @@ class _Search:
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
 
+    @property
+    def _most_starts(self) -> int:
+        problem = self._fluid.problem
+        return max(2, int(LADDER_WORK / (problem.tables * problem.world)))
+
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
-    def _improve(self, placement: Placement, seed: int) -> None:
+    def _improve(self, placement: Placement, seed: int, rounds: int) -> None:
         problem = self._fluid.problem
         if problem.tables * problem.world <= REINSERT_WORK:
             order = np.random.default_rng(seed).permutation(problem.tables)
@@ -171,7 +179,7 @@ class _Search:
         self._offer(improver.best, improver.best_s, "local search")
         for squarings in SQUARINGS:
             idle = 0
-            for _ in range(ROUNDS):
+            for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
                 number += 1
                 if idle >= IDLE_ROUNDS:
