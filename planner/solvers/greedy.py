@@ -24,6 +24,9 @@ from planner.solvers.zones import OpenRanks, Unit, units_of
 _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
+_FAINT = 0.02
+"""Columns of which a block takes less than this share of what it takes of another are left out."""
+
 
 def place(
     problem: Problem,
@@ -188,6 +191,11 @@ class _Greedy:
         self._items.append(block)
         self._places.append(where)
 
+    def _felt(self, load: Floats) -> Ints:
+        """Columns whose stage `load` [C, W] prolongs noticeably, compared with the one that it prolongs most."""
+        share = (load / self._aim).max(axis=1)
+        return np.flatnonzero(share > _FAINT * share.max())
+
     def _growth(self, load: Floats, size: Floats, columns: Ints) -> Floats:
         """[W] growth of the potential if each rank took `load` [C, W]; infinite where `size` [M, W] does not fit."""
         now = self._state.load[columns] / self._aim[columns]
@@ -212,7 +220,7 @@ class _Greedy:
             size = (problem.bytes_fixed[0, block] + problem.bytes_by_rows[0, block])[:, None]
         else:
             load, size = spread(problem, block, np.ones(problem.world), problem.kind_of_rank)
-        growth = self._growth(load, size, np.flatnonzero(load.any(axis=1)))
+        growth = self._growth(load, size, self._felt(load))
         return np.where(self._open.of(block), growth, np.inf)
 
     def _put_on_rank(self, block: int) -> bool:
@@ -234,7 +242,7 @@ class _Greedy:
         share_of = {n: problem.node_share(block, n) for n in set(self._node_sizes)}
         share = np.concatenate([share_of[n] for n in self._node_sizes])
         load, size = spread(problem, block, share, problem.kind_of_rank)
-        growth = self._growth(load, size, np.flatnonzero(load.any(axis=1)))
+        growth = self._growth(load, size, self._felt(load))
         return np.where(self._open.of(block), growth, np.inf), size
 
     def _put_on_node(self, block: int) -> bool:

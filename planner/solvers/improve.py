@@ -1,31 +1,56 @@
 """Local search: a placement improved in rounds, each of which changes many pairs of ranks or nodes at once.
 
-Three kinds of round take turns. *Transfers*: within each of many disjoint pairs of ranks, some or all columns of one
-table go from one rank to the other; parts of a table on one rank merge. *Deals*: paired ranks, or paired nodes, deal
-out their blocks anew (`repartition`). Pairs are disjoint, so their changes add up. All is judged by a smoothed step
-(`smoothing`), whose norm nears the maximum while the search goes on.
+Two kinds of round take turns. *Deals*: paired ranks, or paired nodes, deal out their blocks anew (`repartition`).
+*Cuts*: paired ranks also divide the columns of one table in another way; parts of a table on one rank merge. Pairs are
+disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
+the search goes on.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, spread
 from planner.solvers.items import Items, difference, merged_items
-from planner.solvers.repartition import Bins, deal
+from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
 
-TRANSFERS = 4
-"""Widths that are tried for each block in one round: all of it, and this many less one at random."""
-
 TURNS = 8
-"""Of so many rounds one deals out nodes and one transfers; the others deal out ranks, where most is won."""
+"""Of so many rounds one deals out nodes and one may change tiers; the others deal out ranks, where most is won."""
+CUTS = 16
+"""Ways to divide a table's columns that a pair of ranks tries in one round."""
+CUT_DRAWS = 3
+"""Tables drawn for each, of which the one that costs least to cut is taken."""
+BLOCKS_BESIDE_CUT = 8
+"""Other blocks that are dealt anew with each of them."""
+CUT_TURNS, CUT_FROM = (0, 4), 5
+"""Turns in which tables are cut anew instead, once the norm is 2 to this power: before, whole blocks level as well."""
 CONVERSIONS = 3
 """Other tiers and cache sizes that are drawn for each whole table in one round."""
 CANDIDATES = 16
 """Conversions of one rank of which the best one or two are found in one round."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Ways to divide one table between two ranks, CUTS for each pair of ranks; arrays of [n]."""
+
+    left: Ints
+    right: Ints
+    family: Ints
+    """The table's free option."""
+    units: Ints
+    """Width that the left is to have."""
+    rest: Ints
+    """Width that the right is to have."""
+    found: tuple[Ints, Ints]
+    """Its items on either side now, -1 where there is none."""
+    sides: tuple[tuple[Ints, tuple[Ints, Ints]], tuple[Ints, tuple[Ints, Ints]]]
+    """Of either side the rank, and the table's block there now and then."""
+    legal: Bools
 
 
 class Improver:
@@ -109,10 +134,10 @@ class Improver:
         turn = number % TURNS
         if turn == TURNS - 1 or not len(self._items.rank):
             changed = self._deal_nodes(smoothing)
-        elif turn == TURNS // 2:
-            changed = self._transfer(smoothing)
+        elif turn in CUT_TURNS and squarings >= CUT_FROM:
+            changed = self._cut(smoothing)
         elif turn == TURNS // 4 and self._has_alternatives:
-            changed = self._convert(smoothing)
+            changed = self._convert(Smoothing(self._problem, self._state, squarings, negligible=0.0))
         else:
             changed = self._deal_ranks(smoothing)
         if changed:
@@ -152,23 +177,116 @@ class Improver:
         takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
         return np.where(free > 0, free / np.maximum(takers, 1), free)
 
-    def _deal_ranks(self, smoothing: Smoothing) -> int:
+    def _rank_bins(self, pairs: tuple[Ints, Ints]) -> tuple[Bins, Ints]:
+        """Every rank with the items that its partner may take in one round; and the items in the order of theirs."""
         problem, items = self._problem, self._items
-        left, right = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
-        partner = self._partners(left, right, problem.world)[items.rank]
+        partner = self._partners(*pairs, problem.world)[items.rank]
         order = np.argsort(items.rank, kind="stable")
         order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
-        if not len(order):
-            return 0
         kind = problem.kind_of_rank[items.rank[order]]
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
             self._state.load.T[:, None, :],
-            self._room(np.concatenate([left, right])).T[:, None, :],
+            self._room(np.concatenate(pairs)).T[:, None, :],
             items.rank[order],
             self._load[kind, block][:, None, :],
             self._size[kind, block][:, None, :],
         )
+        return bins, order
+
+    def _cut(self, smoothing: Smoothing) -> int:
+        """Pairs of ranks divide the columns of one table between them in another way, and deal out their other blocks.
+
+        Every pair makes some tries; the first leaves its blocks as they are. All are priced with the best deal of some
+        of the other blocks.
+        """
+        problem, items = self._problem, self._items
+        pairs = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
+        bins, order = self._rank_bins(pairs)
+        cuts = self._draw_cuts(pairs, bins, order)
+        if not len(cuts.left):
+            return 0
+        kind = problem.kind_of_rank[cuts.left]
+        load = tuple(bins.load[at] + self._more(self._load, kind, change) for at, change in cuts.sides)
+        free = tuple(bins.free[at] - self._more(self._size, kind, change) for at, change in cuts.sides)
+        dealt, at_left = draw(bins, cuts.left, cuts.right, BLOCKS_BESIDE_CUT, self._random)
+        touched = (dealt >= 0) & (items.family[order[dealt]] == cuts.family[:, None])
+        dealt, at_left = np.where(touched, -1, dealt), at_left & ~touched
+        to_left, value, _ = best_ways(bins, Hands(dealt, at_left, (load[0], load[1]), (free[0], free[1])), smoothing)
+        for k, share in enumerate(problem.ranks_of_kind / problem.world):
+            more = sum(self._everywhere[k, new] - self._everywhere[k, old] for _, (old, new) in cuts.sides)
+            value = value + share * smoothing.uniform_growth(more)
+        value = np.where(cuts.legal, value, np.inf).reshape(-1, CUTS)
+        first, best = np.arange(len(value)), value.argmin(axis=1)
+        taken = (first * CUTS + best)[value[first, best] < value[:, 0] * (1 - PRECISION)]
+        if not len(taken):
+            return 0
+        rank = items.rank.copy()
+        changes = (to_left[taken] != at_left[taken]) & (dealt[taken] >= 0)
+        goes_to = np.where(to_left[taken], cuts.left[taken, None], cuts.right[taken, None])
+        rank[order[dealt[taken][changes]]] = goes_to[changes]
+        return len(taken) if self._replace(self._with_cuts(cuts, taken, rank)) else 0
+
+    def _draw_cuts(self, pairs: tuple[Ints, Ints], bins: Bins, order: Ints) -> "_Cuts":
+        """Tables of the pairs' items at random, those that cost little to cut more often, and widths for their left."""
+        items, count = self._items, np.bincount(bins.item_bin, minlength=self._problem.world)
+        busy = count[pairs[0]] + count[pairs[1]] > 0
+        left, right = np.repeat(pairs[0][busy], CUTS), np.repeat(pairs[1][busy], CUTS)
+        start = np.cumsum(count) - count
+        drawn = (self._random.random((len(left), CUT_DRAWS)) * (count[left] + count[right])[:, None]).astype(np.int64)
+        on_left = drawn < count[left][:, None]
+        item = order[drawn + np.where(on_left, start[left][:, None], (start[right] - count[left])[:, None])]
+        family = items.family[item[np.arange(len(left)), self._cut_cost[items.family[item]].argmin(axis=1)]]
+        found = [self._find(family, side) for side in (left, right)]
+        was = [np.where(at >= 0, items.units[at], 0) for at in found]
+        whole = was[0] + was[1]
+        units = (self._random.random(len(left)) * (whole + 1)).astype(np.int64)
+        units[::CUTS] = was[0][::CUTS]
+        old = [self._block_of[family, of] for of in was]
+        new = [self._block_of[family, of] for of in (units, whole - units)]
+        kind = self._problem.kind_of_rank[left]
+        legal = np.all([(block >= 0) & self._allowed[kind, block] for block in new], axis=0)
+        legal[::CUTS] = True
+        sides = ((left, (old[0], new[0])), (right, (old[1], new[1])))
+        return _Cuts(left, right, family, units, whole - units, (found[0], found[1]), sides, legal)
+
+    def _more(self, amounts: Floats, kind: Ints, change: tuple[Ints, Ints]) -> Floats:
+        """[n, 1, x] what the second block asks of a rank above the first; `amounts` [K, B, x]."""
+        old, new = change
+        return (amounts[kind, new] - amounts[kind, old])[:, None]
+
+    def _with_cuts(self, cuts: "_Cuts", taken: Ints, rank: Ints) -> Items:
+        """The items on these ranks, the tables that are `taken` cut anew."""
+        items = self._items
+        kept = np.ones(len(rank), dtype=bool)
+        for found in cuts.found:
+            kept[found[taken][found[taken] >= 0]] = False
+        family = np.concatenate([items.family[kept], cuts.family[taken], cuts.family[taken]])
+        units = np.concatenate([items.units[kept], cuts.units[taken], cuts.rest[taken]])
+        ranks = np.concatenate([rank[kept], cuts.left[taken], cuts.right[taken]])
+        wide = units > 0
+        return Items(family[wide], units[wide], ranks[wide])
+
+    @cached_property
+    def _cut_cost(self) -> Floats:
+        """[F] seconds, summed over columns, by which two blocks of the smallest width take more than one twice as wide.
+
+        0 where there is no such block.
+        """
+        problem, blocks = self._problem, np.flatnonzero(self._problem.block_is_free)
+        _, first = np.unique(problem.block_option[blocks], return_index=True)
+        smallest = blocks[first]
+        width = np.minimum(2 * problem.block_units[smallest], self._block_of.shape[1] - 1)
+        twice = self._block_of[np.arange(len(smallest)), width]
+        seconds = self._load[0].sum(axis=1)
+        return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)
+
+    def _deal_ranks(self, smoothing: Smoothing) -> int:
+        items = self._items
+        left, right = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
+        bins, order = self._rank_bins((left, right))
+        if not len(order):
+            return 0
         moved, target = deal(bins, left, right, smoothing, self._random)
         rank = items.rank.copy()
         rank[order[moved]] = target
@@ -304,62 +422,6 @@ class Improver:
         chosen = np.where(position < count[:, None], lottery[index], -1)
         return order, np.concatenate([np.full((len(order), 1), -1), chosen], axis=1)
 
-    # -- transfers ---------------------------------------------------------------------------------------------
-
-    def _transfer(self, smoothing: Smoothing) -> int:
-        """Every paired item may give all, or a random part, of its columns to the partner of its rank."""
-        items, world = self._items, self._problem.world
-        left, right = self._pairs(smoothing.fullness(self._state.load), self._reached_kind)
-        partner = self._partners(left, right, world)
-        giver = np.repeat(np.flatnonzero(partner[items.rank] >= 0), TRANSFERS)
-        width = items.units[giver]
-        part = 1 + (self._random.random(len(giver)) * (width - 1)).astype(np.int64)
-        moved = np.where(np.arange(len(giver)) % TRANSFERS == 0, width, part)
-        legal = (moved < width) | (np.arange(len(giver)) % TRANSFERS == 0)
-        legal &= self._problem.is_within(self._table_of_family[items.family[giver]], partner[items.rank[giver]])
-        giver, moved = giver[legal], moved[legal]
-        source = items.rank[giver]
-        target = partner[source]
-        family, width = items.family[giver], items.units[giver]
-        taker = self._find(family, target)
-        taken = np.where(taker >= 0, items.units[taker], 0)
-        most = self._block_of.shape[1] - 1
-        before = self._block_of[family, width], self._block_of[family, taken]
-        after = self._block_of[family, width - moved], self._block_of[family, np.minimum(taken + moved, most)]
-        room = self._room(np.concatenate([left, right]))
-        score = self._score((source, target), before, after, smoothing, room)
-        best = _best_of_pairs(np.minimum(source, target), score)
-        given = len(best) and self._give(giver[best], taker[best], moved[best], target[best])
-        return len(best) if given else 0
-
-    def _score(
-        self,
-        ranks: tuple[Ints, Ints],
-        before: tuple[Ints, Ints],
-        after: tuple[Ints, Ints],
-        smoothing: Smoothing,
-        room: Floats,
-    ) -> Floats:
-        """[m] growth of the smoothed step when blocks `before` on both ranks give way to `after`; inf if illegal.
-
-        `room` [M, W] is what each rank may add.
-        """
-        problem, kind = self._problem, self._problem.kind_of_rank
-        index = np.flatnonzero((after[0] >= 0) & (after[1] >= 0))
-        growth, fits = np.zeros(len(index)), np.ones(len(index), dtype=bool)
-        for rank, old, new in zip(ranks, before, after, strict=True):
-            rank, old, new = rank[index], old[index], new[index]
-            of = kind[rank]
-            more = self._size[of, new] - self._size[of, old]
-            fits &= self._allowed[of, new]
-            fits &= ((more <= room[:, rank].T) | (more <= 0)).all(axis=1)
-            growth += smoothing.growth_at(self._state.load, self._load[of, new] - self._load[of, old], rank)
-            for k, share in enumerate(problem.ranks_of_kind / problem.world):
-                growth += share * smoothing.uniform_growth(self._everywhere[k, new] - self._everywhere[k, old])
-        score = np.full(len(ranks[0]), np.inf)
-        score[index] = np.where(fits, growth, np.inf)
-        return score
-
     def _find(self, family: Ints, rank: Ints) -> Ints:
         """Item of each family on each rank, -1 where there is none."""
         world = self._problem.world
@@ -367,21 +429,6 @@ class Improver:
         wanted = family * world + rank
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         return np.where(key[at] == wanted, at, -1)
-
-    def _give(self, giver: Ints, taker: Ints, moved: Ints, target: Ints) -> bool:
-        items = self._items
-        units = items.units.copy()
-        units[giver] -= moved
-        met = taker >= 0
-        units[taker[met]] += moved[met]
-        kept = units > 0
-        return self._replace(
-            Items(
-                np.concatenate([items.family[kept], items.family[giver[~met]]]),
-                np.concatenate([units[kept], moved[~met]]),
-                np.concatenate([items.rank[kept], target[~met]]),
-            )
-        )
 
     def _replace(self, items: Items) -> bool:
         """Put other items in the place of all, and update loads and free memory.
@@ -413,12 +460,3 @@ class Improver:
 def _with_nothing(array: Floats) -> Floats:
     """The array [K, B, n] with a row of zeros behind the last block."""
     return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
-
-
-def _best_of_pairs(pair: Ints, score: Floats) -> Ints:
-    """The candidate of each pair that lowers the smoothed step most, for the pairs that have one."""
-    good = np.flatnonzero(score < 0)
-    order = good[np.lexsort((score[good], pair[good]))]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = pair[order][1:] != pair[order][:-1]
-    return order[first]

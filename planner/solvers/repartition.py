@@ -3,25 +3,27 @@
 A bin is a rank with its single-rank blocks, or a node with its node-wide ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from planner.problem import Floats, Ints
-from planner.solvers.smoothing import Smoothing
+from planner.problem import Bools, Floats, Ints
+from planner.solvers.smoothing import MOST, Smoothing
 
-BLOCKS = 10
-"""Blocks of a pair that are dealt anew; of fuller bins, random ones. 2^10 ways are priced."""
-Numbers = NDArray[np.floating[Any]]
-"""Of single or double precision."""
+Singles = NDArray[np.float32]
+
+BLOCKS = 12
+"""Blocks of a pair that are dealt anew; of fuller bins, random ones. 2^12 ways are priced."""
 PRECISION = 1e-5
 """Relative improvement below which a deal is not worth making: single precision is used to price them."""
 ROUNDING_BYTES = 1e-3
 """Bytes by which a rank may seem over-full: sums of doubles."""
-CHUNK = 4_000_000
-"""Numbers held at once."""
+CHUNK = 1 << 15
+"""Ways priced at once: their prices stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -40,69 +42,187 @@ class Bins:
     """[I, R, M]"""
 
 
+@dataclass(frozen=True)
+class Hands:
+    """Pairs of bins, and for each the items that are dealt out anew. P pairs, n items each."""
+
+    items: Ints
+    """[P, n] -1 where there are fewer."""
+    at_left: Bools
+    """[P, n] which of them stand on the left now."""
+    load: tuple[Floats, Floats]
+    """[P, R, C] of each side, these items and all others included."""
+    free: tuple[Floats, Floats]
+    """[P, R, M] of each side."""
+
+
 def deal(bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator) -> tuple[Ints, Ints]:
     """Items that change bins, and their new bins, for disjoint pairs of bins of one kind, `left` and `right`."""
     if not len(left):
         return left, right
-    items, at_left = _chosen(bins, left, right, random)
-    pairs, n = items.shape
-    ways = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(float)
-    size = bins.load.shape[1] * (len(smoothing.columns) + bins.free.shape[2])
-    step = max(1, CHUNK // (len(ways) * size))
-    moved: list[Ints] = []
-    target: list[Ints] = []
-    for begin in range(0, pairs, step):
-        part = slice(begin, begin + step)
-        to_left = _best_way(bins, (left[part], right[part]), (items[part], at_left[part]), ways, smoothing)
-        changes = (to_left != at_left[part]) & (items[part] >= 0)
-        moved.append(items[part][changes])
-        target.append(np.where(to_left, left[part, None], right[part, None])[changes])
-    return np.concatenate(moved), np.concatenate(target)
+    items, at_left = draw(bins, left, right, BLOCKS, random)
+    load, free = (bins.load[left], bins.load[right]), (bins.free[left], bins.free[right])
+    to_left, value, present = best_ways(bins, Hands(items, at_left, load, free), smoothing)
+    better = value < present * (1 - PRECISION)
+    changes = (to_left != at_left) & (items >= 0) & better[:, None]
+    return items[changes], np.where(to_left, left[:, None], right[:, None])[changes]
 
 
-def _chosen(bins: Bins, left: Ints, right: Ints, random: np.random.Generator) -> tuple[Ints, np.ndarray]:
-    """[P, n] up to BLOCKS items of each pair, -1 where there are fewer; and which of them stand on the left."""
+def draw(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Generator) -> tuple[Ints, Bools]:
+    """[P, n] up to `most` items of each pair, -1 where there are fewer; and which of them stand on the left."""
     start = np.searchsorted(bins.item_bin, np.arange(len(bins.load) + 1))
     count = np.diff(start)
-    n = int(min(BLOCKS, max((count[left] + count[right]).max(initial=1), 1)))
-    lottery = random.random((len(left), int((count[left] + count[right]).max(initial=1))))
-    position = np.arange(lottery.shape[1])
     both = (count[left] + count[right])[:, None]
-    lottery[position >= both] = np.inf
-    drawn = np.argsort(lottery, axis=1)[:, :n]
+    lottery = random.random((len(left), max(int(both.max(initial=1)), 1)))
+    lottery[np.arange(lottery.shape[1]) >= both] = np.inf
+    drawn = np.argsort(lottery, axis=1)[:, :most]
     on_left = drawn < count[left][:, None]
     index = np.where(on_left, start[left][:, None] + drawn, start[right][:, None] + drawn - count[left][:, None])
-    return np.where(drawn < both, index, -1), on_left
+    there = drawn < both
+    return np.where(there, index, -1), on_left & there
 
 
-def _best_way(
-    bins: Bins, pair: tuple[Ints, Ints], dealt: tuple[Ints, np.ndarray], ways: Floats, smoothing: Smoothing
-) -> np.ndarray:
-    """[P, n] whether each item goes to the left: the way that lowers the smoothed step most, or the present one."""
-    (left, right), (items, at_left) = pair, dealt
-    there = (items >= 0)[:, :, None, None]
-    load = np.where(there, smoothing.relative(bins.item_load[items]), 0.0).astype(np.float32)
-    size = np.where(there, bins.item_bytes[items], 0.0)
-    here = at_left[:, :, None, None]
-    value = np.zeros((len(left), len(ways)), dtype=np.float32)
-    ways = ways.astype(np.float32)
-    for bin_, now_here, chosen in ((left, here, ways), (right, ~here, 1.0 - ways)):
-        stripped = smoothing.relative(bins.load[bin_]).astype(np.float32) - (load * now_here).sum(axis=1)
-        value += smoothing.value_of(np.maximum(stripped[:, None] + _dealt(chosen, load), 0.0))
-        room = bins.free[bin_] + (size * now_here).sum(axis=1)
-        for m in np.flatnonzero(size.any(axis=(0, 1, 2))):
-            over = (_dealt(chosen, size[..., m : m + 1]) > room[:, None, :, m : m + 1] + ROUNDING_BYTES).any(
-                axis=(2, 3)
-            )
-            value[over] = np.inf
-    present = (at_left & (items >= 0)) @ (1 << np.arange(items.shape[1]))
-    best = value.argmin(axis=1)
-    rows = np.arange(len(left))
-    better = value[rows, best] < value[rows, present] * (1 - PRECISION)
-    return np.where(better[:, None], ways[best] > 0, at_left)
+def best_ways(bins: Bins, hands: Hands, smoothing: Smoothing) -> tuple[Bools, Singles, Singles]:
+    """For each pair which items go left [P, n] in the way of the lowest value, that value [P], and the present one [P].
+
+    The value sums up powers of the fuller side's loads alone: the other's follow from them. A way is a number whose
+    bits say which items go left.
+    """
+    n = hands.items.shape[1]
+    prices, memory = _prices(bins, hands, smoothing), _memory(bins, hands)
+    now = hands.at_left @ (1 << np.arange(n))
+    best, value, present = (np.concatenate(found) for found in zip(*_searched(prices, now), strict=True))
+    tight = np.flatnonzero(memory.is_broken(best))
+    if len(tight):
+        found = zip(*_searched(prices.of(tight), now[tight], memory.of(tight)), strict=True)
+        best[tight], value[tight], _ = (np.concatenate(parts) for parts in found)
+    return ((best[:, None] >> np.arange(n)) & 1) > 0, value, present
 
 
-def _dealt(chosen: Numbers, amounts: Numbers) -> Numbers:
-    """[P, 2^n, R, x] sums of the chosen items' `amounts` [P, n, R, x]."""
-    pairs, n, ranks, width = amounts.shape
-    return (chosen @ amounts.reshape(pairs, n, ranks * width)).reshape(pairs, len(chosen), ranks, width)
+@dataclass(frozen=True)
+class _Prices:
+    """What the ways of P pairs are priced by; D loads, scaled so that their powers add up to the value."""
+
+    load: Singles
+    """[D, P, n] of the items."""
+    half: Singles
+    """[D, P, 1] half of what both sides hold together."""
+    off_half: Singles
+    """[D, P, 1] what the left holds above the half when it has none of the items."""
+    most: Singles
+    """[D] above which loads count alike."""
+    unchanged: Singles
+    """[P] value of the loads that the items do not change."""
+    squarings: int
+
+    def of(self, pairs: Ints) -> "_Prices":
+        arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
+        return _Prices(*arrays, self.most, self.unchanged[pairs], self.squarings)
+
+
+def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
+    load = _flat(smoothing.relative(bins.item_load[hands.items]) * (hands.items >= 0)[:, :, None, None])
+    on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in hands.load)
+    used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
+    fuller = np.maximum(on_left[others], on_right[others])[..., 0]
+    unchanged = np.asarray(weight[others] @ smoothing.power(fuller), dtype=np.float32)
+    scale: Singles = (weight[used] ** (0.5**smoothing.squarings)).astype(np.float32)[:, None, None]
+    load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
+    off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
+    return _Prices(load, half, off_half, (scale[:, 0, 0] * MOST).astype(np.float32), unchanged, smoothing.squarings)
+
+
+def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:
+    """The best way, its value and that of the way `now`, some pairs at a time; within `memory` where that is given."""
+    _, pairs, n = prices.load.shape
+    half = n // 2
+    step = max(1, CHUNK >> n)
+    for begin in range(0, pairs, step):
+        rows = slice(begin, begin + step)
+        some = now[rows]
+        value = np.repeat(prices.unchanged[rows, None], 2**n, axis=1)
+        for load, middle, start, most in zip(prices.load, prices.half, prices.off_half, prices.most, strict=True):
+            first = load[rows, :half] @ _ways(half).T
+            others = load[rows, half:] @ _ways(n - half).T + start[rows]
+            fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
+            np.abs(fuller, out=fuller)
+            fuller += middle[rows]
+            if fuller.max() > most:
+                np.minimum(fuller, most, out=fuller)
+            for _ in range(prices.squarings):
+                np.square(fuller, out=fuller)
+            value += fuller
+        every = np.arange(len(some))
+        present = value[every, some]
+        if memory is not None:
+            value[memory.of(np.arange(pairs)[rows]).broken_ways(n)] = np.inf
+        best = value.argmin(axis=1)
+        yield best, value[every, best], present
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Bytes of P pairs: D memories of a side's ranks."""
+
+    size: Floats
+    """[D, P, n] of the items."""
+    least: Floats
+    """[D, P, 1] that the left must take, so that the right has room for the others."""
+    most: Floats
+    """[D, P, 1] that the left may take."""
+
+    def of(self, pairs: Ints) -> "_Memory":
+        return _Memory(self.size[:, pairs], self.least[:, pairs], self.most[:, pairs])
+
+    def is_broken(self, way: Ints) -> Bools:
+        """[P] whether one way of each pair overfills a side."""
+        goes_left = (way[:, None] >> np.arange(self.size.shape[2])) & 1
+        taken = (self.size * goes_left).sum(axis=2, keepdims=True)
+        return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=(0, 2)))
+
+    def broken_ways(self, n: int) -> Bools:
+        """[P, 2^n] which ways overfill a side."""
+        taken = self.size @ _ways(n).T.astype(float)
+        return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=0))
+
+
+def _memory(bins: Bins, hands: Hands) -> _Memory:
+    size = _flat(np.where((hands.items >= 0)[:, :, None, None], bins.item_bytes[hands.items], 0.0), np.float64)
+    room_left, room_right = (_flat(side[:, None], np.float64) for side in hands.free)
+    on_left = (size * hands.at_left).sum(axis=2, keepdims=True)
+    concerned = size.any(axis=2, keepdims=True) | (np.minimum(room_left, room_right) < -ROUNDING_BYTES)
+    most = np.where(concerned, room_left + on_left + ROUNDING_BYTES, np.inf)
+    least = np.where(concerned, on_left - room_right - ROUNDING_BYTES, -np.inf)
+    used = np.flatnonzero(concerned.any(axis=(1, 2)))
+    return _Memory(size[used], least[used], most[used])
+
+
+def _flat(amounts: Floats, dtype: DTypeLike = np.float32) -> Any:
+    """[R x X, P, n] of [P, n, R, X]."""
+    return np.ascontiguousarray(amounts.reshape(*amounts.shape[:2], -1).transpose(2, 0, 1), dtype=dtype)
+
+
+def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles]:
+    """Rows of `loads` [D, P, n + 2] (the items', then the bins') that items change, alike ones once; the rest; weights.
+
+    The weights [D] are those of all rows; of alike ones the first has the sum.
+    """
+    weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
+    changed = loads[:, :, :-2].any(axis=(1, 2))
+    flat = loads.reshape(len(loads), -1)
+    mark = flat.sum(axis=1)
+    kept: list[int] = []
+    for row in np.flatnonzero(changed).tolist():
+        near = [k for k in kept if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row])]
+        same = [k for k in near if np.allclose(flat[k], flat[row], rtol=1e-5)]
+        if same:
+            weight[same[0]] += weight[row]
+        else:
+            kept.append(row)
+    return np.array(kept, dtype=np.int64), np.flatnonzero(~changed), weight
+
+
+@cache
+def _ways(n: int) -> Singles:
+    """[2^n, n] the bits of each number."""
+    return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float32)

@@ -23,8 +23,12 @@ from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.3, 0.5, 0.8, 0.2, 1.0, 0.4, 2.0, 8.0)
+STAGE_CAPS = (0.4, 0.6, 0.25, 0.8, 1.0, 0.5, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+LEAST_ROOM = 0.1
+"""Share of a stage that a block is measured by at least, where the base takes almost all of it."""
+BLOCKS_AT_ONCE = 20_000
+"""Block types whose loads on all columns are held at once."""
 POOL_CAPS = (0.95, 0.6, 0.25, 0.12, 0.05)
 """Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
 leaves no memory for another one leaves its rank idle."""
@@ -37,11 +41,13 @@ GOOD_START = 0.2
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
 FINALISTS = 3
-"""Starts, the best of the ladder, that local search works on."""
+"""Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
 SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 ROUNDS = 40
-"""Rounds at each norm in one pass of the local search."""
+"""Rounds at each norm in the first pass of the local search."""
+LONGER_PASSES = 3
+"""How often a pass may have twice the rounds of the one before: large problems level slowly, small ones end idle."""
 RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
@@ -55,8 +61,8 @@ BUILD_MARGINS = (1.01, 1.03)
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
-"""Block types up to which the bound is tightened: each bisection solves the relaxation anew, and only where tables are
-few for the ranks is anything won."""
+"""Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
+anew, and only where tables are few for the ranks is much won."""
 FEWEST_CASES = 20
 """Cases below which branching is not worth a start."""
 BRANCH_WORK = 4e6
@@ -139,8 +145,10 @@ class _Search:
         tell("bound", None, self.bound.seconds)
 
     def tighten(self) -> None:
-        """Raise the bound by a threshold below the best plan, unless the problem is very large."""
-        if self.best is not None and len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS:
+        """Raise the bound by a threshold below the best plan, unless tables are many."""
+        problem = self._fluid.problem
+        worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
+        if self.best is not None and worth_it:
             found = tighten(self._fluid, self.relaxed, self.best[1])
             if found.seconds > self.bound.seconds:
                 self.bound = found
@@ -169,7 +177,7 @@ class _Search:
         self.tighten()
         if self._may_build:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
-        queue = _distinct(queue)[:FINALISTS]
+        queue = _distinct(queue)[: FINALISTS if self._most_starts > FINALISTS else 1]
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             placement, _ = queue.pop(0) if queue else self.best
@@ -186,8 +194,8 @@ class _Search:
 
     def _pass(self, placement: Placement, number: int) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
-        seed = self._limits.seed + number
-        placement, step_s = self._improve(placement, seed)
+        seed, rounds = self._limits.seed + number, ROUNDS << min(number, LONGER_PASSES)
+        placement, step_s = self._improve(placement, seed, rounds)
         if not may_ruin(self._fluid.problem) or self._is_done():
             return
         ruin = self._ruin(step_s, seed)
@@ -197,7 +205,7 @@ class _Search:
         if found is not None:
             self._offer(found, ruin.best_s, "tables in and out")
             if not self._is_done():
-                self._improve(found, seed)
+                self._improve(found, seed, rounds)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -229,9 +237,8 @@ class _Search:
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
         allowed = [_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps]
         found: list[tuple[Placement, float]] = []
-        most = max(2, int(LADDER_WORK / (problem.tables * problem.world)))
         for tried, (headroom, usable) in enumerate(itertools.product(HEADROOMS, allowed), 1):
-            if found and (tried > most or (headroom < 1 and self._is_good_start())):
+            if found and (tried > self._most_starts or (headroom < 1 and self._is_good_start())):
                 break
             start = _attempt(self._fluid, usable, headroom)
             if start is not None:
@@ -251,16 +258,21 @@ class _Search:
             return packed, load_state(self._fluid.problem, packed).step_s()
         return _first_that_fits(self._fluid, self.relaxed, self._clock)
 
+    @property
+    def _most_starts(self) -> int:
+        problem = self._fluid.problem
+        return max(2, int(LADDER_WORK / (problem.tables * problem.world)))
+
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
-    def _improve(self, placement: Placement, seed: int) -> tuple[Placement, float]:
+    def _improve(self, placement: Placement, seed: int, rounds: int) -> tuple[Placement, float]:
         """Local search at one norm after the other; its best placement."""
         improver, number = Improver(self._fluid.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
         for squarings in SQUARINGS:
             idle = 0
-            for _ in range(ROUNDS):
+            for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
                 number += 1
                 if idle >= IDLE_ROUNDS:
@@ -333,11 +345,20 @@ class Clock:
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
-    """[B] the largest share of a stage that the block takes of one resource; infinite if it fits nowhere."""
+    """[B] the largest share of a stage, but for its base, that the block takes of one resource.
+
+    Infinite if it fits nowhere, and where the option cannot be cut into blocks like it without a remainder: the fluid
+    optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
+    """
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
-    blocks = np.arange(len(problem.block_option))
-    peaks = np.stack([(problem.peak_load(kind, blocks) / aim).max(axis=1) for kind in range(problem.kinds)])
-    somewhere = np.where(problem.allowed, peaks, np.inf).min(axis=0)
+    room = np.maximum(aim - problem.base_loads * problem.sharing, LEAST_ROOM * aim)
+    peaks = np.empty((problem.kinds, len(problem.block_option)))
+    for kind in range(problem.kinds):
+        for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
+            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
+            peaks[kind, some] = (problem.peak_load(kind, some) / room[kind]).max(axis=1)
+    whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
+    somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
     return np.where(problem.block_extent == WORLD, everywhere, somewhere)
 

@@ -1,11 +1,16 @@
 """A smoothed step: each stage's maximum replaced by a K-norm, so that progress on the second-fullest counts too."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.problem import Floats, Ints, LoadState, Problem
 
+Numbers = NDArray[np.floating[Any]]
+"""Of single or double precision."""
 NEGLIGIBLE = 1e-3
-"""Columns whose fullest resource adds less than this to its stage's norm are left out."""
+"""Columns in which the loads of two of the fullest resources together add less than this to its norm are left out."""
 EMPTY = 1e-3
 """Share of the step that a stage is taken to last at least, so that loads in an empty stage can be compared."""
 MOST = 1.6
@@ -22,49 +27,44 @@ class Smoothing:
         stage = problem.stage_of_column
         longest = state.stage_seconds() - problem.stage_constants
         longest = np.maximum(longest, max(EMPTY * float(longest.sum()), 1e-15))
-        self._squarings = squarings
+        self.squarings = squarings
         peak = state.load.max(axis=1) / longest[stage]
-        self.columns: Ints = np.flatnonzero(peak >= negligible ** (1 / 2**squarings))
+        self.columns: Ints = np.flatnonzero(2 * peak >= negligible ** (1 / 2**squarings))
         self._aim: Floats = longest[stage[self.columns]]
         x = state.load[self.columns] / self._aim[:, None]
-        powers = self._power(x)
+        powers = self.power(x)
         total = np.zeros(len(longest))
         np.add.at(total, stage[self.columns], powers.sum(axis=1))
         of_column = np.maximum(total[stage[self.columns]], 1.0)
-        self._weight: Floats = self._aim / of_column / 2**squarings
+        self.weight: Floats = self._aim / of_column / 2**squarings
         self._slope: Floats = (powers / np.maximum(x, 1e-9)).sum(axis=1) / of_column
 
-    def _power(self, x: Floats) -> Floats:
+    def power(self, x: Floats) -> Floats:
+        """The K-th power of relative loads, in their precision."""
         x = np.minimum(x, MOST if x.dtype == np.float32 else MOST**2)
-        for _ in range(self._squarings):
-            x = x * x
+        for _ in range(self.squarings):
+            np.square(x, out=x)
         return x
 
     def value(self, load: Floats) -> float:
         """Of a state's `load` [C, W], up to a constant."""
-        return float(self._weight @ self._power(load[self.columns] / self._aim[:, None]).sum(axis=1))
+        return float(self.weight @ self.power(load[self.columns] / self._aim[:, None]).sum(axis=1))
 
     def fullness(self, load: Floats) -> Floats:
         """[W] what each rank contributes to the value."""
-        return np.asarray(self._weight @ self._power(load[self.columns] / self._aim[:, None]))
+        return np.asarray(self.weight @ self.power(load[self.columns] / self._aim[:, None]))
 
     def growth(self, load: Floats, delta: Floats, ranks: Ints) -> Floats:
         """[n, ranks] growth of the value if `delta` [n, C] were added on each of the `ranks` of `load` [C, W]."""
         now = load[self.columns][:, ranks] / self._aim[:, None]
         more = (delta[:, self.columns] / self._aim)[:, :, None]
-        return np.asarray(np.einsum("ncr,c->nr", self._power(now[None] + more) - self._power(now), self._weight))
+        return np.asarray(np.einsum("ncr,c->nr", self.power(now[None] + more) - self.power(now), self.weight))
 
     def growth_each(self, load: Floats, delta: Floats) -> Floats:
         """[W] growth of the value on each rank if `delta` [C, W] were added to `load` [C, W]."""
         now = load[self.columns] / self._aim[:, None]
         then = now + delta[self.columns] / self._aim[:, None]
-        return np.asarray(self._weight @ (self._power(then) - self._power(now)))
-
-    def growth_at(self, load: Floats, delta: Floats, rank: Ints) -> Floats:
-        """[m] growth of the value if `delta` [m, C] were added on `rank` [m]."""
-        now = (load[self.columns] / self._aim[:, None])[:, rank].T
-        then = np.maximum(now + delta[:, self.columns] / self._aim, 0.0)
-        return np.asarray((self._power(then) - self._power(now)) @ self._weight)
+        return np.asarray(self.weight @ (self.power(then) - self.power(now)))
 
     def uniform_growth(self, seconds: Floats) -> Floats:
         """[...] growth, to first order, if every rank took `seconds` [..., C] more."""
@@ -76,4 +76,4 @@ class Smoothing:
 
     def value_of(self, relative: Floats) -> Floats:
         """[...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
-        return np.asarray((self._power(relative) @ self._weight.astype(relative.dtype)).sum(axis=-1))
+        return np.asarray((self.power(relative) @ self.weight.astype(relative.dtype)).sum(axis=-1))

@@ -12,6 +12,7 @@ from planner.policy import Policy
 from planner.problem import Placement, Problem, load_state
 from planner.solvers.improve import TURNS, Improver, Items
 from planner.solvers.repartition import ROUNDING_BYTES
+from planner.solvers.smoothing import Smoothing
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.oracles.placements import faults, just_large_enough, random_placement
 from topologies.loading import load_topology
@@ -158,6 +159,25 @@ def test_the_same_seed_gives_the_same_placement(middle: StepModel) -> None:
     assert np.array_equal(first.item_block, again.item_block)
     assert np.array_equal(first.item_place, again.item_place)
     assert len(first.item_place) != len(other.item_place) or (first.item_place != other.item_place).any()
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
+    """Tables are divided between ranks and joined again; loads, memory and widths stay right, and the step falls."""
+    problem = build_problem(middle, enumerate_options(middle, Policy(tiers=("hbm",))))
+    start = random_placement(problem, np.random.default_rng(5), legal=True)
+    over = load_state(problem, start).overflow_bytes()
+    problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
+    problem = just_large_enough(problem, start) if tight else problem
+    improver = Improver(problem, start, 0)
+    before = improver._items
+    step_s = np.inf
+    for _ in range(ROUNDS):
+        improver._cut(Smoothing(problem, improver._state, 4))
+        step_s = min(step_s, improver._state.step_s())
+    check(problem, start, improver)
+    assert len(before.units) != len(improver._items.units) or (before.units != improver._items.units).any()
+    assert step_s < load_state(problem, start).step_s()
 
 
 def quartered() -> Problem:

@@ -38,16 +38,15 @@ def random_bins(problem: Problem, seed: int, *, ranks: int, items: int, room: fl
 
 
 def value(bins: Bins, smoothing: Smoothing, places: np.ndarray) -> float:
-    """The smoothed loads of both bins with the items at `places`; infinite where a rank is over-full."""
-    total = 0.0
+    """Powers of the fuller bin's loads with the items at `places`, summed; infinite where a rank is over-full."""
+    loads = []
     for b in range(2):
         then, before = places == b, bins.item_bin == b
-        load = bins.load[b] + bins.item_load[then].sum(axis=0) - bins.item_load[before].sum(axis=0)
+        loads.append(bins.load[b] + bins.item_load[then].sum(axis=0) - bins.item_load[before].sum(axis=0))
         room = bins.free[b] + bins.item_bytes[before].sum(axis=0) - bins.item_bytes[then].sum(axis=0)
         if (room < -ROUNDING_BYTES).any():
             return np.inf
-        total += float(smoothing.value_of(smoothing.relative(load)))
-    return total
+    return float(smoothing.value_of(smoothing.relative(np.maximum(*loads))))
 
 
 def dealt(bins: Bins, smoothing: Smoothing) -> np.ndarray:
