@@ -44,6 +44,26 @@ class OptimizerCoefficient(Record):
     source: str
 
 
+CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
+
+
+class ProtocolLaw(Record):
+    """Time of one collective among one number of ranks: the least of (latency + wire bytes / rate)."""
+
+    operation: CollectiveOperation
+    ranks: int
+    protocols: tuple[tuple[float, float], ...]
+    """(latency in s, rate in bytes/s) of each protocol."""
+    buffer_bytes: tuple[float, float]
+    """Smallest and largest buffer of the measurements."""
+    rows: int
+    """Number of measurements."""
+    mean_error: float
+    """Mean absolute relative error over them."""
+    band_90: float
+    """Relative error that 90 % of them stay within."""
+
+
 class NamedCoefficients(Record):
     """A file of coefficients."""
 
@@ -73,6 +93,25 @@ class LinkCoefficients(NamedCoefficients):
     """Replaces all_to_all_efficiency where it depends on how many scale-up domains take part."""
 
 
+class CollectiveCoefficients(NamedCoefficients):
+    """Fitted collectives of one system."""
+
+    devices: tuple[str, ...]
+    """Names that a topology may give to the accelerator."""
+    link: str
+    """The kind of link that the measurements went over."""
+    stands_in_for: tuple[str, ...] = ()
+    """Kinds of link without data that take these laws, scaled by bandwidth."""
+    represents_link: bool = False
+    """Whether other devices on the same kind of link take these laws, scaled by bandwidth."""
+    bytes_per_s: float
+    """Of one port in one direction, by the data sheet."""
+    unit: str
+    kind: Kind
+    source: str
+    laws: tuple[ProtocolLaw, ...]
+
+
 class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
@@ -93,7 +132,9 @@ class SoftwareCoefficients(NamedCoefficients):
     """Whether the dense gradients are reduced while the dense part still computes."""
 
 
-CoefficientSet = TypeVar("CoefficientSet", DeviceCoefficients, LinkCoefficients, SoftwareCoefficients)
+CoefficientSet = TypeVar(
+    "CoefficientSet", DeviceCoefficients, LinkCoefficients, SoftwareCoefficients, CollectiveCoefficients
+)
 
 
 def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
@@ -117,6 +158,13 @@ def link_coefficients(kind: str, default: Literal["default-scale-up", "default-s
     """Those of a link kind (`nvlink3`, `roce`, `pcie` …), or the named default's."""
     own = _DIRECTORY / "links" / f"{kind}.yaml"
     return _read(own if own.is_file() else _DIRECTORY / "links" / f"{default}.yaml", LinkCoefficients)
+
+
+@cache
+def collective_files() -> tuple[CollectiveCoefficients, ...]:
+    """All systems whose collectives were measured, by name."""
+    paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
+    return tuple(_read(path, CollectiveCoefficients) for path in paths)
 
 
 @cache
