@@ -139,10 +139,20 @@ class Schedule:
         constants = np.zeros(len(self.stages))
         for i, stage in enumerate(self.stages):
             if stage in _COLLECTIVES and self._topology.world_size > 1:
-                constants[i] = self._software.collective_latency_s.value + self._path_latency_s()
+                constants[i] = self._collective_latency_s(stage)
             if stage == "overhead":
                 constants[i] = self._software.step_overhead_s.value
         return constants
+
+    def _collective_latency_s(self, stage: str) -> float:
+        """Of the protocol measured inside the domain, or where there is none, or cards are needed, of the path."""
+        measured = [
+            kind.link_all_reduce_latency_s if stage == "all_reduce" else kind.link_all_to_all_latency_s
+            for kind in self._kinds
+        ]
+        by_path = self._software.collective_latency_s.value + self._path_latency_s()
+        inside = max(by_path if latency is None else latency for latency in measured)
+        return max(inside, by_path) if self._has("nic_out") else inside
 
     def _path_latency_s(self) -> float:
         """Of the longest path between two ranks: inside a domain or, where cards are needed, through the network."""

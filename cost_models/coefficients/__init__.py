@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from pydantic import ConfigDict, Field
+
 from cost_models.workload.models import Optimizer
 from topologies.documents import Record, read_yaml, validate
 from topologies.errors import InputError
@@ -79,7 +81,8 @@ class DeviceCoefficients(NamedCoefficients):
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
-    cache_lookup_s: Coefficient
+    l2_reach: Coefficient
+    l2_speedup: Coefficient
 
 
 class LinkCoefficients(NamedCoefficients):
@@ -89,8 +92,10 @@ class LinkCoefficients(NamedCoefficients):
     all_reduce_efficiency: Coefficient
     ceiling_bytes_per_s: Coefficient | None = None
     """An upper limit whatever the bandwidth."""
-    efficiency_by_domains: CoefficientCurve | None = None
-    """Replaces all_to_all_efficiency where it depends on how many scale-up domains take part."""
+    all_to_all_loss_per_doubling: Coefficient | None = None
+    """How the efficiency falls with the scale-up domains: all_to_all_efficiency holds for two of them."""
+    all_reduce_growth: Coefficient | None = None
+    """Replaces all_reduce_efficiency between domains, which comes after the reduction inside them."""
 
 
 class CollectiveCoefficients(NamedCoefficients):
@@ -112,6 +117,16 @@ class CollectiveCoefficients(NamedCoefficients):
     laws: tuple[ProtocolLaw, ...]
 
 
+class HarnessCoefficients(NamedCoefficients):
+    """What belongs to the harness of some published measurements, not to a device or a framework that we plan for."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Coefficient] = Field(init=False)
+
+    def __getitem__(self, name: str) -> float:
+        return self.__pydantic_extra__[name].value
+
+
 class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
@@ -120,7 +135,10 @@ class SoftwareCoefficients(NamedCoefficients):
     backward_launch_s: Coefficient
     backward_passes: OptimizerCoefficient
     sequence_backward_passes: Coefficient
+    row_update_passes: Coefficient
     update_passes: Coefficient
+    cache_search_s: Coefficient
+    cache_update_s: Coefficient
     uvm_forward_passes_per_lookup: Coefficient
     uvm_forward_passes_per_row: Coefficient
     uvm_backward_passes_per_row: Coefficient
@@ -133,7 +151,12 @@ class SoftwareCoefficients(NamedCoefficients):
 
 
 CoefficientSet = TypeVar(
-    "CoefficientSet", DeviceCoefficients, LinkCoefficients, SoftwareCoefficients, CollectiveCoefficients
+    "CoefficientSet",
+    DeviceCoefficients,
+    LinkCoefficients,
+    SoftwareCoefficients,
+    CollectiveCoefficients,
+    HarnessCoefficients,
 )
 
 
@@ -165,6 +188,12 @@ def collective_files() -> tuple[CollectiveCoefficients, ...]:
     """All systems whose collectives were measured, by name."""
     paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
     return tuple(_read(path, CollectiveCoefficients) for path in paths)
+
+
+@cache
+def harness_coefficients(name: str) -> HarnessCoefficients:
+    """Those of the harness behind a data set."""
+    return _read(_DIRECTORY / "harnesses" / f"{name}.yaml", HarnessCoefficients)
 
 
 @cache
