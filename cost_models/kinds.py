@@ -5,8 +5,6 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from cost_models.coefficients import (
     CollectiveCoefficients,
     CollectiveOperation,

@@ -38,12 +38,12 @@ class Lookup:
         self._reads = terms.Reads(
             lookups=self._lookups,
             unique=self._unique,
-            id_bytes=tables.id_bytes[table],
+            id_bytes=tables.id_bytes[table].astype(float),
             row_bytes=row_bytes,
             output_bytes=self._samples * tables.outputs_per_sample[table] * blocks.columns * tables.forward_wire_bytes,
             table_bytes=tables.rows[table] * row_bytes,
             state_bytes=terms.in_sectors(state, sector),
-            state_arrays=tables.state_arrays[table],
+            state_arrays=tables.state_arrays[table].astype(float),
         )
         self._missed: Floats = self._missed_rows()
 

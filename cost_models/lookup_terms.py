@@ -99,9 +99,7 @@ def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: Softwa
     return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s)
 
 
-def backward_on_cache(
-    reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients
-) -> Floats:
+def backward_on_cache(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
     """The same with rows in the cache; their state is in host memory (see `state_in_place_bytes`)."""
     crossings = np.asarray(passes) * reads.lookups + software.row_update_passes.value * np.asarray(reads.unique)
     extra = np.asarray(reads.unique) * software.cache_update_s.value

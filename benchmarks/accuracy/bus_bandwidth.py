@@ -81,7 +81,7 @@ def _one(operation: CollectiveOperation, buffer: float, ranks: int, link: LinkCo
     return max(inside, across + latency)
 
 
-def refit(rows: pd.DataFrame, start: dict[str, float], *, must_be_determined: bool = True):  # noqa: ANN201
+def refit(rows: pd.DataFrame, start: dict[str, float], *, must_be_determined: bool = True):
     """The coefficients from the rows beyond one node."""
     rows = rows[rows.ranks > DOMAIN]
     measured = rows.measured_s.to_numpy()

@@ -77,7 +77,11 @@ def _predicted(file: CollectiveCoefficients, law: ProtocolLaw, rows: pd.DataFram
 
 def held_out(folder: Path) -> pd.Series:
     """Each size predicted from laws fitted to other sizes (its neighbours among them)."""
-    rows = times(folder)
+    return held_out_of(times(folder))
+
+
+def held_out_of(rows: pd.DataFrame) -> pd.Series:
+    """The same for rows of `times`."""
     found = pd.Series(np.nan, index=rows.index)
     for _, part in rows.groupby(["system", "operation", "ranks"]):
         everything = collective_times(part)[0]

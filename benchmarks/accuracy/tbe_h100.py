@@ -165,9 +165,17 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     )
     tiers = [rows.tier == "hbm", rows.tier == "uvm_caching", rows.tier == "uvm"]
     on_device = terms.read_rows(reads, rates)
-    forward = ids + outputs + np.select(
-        tiers,
-        [on_device, on_device + terms.cache_search(reads, software) + fetched, terms.in_place_bytes(reads, software) / host],
+    forward = (
+        ids
+        + outputs
+        + np.select(
+            tiers,
+            [
+                on_device,
+                on_device + terms.cache_search(reads, software) + fetched,
+                terms.in_place_bytes(reads, software) / host,
+            ],
+        )
     )
     backward = np.select(
         tiers,

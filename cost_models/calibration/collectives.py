@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -33,10 +34,13 @@ class CollectiveTimes:
 
 def collective_times(frame: pd.DataFrame) -> list[CollectiveTimes]:
     """By operation and ranks; the frame has the columns operation, ranks, buffer_bytes, seconds."""
-    return [
-        CollectiveTimes(operation, int(ranks), rows.buffer_bytes.to_numpy(float), rows.seconds.to_numpy(float))
-        for (operation, ranks), rows in frame.groupby(["operation", "ranks"], sort=True)
-    ]
+    found = []
+    for operation, of_operation in frame.groupby("operation", sort=True):
+        for ranks in sorted(set(of_operation.ranks)):
+            rows = of_operation[of_operation.ranks == ranks]
+            columns = rows.buffer_bytes.to_numpy(float), rows.seconds.to_numpy(float)
+            found.append(CollectiveTimes(cast("CollectiveOperation", operation), int(ranks), *columns))
+    return found
 
 
 def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
@@ -55,7 +59,7 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
 
     def errors(point: Floats) -> Floats:
         latency, per_byte = np.exp(point).reshape(2, -1)
-        return np.log((latency[:, None] + per_byte[:, None] * wire).min(axis=0) / times.seconds)
+        return np.asarray(np.log((latency[:, None] + per_byte[:, None] * wire).min(axis=0) / times.seconds))
 
     found = [
         least_squares(errors, np.log(guess).ravel(), loss="soft_l1", f_scale=SOFT_RELATIVE_ERROR, max_nfev=200)
@@ -79,7 +83,7 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
 def _guesses(sizes: Floats, typical: Floats) -> list[Floats]:
     """The POLISHED best first guesses, each [2, PROTOCOLS]: latencies and seconds per byte."""
     lines: dict[tuple[int, int], Floats] = {}
-    rated = []
+    rated: list[tuple[float, int, Floats]] = []
     for cuts in itertools.combinations(range(2, len(sizes) - 1), PROTOCOLS - 1):
         edges = [0, *cuts, len(sizes)]
         runs = list(itertools.pairwise(edges))
@@ -100,7 +104,7 @@ def _line(sizes: Floats, seconds: Floats) -> Floats:
 
     unit = np.array([seconds.min(), seconds.max() / sizes.max()])
     weights, _ = nnls(np.stack([np.ones_like(sizes), sizes], axis=1) * unit / seconds[:, None], np.ones_like(sizes))
-    return np.maximum(weights, 1e-3) * unit
+    return np.asarray(np.maximum(weights, 1e-3) * unit)
 
 
 def as_law(law: ProtocolLaw, system: str = "") -> CollectiveLaw:

@@ -9,6 +9,8 @@ from cost_models.shards import Floats
 
 SOFT_RELATIVE_ERROR = 0.03
 """Relative errors beyond this weigh less than their square (soft L1): outliers do not pull the fit."""
+FARTHEST = np.log(1e4)
+"""How far a coefficient may move from where it starts; one that goes to the end is not determined."""
 LARGEST_UNCERTAINTY = 0.5
 """A coefficient whose standard error is larger than this share of it is not determined."""
 
@@ -66,13 +68,20 @@ def fit(
     def errors(point: Floats) -> Floats:
         return np.log(predict(dict(zip(names, np.exp(point), strict=True))) / measured)
 
+    begin = np.log([start[name] for name in names])
     found = least_squares(
-        errors, np.log([start[name] for name in names]), loss="soft_l1", f_scale=SOFT_RELATIVE_ERROR, x_scale="jac"
+        errors,
+        begin,
+        loss="soft_l1",
+        f_scale=SOFT_RELATIVE_ERROR,
+        x_scale="jac",
+        bounds=(begin - FARTHEST, begin + FARTHEST),
     )
     values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
     relative = np.expm1(errors(found.x))
     uncertainty = _uncertainty(found.jac, relative, names)
-    open_ones = tuple(name for name in names if not uncertainty[name] < LARGEST_UNCERTAINTY)
+    at_end = dict(zip(names, np.abs(found.x - begin) > FARTHEST - 0.1, strict=True))
+    open_ones = tuple(name for name in names if at_end[name] or not uncertainty[name] < LARGEST_UNCERTAINTY)
     if must_be_determined and open_ones:
         raise UndeterminedError(open_ones, len(measured))
     return Fit(values, uncertainty, relative)
