@@ -30,6 +30,8 @@ _ORDER = (
     "overhead",
 )
 _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_reduce"})
+_EXCHANGED = frozenset({"output_dist", "gradient_dist"})
+"""Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
 _HOST = ("pcie", "ddr", "ssd")
 
@@ -130,8 +132,17 @@ class Schedule:
                 for uplink in self.uplinks
                 if uplink.resource.endswith(way)
             ]
+        if self._software.exchange_in_phases and term in _EXCHANGED and resource.startswith("link"):
+            way = resource.removeprefix("link")
+            reached.append((f"nic{way}", self._share_of_card(kind)))
         columns = ((self.column(term, name), factor) for name, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _share_of_card(self, kind: int) -> float:
+        """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""
+        group = self._topology.nodes[kind]
+        cards = group.links.scale_out.count if group.links.scale_out else group.accelerators.count
+        return min(1.0, cards / group.accelerators.count)
 
     @cached_property
     def constants(self) -> Floats:

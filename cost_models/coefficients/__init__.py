@@ -146,6 +146,8 @@ class SoftwareCoefficients(NamedCoefficients):
     activation_passes: Coefficient
     gradient_bytes: Coefficient
     collective_latency_s: Coefficient
+    exchange_in_phases: bool
+    """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
     all_reduce_overlaps_dense: bool
     """Whether the dense gradients are reduced while the dense part still computes."""
 
