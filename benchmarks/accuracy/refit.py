@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.accuracy import bus_bandwidth, dim_sweep, refit_collectives, tbe_h100, ugache
+from benchmarks.accuracy import bus_bandwidth, dim_sweep, mlperf, refit_collectives, tbe_h100, ugache
 from cost_models import coefficients
 from cost_models.calibration.files import set_values
 from cost_models.calibration.robust import Fit
@@ -46,24 +46,24 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
     }
 
 
-def _forget() -> None:
-    """Read the files anew when they are next asked for."""
-    for reader in (
-        coefficients.collective_files,
-        coefficients.device_coefficients,
-        coefficients.link_coefficients,
-        coefficients.software_coefficients,
-        coefficients.harness_coefficients,
-    ):
-        reader.cache_clear()
+def mlperf_values(folder: Path) -> dict[Path, Mapping[str, float]]:
+    """Those of the training step, which rest on the others."""
+    found: dict[Path, dict[str, float]] = {}
+    for (kind, name, key), value in mlperf.refit(folder).items():
+        found.setdefault(DIRECTORY / kind / f"{name}.yaml", {})[key] = value
+    return dict(found)
 
 
 def write(folder: Path) -> list[Path]:
     """Fit again and write every file; returns their paths. The other fits start from the collectives just written."""
     paths = refit_collectives.write(folder)
-    _forget()
+    coefficients.forget()
     for path, values in values_by_file(folder).items():
         set_values(path, values)
         paths.append(path)
-    _forget()
+    coefficients.forget()
+    for path, values in mlperf_values(folder).items():
+        set_values(path, values)
+        paths.append(path)
+    coefficients.forget()
     return paths

@@ -4,6 +4,8 @@ Each value carries its unit, its source and its kind: `spec` (a data sheet), `me
 `assumed` (nothing better is known). A device or link without a file of its own takes `default*`, and says so.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -11,7 +13,7 @@ from typing import Literal, TypeVar
 from pydantic import ConfigDict, Field
 
 from cost_models.workload.models import Optimizer
-from topologies.documents import Record, read_yaml, validate
+from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError
 
 _DIRECTORY = Path(__file__).parent
@@ -131,6 +133,9 @@ class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
     step_overhead_s: Coefficient
+    """Of the version that a plan is made for; older ones may have keys of their own, `step_overhead_s_VERSION`."""
+    step_overhead_s_23_04: Coefficient | None = None
+    step_overhead_s_23_09: Coefficient | None = None
     forward_launch_s: Coefficient
     backward_launch_s: Coefficient
     backward_passes: OptimizerCoefficient
@@ -162,11 +167,49 @@ CoefficientSet = TypeVar(
 )
 
 
+Place = tuple[str, str, str]
+"""Where a value stands: folder, file, name."""
+_replaced: dict[Place, float] = {}
+
+
+@contextmanager
+def replaced(values: Mapping[Place, float]) -> Iterator[None]:
+    """Other values of some coefficients inside the `with` block; how calibration tries them. Not for threads."""
+    _replaced.update(values)
+    forget()
+    try:
+        yield
+    finally:
+        _replaced.clear()
+        forget()
+
+
+def forget() -> None:
+    """Read the files anew when they are next asked for."""
+    for reader in (
+        collective_files,
+        device_coefficients,
+        link_coefficients,
+        software_coefficients,
+        harness_coefficients,
+    ):
+        reader.cache_clear()
+
+
 def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
     document = read_yaml(path)
+    _replace(path, document)
     if base is not None:
-        document.data = {**read_yaml(base).data, **document.data}
+        default = read_yaml(base)
+        _replace(base, default)
+        document.data = {**default.data, **document.data}
     return validate(document, model)
+
+
+def _replace(path: Path, document: Document) -> None:
+    for (folder, stem, name), value in _replaced.items():
+        if (folder, stem) == (path.parent.name, path.stem):
+            document.data[name] = {**document.data[name], "value": value}
 
 
 @cache

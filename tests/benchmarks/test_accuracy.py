@@ -4,19 +4,20 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from benchmarks.accuracy import bus_bandwidth, dim_sweep, nccl, refit, refit_collectives, tbe_h100, ugache
+from benchmarks.accuracy import bus_bandwidth, dim_sweep, mlperf, nccl, refit, refit_collectives, tbe_h100, ugache
 from benchmarks.accuracy.__main__ import FACTS
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 from cost_models.calibration.collectives import collective_times, fit_protocols
 from cost_models.coefficients import collective_files
 
-SMALL = (bus_bandwidth.DATA_SET, dim_sweep.DATA_SET, tbe_h100.DATA_SET, ugache.DATA_SET)
+SMALL = (bus_bandwidth.DATA_SET, dim_sweep.DATA_SET, tbe_h100.DATA_SET, ugache.DATA_SET, mlperf.DATA_SET)
 
 
 @cache
@@ -41,6 +42,7 @@ def errors(dataset: DataSet) -> pd.Series:
         (dim_sweep.DATA_SET, 0.04, 0.11, 0.08),
         (tbe_h100.DATA_SET, 0.015, 0.07, 0.025),
         (ugache.DATA_SET, 0.015, 0.035, 0.03),
+        (mlperf.DATA_SET, 0.01, 0.04, 0.02),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -114,9 +116,35 @@ def test_counts_of_distinct_rows_are_those_that_the_benchmark_logged() -> None:
     assert (logged.unique / logged.avg_unique_lookups - 1).abs().max() < 3e-4
 
 
+@pytest.mark.parametrize(
+    "left_out",
+    [lambda case: case.nodes > 1 or case, lambda case: case.device in {"H100-PCIe", "L40"} or case],
+    ids=["several nodes", "PCIe"],
+)
+def test_iteration_times_of_a_kind_of_system_that_was_left_out(left_out: Callable[[object], object]) -> None:
+    """All of several nodes, or all on PCIe, from the others: the worst within 15 %."""
+    cases = rows(mlperf.DATA_SET)
+    found = mlperf.held_out(FACTS, left_out)
+    assert ((found / cases.measured_s - 1).abs()[cases.gated]).max() <= 0.15
+
+
+def test_the_order_of_systems() -> None:
+    """Kendall's tau of at least 0.9 over the configurations."""
+    cases = rows(mlperf.DATA_SET)
+    typical = cases[cases.gated].groupby("group")[["measured_s", "predicted_s"]].median()
+    assert typical.corr("kendall").iloc[0, 1] >= 0.9
+
+
+def test_memory_of_the_printed_plans() -> None:
+    """Weights and optimizer state of every GPU within 2 % of what the logs say."""
+    found = mlperf.memory(FACTS)
+    assert len(found) > 100
+    assert (found.ours_gb / found.log_gb - 1).abs().max() <= 0.02
+
+
 def test_shipped_coefficients_are_those_that_the_data_give() -> None:
     """`--refit` changes no file beyond its last digit."""
-    for path, values in refit.values_by_file(FACTS).items():
+    for path, values in [*refit.values_by_file(FACTS).items(), *refit.mlperf_values(FACTS).items()]:
         text = path.read_text()
         for name, value in values.items():
             line = text[text.index(f"\n{name}:") :]
