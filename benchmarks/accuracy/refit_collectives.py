@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import yaml
-
 from benchmarks.accuracy.nccl import times
 from cost_models import coefficients
-from cost_models.calibration.collectives import collective_times, fit_protocols
+from cost_models.calibration.collectives import COLLECTIVE_UNIT, collective_times, fit_protocols
+from cost_models.calibration.files import collective_file
+from cost_models.coefficients import CollectiveCoefficients
 
 DIRECTORY = Path(coefficients.__file__).parent / "collectives"
 SOURCE = "nvidia/aiconfigurator system data, collective kernels; fitted by python -m benchmarks.accuracy --refit"
@@ -34,31 +34,19 @@ slow at 8 ranks (flagged in the data), so no device takes its laws."""
 def files(folder: Path) -> dict[str, str]:
     """Text of each coefficient file, by system."""
     rows = times(folder)
-    found = {}
-    for system, part in rows.groupby("system"):
-        facts = SYSTEMS[str(system)]
-        laws = [fit_protocols(each).model_dump(mode="json") for each in collective_times(part)]
-        head = {
-            "name": system,
-            **facts,
-            "unit": "protocols as [s, bytes/s]; buffer_bytes in bytes; errors as shares",
-            "kind": "fitted",
-            "source": SOURCE,
-        }
-        text = yaml.safe_dump(head, sort_keys=False, width=120, default_flow_style=None)
-        text += "laws:\n" + "".join(f"- {_flow(law)}\n" for law in laws)
-        found[str(system)] = text
-    return found
-
-
-def _flow(law: dict[str, object]) -> str:
-    protocols = ", ".join(f"[{latency:.4g}, {rate:.4g}]" for latency, rate in law["protocols"])
-    low, high = law["buffer_bytes"]
-    return (
-        f"{{operation: {law['operation']}, ranks: {law['ranks']}, protocols: [{protocols}], "
-        f"buffer_bytes: [{low:.0f}, {high:.0f}], rows: {law['rows']}, mean_error: {law['mean_error']}, "
-        f"band_90: {law['band_90']}}}"
-    )
+    return {
+        str(system): collective_file(
+            CollectiveCoefficients(
+                name=str(system),
+                unit=COLLECTIVE_UNIT,
+                kind="fitted",
+                source=SOURCE,
+                laws=tuple(fit_protocols(each) for each in collective_times(part)),
+                **SYSTEMS[str(system)],
+            )
+        )
+        for system, part in rows.groupby("system")
+    }
 
 
 def write(folder: Path) -> list[Path]:

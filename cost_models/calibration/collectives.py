@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from cost_models.calibration.robust import SOFT_RELATIVE_ERROR, UndeterminedError
-from cost_models.coefficients import CollectiveOperation, ProtocolLaw
+from cost_models.coefficients import CollectiveCoefficients, CollectiveOperation, ProtocolLaw
 from cost_models.collective_laws import CollectiveLaw, wire_bytes
 from cost_models.shards import Floats
+from topologies.errors import Fault, InputError
 
+COLLECTIVE_UNIT = "protocols as [s, bytes/s]; buffer_bytes in bytes; errors as shares"
 PROTOCOLS = 3
 """NCCL has three: LL, LL128, Simple."""
 LEAST_SIZES = 2 * PROTOCOLS
@@ -77,6 +79,34 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
         rows=len(wire),
         mean_error=_rounded(relative.mean(), 3),
         band_90=_rounded(np.quantile(relative, 0.9), 3),
+    )
+
+
+def calibrated(
+    frame: pd.DataFrame, *, name: str, device: str, link: str, bytes_per_s: float, source: str
+) -> CollectiveCoefficients:
+    """Coefficients of one device from its measurements (see `collective_times`).
+
+    Raises InputError that names every operation and number of ranks that the measurements do not determine.
+    """
+    laws: list[ProtocolLaw] = []
+    faults: list[Fault] = []
+    for times in collective_times(frame):
+        try:
+            laws.append(fit_protocols(times))
+        except UndeterminedError as error:
+            faults.append(Fault(source, 0, 0, "", f"{error}; {LEAST_SIZES} different sizes are the least"))
+    if faults:
+        raise InputError(faults)
+    return CollectiveCoefficients(
+        name=name,
+        devices=(device,),
+        link=link,
+        bytes_per_s=bytes_per_s,
+        unit=COLLECTIVE_UNIT,
+        kind="fitted",
+        source=source,
+        laws=tuple(laws),
     )
 
 

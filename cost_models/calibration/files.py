@@ -1,8 +1,12 @@
-"""Values of coefficient files replaced in place, everything else kept as it stands."""
+"""Coefficient files: values replaced in place, and files of collectives written whole."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
+
+import yaml
+
+from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw
 
 DIGITS = 4
 
@@ -19,3 +23,20 @@ def set_values(path: Path, values: Mapping[str, float]) -> None:
         if not found:
             raise KeyError(f"{path.name} has no coefficient {name}")
     path.write_text(text)
+
+
+def collective_file(collectives: CollectiveCoefficients) -> str:
+    """The text of a file of collectives, one law per line."""
+    head = collectives.model_dump(mode="json", exclude_defaults=True, exclude={"laws"})
+    text = yaml.safe_dump(head, sort_keys=False, width=120, default_flow_style=None)
+    return text + "laws:\n" + "".join(f"- {_flow(law)}\n" for law in collectives.laws)
+
+
+def _flow(law: ProtocolLaw) -> str:
+    protocols = ", ".join(f"[{latency:.{DIGITS}g}, {rate:.{DIGITS}g}]" for latency, rate in law.protocols)
+    low, high = law.buffer_bytes
+    return (
+        f"{{operation: {law.operation}, ranks: {law.ranks}, protocols: [{protocols}], "
+        f"buffer_bytes: [{low:.0f}, {high:.0f}], rows: {law.rows}, mean_error: {law.mean_error}, "
+        f"band_90: {law.band_90}}}"
+    )

@@ -9,6 +9,8 @@ from cost_models.shards import Floats
 
 SOFT_RELATIVE_ERROR = 0.03
 """Relative errors beyond this weigh less than their square (soft L1): outliers do not pull the fit."""
+TOLERANCE = 1e-12
+"""Of the search, so that a fit begun at its own result stays there."""
 FARTHEST = np.log(1e4)
 """How far a coefficient may move from where it starts; one that goes to the end is not determined."""
 LARGEST_UNCERTAINTY = 0.5
@@ -75,6 +77,9 @@ def fit(
         loss="soft_l1",
         f_scale=SOFT_RELATIVE_ERROR,
         x_scale="jac",
+        ftol=TOLERANCE,
+        xtol=TOLERANCE,
+        gtol=TOLERANCE,
         bounds=(begin - FARTHEST, begin + FARTHEST),
     )
     values = dict(zip(names, np.exp(found.x).tolist(), strict=True))

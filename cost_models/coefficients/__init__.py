@@ -4,6 +4,7 @@ Each value carries its unit, its source and its kind: `spec` (a data sheet), `me
 `assumed` (nothing better is known). A device or link without a file of its own takes `default*`, and says so.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +18,8 @@ from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError
 
 _DIRECTORY = Path(__file__).parent
+USER_DIRECTORY = "PLANNER_COEFFICIENTS"
+"""The environment variable that names a directory of files made by `planner calibrate`."""
 
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 
@@ -230,8 +233,10 @@ def link_coefficients(kind: str, default: Literal["default-scale-up", "default-s
 
 @cache
 def collective_files() -> tuple[CollectiveCoefficients, ...]:
-    """All systems whose collectives were measured, by name."""
+    """All systems whose collectives were measured, by name; first those of the directory that USER_DIRECTORY names."""
     paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
+    if own := os.environ.get(USER_DIRECTORY):
+        paths = [*sorted(Path(own).glob("*.yaml")), *paths]
     return tuple(_read(path, CollectiveCoefficients) for path in paths)
 
 

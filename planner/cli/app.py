@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from planner._version import VERSION
-from planner.cli import catalog, check, doctor, init, memory, plan, schema, streams, verify
+from planner.cli import calibrate, catalog, check, doctor, init, memory, plan, schema, streams, verify
 from planner.cli.exits import guarded
 from planner.cli.group import Group
 
@@ -58,6 +58,7 @@ app.command()(check.check)
 app.command()(verify.verify)
 app.command()(memory.memory)
 app.add_typer(catalog.app, name="catalog")
+app.command()(calibrate.calibrate)
 app.command()(schema.schema)
 app.command()(init.init)
 app.command()(doctor.doctor)
