@@ -67,7 +67,9 @@ class Lookup:
         rows = np.where(self._in_place, 0.0, terms.read_rows(reads, kind.lookup))
         search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
         host = np.where(self._in_place, terms.in_place_bytes(reads, software), 0.0)
-        device = BlockLoad(fixed=outputs, by_rows=ids + rows + search + host / kind.pcie_bytes_per_s)
+        vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
+        by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
+        device = BlockLoad(fixed=outputs + by_vector, by_rows=ids + rows + search + host / kind.pcie_bytes_per_s)
         return {"device": device, **self._shared_host(host, host)}
 
     def fetch(self) -> Loads:

@@ -95,11 +95,12 @@ class StepModel(CostModel):
         supported = np.array([is_supported(tier, rank_kind.memory_bytes) for tier in range(len(PLACEMENT_TIERS))])
         lookup = Lookup(tables, blocks, rank_kind, batching, self.coefficients.software)
         terms: dict[str, Loads] = {
-            "input_dist": collectives.id_exchange(tables, blocks, rank_kind, batching),
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
             "fetch": lookup.fetch(),
         }
+        if not self.coefficients.software.ids_arrive_sharded:
+            terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
         if tables.training:
             gradient_bytes = self.coefficients.software.gradient_bytes.value
             terms["gradient_dist"] = collectives.gradient_exchange(tables, blocks, rank_kind, batching)

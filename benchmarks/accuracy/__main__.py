@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.accuracy import bus_bandwidth, dim_sweep, mlperf, nccl, tbe_h100, ugache
+from benchmarks.accuracy import bus_bandwidth, dim_sweep, distributed_embeddings, mlperf, nccl, tbe_h100, ugache
 from benchmarks.accuracy.report import page, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 
@@ -25,6 +25,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     tbe_h100.DATA_SET,
     ugache.DATA_SET,
     mlperf.DATA_SET,
+    distributed_embeddings.DATA_SET,
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
 

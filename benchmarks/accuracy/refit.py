@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.accuracy import bus_bandwidth, dim_sweep, mlperf, refit_collectives, tbe_h100, ugache
+from benchmarks.accuracy import (
+    bus_bandwidth,
+    dim_sweep,
+    distributed_embeddings,
+    mlperf,
+    refit_collectives,
+    tbe_h100,
+    ugache,
+)
 from cost_models import coefficients
 from cost_models.calibration.files import set_values
 from cost_models.calibration.robust import Fit
@@ -46,12 +54,13 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
     }
 
 
-def mlperf_values(folder: Path) -> dict[Path, Mapping[str, float]]:
+def step_values(folder: Path) -> dict[Path, Mapping[str, float]]:
     """Those of the training step, which rest on the others."""
     found: dict[Path, dict[str, float]] = {}
     for (kind, name, key), value in mlperf.refit(folder).items():
         found.setdefault(DIRECTORY / kind / f"{name}.yaml", {})[key] = value
-    return dict(found)
+    steps = distributed_embeddings.refit(distributed_embeddings.cases(folder)).values
+    return {**found, DIRECTORY / "software" / f"{distributed_embeddings.SOFTWARE}.yaml": steps}
 
 
 def write(folder: Path) -> list[Path]:
@@ -62,7 +71,7 @@ def write(folder: Path) -> list[Path]:
         set_values(path, values)
         paths.append(path)
     coefficients.forget()
-    for path, values in mlperf_values(folder).items():
+    for path, values in step_values(folder).items():
         set_values(path, values)
         paths.append(path)
     coefficients.forget()

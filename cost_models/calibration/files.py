@@ -20,6 +20,12 @@ def set_values(path: Path, values: Mapping[str, float]) -> None:
     for name, value in values.items():
         pattern = re.compile(rf"(^{re.escape(name)}:\s*\{{?\s*value:\s*)([^\s,}}]+)", re.MULTILINE)
         text, found = pattern.subn(rf"\g<1>{value:.{DIGITS}g}", text)
+        if not found:  # one number for all optimizers
+            line = re.compile(rf"(^{re.escape(name)}:.*by_optimizer: )\{{([^}}]*)\}}", re.MULTILINE)
+            if where := line.search(text):
+                optimizers = [part.split(":")[0].strip() for part in where[2].split(",")]
+                same = ", ".join(f"{optimizer}: {value:.{DIGITS}g}" for optimizer in optimizers)
+                text, found = line.subn(rf"\g<1>{{{same}}}", text)
         if not found:
             raise KeyError(f"{path.name} has no coefficient {name}")
     path.write_text(text)

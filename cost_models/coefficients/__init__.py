@@ -154,6 +154,10 @@ class SoftwareCoefficients(NamedCoefficients):
     activation_passes: Coefficient
     gradient_bytes: Coefficient
     collective_latency_s: Coefficient
+    vector_s: Coefficient | None = None
+    """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
+    ids_arrive_sharded: bool = False
+    """Whether each rank reads the ids of its own tables, so that none are exchanged."""
     exchange_in_phases: bool
     """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
     all_reduce_overlaps_dense: bool
@@ -212,7 +216,9 @@ def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> 
 def _replace(path: Path, document: Document) -> None:
     for (folder, stem, name), value in _replaced.items():
         if (folder, stem) == (path.parent.name, path.stem):
-            document.data[name] = {**document.data[name], "value": value}
+            old = document.data[name]
+            by_optimizer = {"by_optimizer": dict.fromkeys(old.get("by_optimizer", ()), value)}
+            document.data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
 
 
 @cache
@@ -251,5 +257,5 @@ def software_coefficients(name: str) -> SoftwareCoefficients:
     """Those of a software profile. Raises InputError for an unknown one."""
     path = _DIRECTORY / "software" / f"{name}.yaml"
     if not path.is_file():
-        raise InputError.at(name, "is not a known software profile; known: hugectr, torchrec")
+        raise InputError.at(name, "is not a known software profile; known: distributed-embeddings, hugectr, torchrec")
     return _read(path, SoftwareCoefficients)

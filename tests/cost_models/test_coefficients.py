@@ -77,7 +77,7 @@ def test_an_unknown_link_takes_the_default_of_its_place(default: str) -> None:
 
 def test_an_unknown_software_is_an_input_error() -> None:
     """There is no default for software."""
-    with pytest.raises(InputError, match="known: hugectr, torchrec"):
+    with pytest.raises(InputError, match="known: distributed-embeddings, hugectr, torchrec"):
         software_coefficients("pen-and-paper")
 
 
