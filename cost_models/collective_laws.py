@@ -20,9 +20,9 @@ from cost_models.shards import Floats
 
 Origin = Literal["own", "sibling", "generation"]
 """Whose measurements a law rests on: the device's, another device's on the same kind of link, or of another kind."""
-SPREAD: dict[Origin, float] = {"own": 0.06, "sibling": 0.09, "generation": 0.39}
-"""Mean error of a law: on its own device; scaled by the data sheet's bandwidth, within a generation and across
-(leave-one-system-out over nine systems; `python -m benchmarks.accuracy`)."""
+SPREAD: dict[Origin, float] = {"own": 0.06, "sibling": 0.08, "generation": 0.43}
+"""Largest mean error of a law on a system: its own; on the same kind of NVLink and on another generation of it, scaled
+by the data sheet's bandwidth (docs/reference/accuracy.md)."""
 
 
 def wire_bytes(operation: CollectiveOperation, buffer_bytes: ArrayLike, ranks: int) -> Floats:

@@ -68,7 +68,7 @@ def main() -> int:
         print(table([summary for _, _, summary in found]))
     if wanted.docs:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page([(dataset, summary) for dataset, _, summary in found]))
+        PAGE.write_text(page([(dataset, summary) for dataset, _, summary in found], nccl.transfer(wanted.folder)))
     return 0
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.rows import DataSet, frame
-from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols
+from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols, scaled
 from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw, collective_files
 from cost_models.collective_laws import wire_bytes
 from cost_models.error_bars import band, doublings_outside
@@ -104,3 +104,26 @@ DATA_SET = DataSet(
     coefficients=lambda: sum(2 * len(law.protocols) for file in collective_files() for law in file.laws),
     note="collectives inside a node, nine systems, 2 to 8 ranks",
 )
+
+
+def transfer(folder: Path) -> pd.DataFrame:
+    """Mean error on each NVLink system's rows of every other one's laws, scaled by the data sheet's bandwidth."""
+    rows, files = times(folder), [file for file in collective_files() if file.link.startswith("nvlink")]
+    found = []
+    for system, own in rows.groupby("system"):
+        target = next((file for file in files if file.name == system), None)
+        for file in files if target else ():
+            if file.name == system:
+                continue
+            errors = [
+                (scaled(law, target.bytes_per_s / file.bytes_per_s).seconds(_wire(part)) / part.seconds - 1).abs()
+                for (operation, ranks), part in own.groupby(["operation", "ranks"])
+                if (law := _law(file, str(operation), int(ranks)))
+            ]
+            kind = "sibling" if file.link == target.link else "generation"
+            found.append((system, file.name, kind, float(pd.concat(errors).mean())))
+    return pd.DataFrame(found, columns=["system", "laws_of", "origin", "mean_error"])
+
+
+def _wire(rows: pd.DataFrame) -> np.ndarray:
+    return wire_bytes(rows.operation.iloc[0], rows.buffer_bytes, int(rows.ranks.iloc[0]))

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from benchmarks.accuracy.rows import DataSet, Summary
 
 HEADER = (
@@ -48,6 +50,11 @@ def table(summaries: Sequence[Summary]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+ORIGINS = {"sibling": "another device on the same generation of NVLink", "generation": "another generation"}
+LINKS = """## Links without data
+
+A link without measurements of its device takes another device's laws, scaled by the data sheet's bandwidth.
+"""
 INTRODUCTION = """# Accuracy
 
 Written by `python -m benchmarks.accuracy --docs`. Errors are absolute relative errors of predicted seconds against
@@ -58,7 +65,14 @@ that each prediction carries: of new measurements, nine in ten should fall insid
 """
 
 
-def page(found: Sequence[tuple[DataSet, Summary]]) -> str:
-    """The page of the documentation."""
+def page(found: Sequence[tuple[DataSet, Summary]], transfer: pd.DataFrame) -> str:
+    """The page of the documentation; `transfer` has a row per system and other system, with `origin`, `mean_error`."""
     notes = "\n".join(f"- `{dataset.name}`: {dataset.note}." for dataset, _ in found)
-    return f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n"
+    ends = transfer.groupby("origin").mean_error.agg(["min", "max"])
+    lines = [
+        ["laws of", "mean error, smallest and largest of all pairs"],
+        ["---", "---"],
+        *([ORIGINS[str(name)], f"{_percent(row['min'])} to {_percent(row['max'])}"] for name, row in ends.iterrows()),
+    ]
+    links = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n\n{LINKS}\n{links}\n"

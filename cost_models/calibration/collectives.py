@@ -139,8 +139,13 @@ def _line(sizes: Floats, seconds: Floats) -> Floats:
 
 def as_law(law: ProtocolLaw, system: str = "") -> CollectiveLaw:
     """The law as the cost model uses it."""
+    return scaled(law, 1.0, system)
+
+
+def scaled(law: ProtocolLaw, bandwidth_ratio: float, system: str = "") -> CollectiveLaw:
+    """The law of a link that is so many times as fast."""
     latencies, rates = zip(*law.protocols, strict=True)
-    return CollectiveLaw(latencies, rates, "own", system)
+    return CollectiveLaw(latencies, tuple(rate * bandwidth_ratio for rate in rates), "own", system)
 
 
 def _rounded(value: float, digits: int = 4) -> float:
