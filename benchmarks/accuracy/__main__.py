@@ -16,6 +16,7 @@ import pandas as pd
 from benchmarks.accuracy import bus_bandwidth, dim_sweep, distributed_embeddings, mlperf, nccl, tbe_h100, ugache
 from benchmarks.accuracy.report import page, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
+from cost_models.calibration.robust import UndeterminedError
 
 FACTS = Path(__file__).parents[1] / "data" / "facts"
 DATA_SETS: tuple[DataSet, ...] = (
@@ -42,9 +43,18 @@ def results(folder: Path, *, hold_out: bool = True) -> list[tuple[DataSet, pd.Da
         if rows.empty:
             print(f"{dataset.name}: no rows; left out", file=sys.stderr)
             continue
-        held_out = dataset.held_out(folder) if hold_out and dataset.held_out else None
-        found.append((dataset, rows, summarise(dataset, rows, held_out)))
+        found.append((dataset, rows, summarise(dataset, rows, _held_out(dataset, folder) if hold_out else None)))
     return found
+
+
+def _held_out(dataset: DataSet, folder: Path) -> pd.Series | None:
+    if dataset.held_out is None:
+        return None
+    try:
+        return dataset.held_out(folder)
+    except UndeterminedError as error:
+        print(f"{dataset.name}: nothing held out: {error}", file=sys.stderr)
+        return None
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """NCCL collectives inside a node: rows of `measured/nccl_collectives.csv` against the fitted protocols."""
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def times(folder: Path) -> pd.DataFrame:
 def predict(folder: Path) -> pd.DataFrame:
     rows = times(folder)
     files = {file.name: file for file in collective_files()}
-    parts = []
+    if unknown := sorted(set(rows.system) - set(files)):
+        print(f"nccl: no laws of {', '.join(unknown)}; left out", file=sys.stderr)
+    parts = [frame([])]
     for (system, operation, ranks), part in rows.groupby(["system", "operation", "ranks"]):
         if system in files and (law := _law(files[system], operation, int(ranks))):
             parts.append(_predicted(files[system], law, part))

@@ -37,10 +37,11 @@ class Summary:
     rows: int
     coefficients: int
     grouping: str
-    mean: float
-    median: float
-    worst: float
-    inside_90: float
+    mean: float | None
+    """None, like all errors, without rows that a target holds for."""
+    median: float | None
+    worst: float | None
+    inside_90: float | None
     """Share of the rows inside the 90 % band."""
     held_out_mean: float | None
     held_out_median: float | None
@@ -59,25 +60,27 @@ def summarise(dataset: DataSet, rows: pd.DataFrame, held_out: pd.Series | None) 
     """The summary of the rows that a target holds for."""
     gated = rows[rows.gated]
     error = (gated.predicted_s / gated.measured_s - 1).abs()
-    inside = _inside(gated, gated.predicted_s)
+    inside = _inside(gated, gated.predicted_s) if len(gated) else None
     others: list[float | None] = [None] * 4
-    if held_out is not None:
+    if held_out is not None and len(gated):
         kept = held_out.loc[gated.index]
         away = (kept / gated.measured_s - 1).abs()
-        others = [float(away.mean()), float(away.median()), float(away.max()), _inside(gated, kept)]
+        others = [*_errors(away), _inside(gated, kept)]
     return Summary(
         dataset.name,
         len(gated),
         dataset.coefficients(),
         dataset.grouping,
-        float(error.mean()),
-        float(error.median()),
-        float(error.max()),
+        *_errors(error),
         inside,
         *others,
         _mean_error(gated.naive_s, gated.measured_s),
         _mean_error(gated.torchrec_s, gated.measured_s),
     )
+
+
+def _errors(error: pd.Series) -> list[float | None]:
+    return [float(each) if len(error) else None for each in (error.mean(), error.median(), error.max())]
 
 
 def _inside(rows: pd.DataFrame, centre: pd.Series) -> float:
