@@ -1,8 +1,8 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share.
 
 A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
-sparse-dist pipeline the next batch's ids travel while the dense part computes, so their loads join the stage
-`dense`, on resources of their own.
+sparse-dist pipeline the next batch's ids travel beside lookups and dense part: what the lookups do not hide (see
+`StepModel`) joins the stage `dense`, on resources of its own.
 """
 
 from dataclasses import dataclass

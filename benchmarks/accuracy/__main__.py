@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.accuracy import bus_bandwidth, dim_sweep, distributed_embeddings, mlperf, nccl, tbe_h100, ugache
+from benchmarks.accuracy import (
+    bus_bandwidth,
+    dim_sweep,
+    distributed_embeddings,
+    mad_max,
+    mlperf,
+    nccl,
+    tbe_h100,
+    ugache,
+)
 from benchmarks.accuracy.report import page, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 from cost_models.calibration.robust import UndeterminedError
@@ -27,6 +36,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     ugache.DATA_SET,
     mlperf.DATA_SET,
     distributed_embeddings.DATA_SET,
+    mad_max.DATA_SET,
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
 

@@ -16,6 +16,7 @@ from benchmarks.accuracy import (
     bus_bandwidth,
     dim_sweep,
     distributed_embeddings,
+    mad_max,
     mlperf,
     nccl,
     refit,
@@ -162,6 +163,12 @@ def test_steps_of_a_model_that_was_left_out() -> None:
     found = (distributed_embeddings.held_out(FACTS, by=("model",)) / cases.measured_s - 1).abs()
     assert found.median() <= 0.12
     assert found.max() <= 0.25
+
+
+def test_a_step_of_model_i() -> None:
+    """Within 5 % of 77.1 ms on 128 A100, without a number fitted to it."""
+    (error,) = errors(mad_max.DATA_SET)
+    assert error <= 0.05
 
 
 def test_the_order_of_systems() -> None:
