@@ -5,18 +5,27 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from cost_models.coefficients import (
+    CollectiveCoefficients,
+    CollectiveOperation,
     DeviceCoefficients,
     LinkCoefficients,
     NamedCoefficients,
     SoftwareCoefficients,
+    collective_files,
     device_coefficients,
     link_coefficients,
     software_coefficients,
 )
-from cost_models.workload.models import Workload
+from cost_models.collective_laws import (
+    all_reduce_between_domains,
+    all_to_all_between_domains,
+    collective_law,
+    wire_bytes,
+)
+from cost_models.dense import dense_size
+from cost_models.lookup_terms import LookupRates
+from cost_models.workload.models import DTYPE_BYTES, Workload
 from topologies.cluster import NodeGroup, Topology
 
 
@@ -30,16 +39,17 @@ class RankKind:
     """Ranks on its node."""
     domain_ranks: int
     """Ranks in its scale-up domain."""
-    lookup_bytes_per_s: float
+    lookup: LookupRates
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
-    sector_bytes: float
     flops_per_s: float
     """Achieved, in the workload's dense data type."""
-    cache_lookup_s: float
     link_all_to_all: float
     """Of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
     link_all_reduce: float
+    link_all_to_all_latency_s: float | None
+    """Of the protocol that carries the step's balanced load; None where nothing was measured."""
+    link_all_reduce_latency_s: float | None
     nic_all_to_all: float
     """Of the card that serves the rank (all its cards together); infinite when no traffic leaves the domain."""
     nic_all_reduce: float
@@ -53,6 +63,16 @@ class RankKind:
     ssd_block_bytes: int
     memory_bytes: tuple[int, int, int]
     """Usable capacity after the reserve: HBM per rank, DDR and SSD per node."""
+
+    @property
+    def lookup_bytes_per_s(self) -> float:
+        """Of device memory, for rows."""
+        return self.lookup.hbm_bytes_per_s
+
+    @property
+    def sector_bytes(self) -> float:
+        """Smallest access of device memory."""
+        return self.lookup.sector_bytes
 
     @property
     def nodes_or_domains(self) -> float:
@@ -78,20 +98,31 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     domains = max(1.0, topology.world_size / domain)
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
-    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains)
     host, hbm = group.host, group.accelerators.hbm
+    lookup_rate = hbm.bandwidth * device.lookup_efficiency.value
+    domain = min(domain, topology.world_size)
+    exchanged, reduced = _balanced_wire_bytes(workload, topology.world_size, domain)
+    all_to_all = _line("all_to_all", group, domain, exchanged, _rate(link, port, link.all_to_all_efficiency.value))
+    all_reduce = _line("all_reduce", group, domain, reduced, _rate(link, port, link.all_reduce_efficiency.value))
+    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains, domain, all_reduce[1])
     return RankKind(
         group=group.name,
         world_size=topology.world_size,
         node_ranks=ranks,
-        domain_ranks=min(domain, topology.world_size),
-        lookup_bytes_per_s=hbm.bandwidth * device.lookup_efficiency.value,
+        domain_ranks=domain,
+        lookup=LookupRates(
+            hbm_bytes_per_s=lookup_rate,
+            l2_bytes_per_s=lookup_rate * device.l2_speedup.value,
+            l2_reach_bytes=(group.accelerators.l2 or 0) * device.l2_reach.value,
+            pcie_bytes_per_s=group.links.pcie.bandwidth * device.pcie_efficiency.value,
+            sector_bytes=device.sector_bytes.value,
+        ),
         hbm_bytes_per_s=hbm.bandwidth * device.activation_efficiency.value,
-        sector_bytes=device.sector_bytes.value,
         flops_per_s=_peak_flops(group, workload) * device.flop_utilization.value,
-        cache_lookup_s=device.cache_lookup_s.value,
-        link_all_to_all=_rate(link, port, link.all_to_all_efficiency.value),
-        link_all_reduce=_rate(link, port, link.all_reduce_efficiency.value),
+        link_all_to_all=all_to_all[1],
+        link_all_reduce=all_reduce[1],
+        link_all_to_all_latency_s=all_to_all[0],
+        link_all_reduce_latency_s=all_reduce[0],
         nic_all_to_all=nic_all_to_all,
         nic_all_reduce=nic_all_reduce,
         pcie_bytes_per_s=group.links.pcie.bandwidth * device.pcie_efficiency.value,
@@ -102,6 +133,27 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         ssd_block_bytes=host.ssd.block_size if host.ssd else 1,
         memory_bytes=usable_bytes(group),
     )
+
+
+def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> tuple[float, float]:
+    """Bytes on each port when the outputs are spread evenly, and of the dense gradients' all-reduce."""
+    vectors = sum(
+        (table.feature_count if table.pooled else table.pooling_factor / table.dedup_factor) * table.dim
+        for table in workload.tables
+    )
+    outputs = vectors * DTYPE_BYTES[workload.communication.forward] * workload.batch(world) / world
+    gradients = dense_size(workload).parameters * software_coefficients(workload.software).gradient_bytes.value
+    return outputs * (domain - 1) / world, float(wire_bytes("all_reduce", gradients, domain))
+
+
+def _line(
+    operation: CollectiveOperation, group: NodeGroup, domain: int, wire: float, spec_rate: float
+) -> tuple[float | None, float]:
+    """(latency in s, bytes/s) of a collective inside the domain; without measurements the rate of the link's share."""
+    up = group.links.scale_up
+    port = up.bandwidth if up else group.links.pcie.bandwidth
+    law = collective_law(operation, group.accelerators.device, up.kind if up else "pcie", port, domain)
+    return law.line_at(wire) if law else (None, spec_rate)
 
 
 def usable_bytes(group: NodeGroup) -> tuple[int, int, int]:
@@ -119,19 +171,14 @@ def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
     return min(achieved, link.ceiling_bytes_per_s.value) if link.ceiling_bytes_per_s else achieved
 
 
-def _nic_rates(group: NodeGroup, domains: float) -> tuple[float, float]:
+def _nic_rates(group: NodeGroup, domains: float, domain_ranks: int, inside: float) -> tuple[float, float]:
     nics = group.links.scale_out
     if nics is None:
         return float("inf"), float("inf")
     link = link_coefficients(nics.kind, "default-scale-out")
-    cards = max(1, nics.count // group.accelerators.count)
-    bandwidth = nics.bandwidth * cards
-    curve = link.efficiency_by_domains
-    efficiency = link.all_to_all_efficiency.value
-    if curve is not None:
-        counts, values = zip(*curve.points, strict=True)
-        efficiency = float(np.interp(np.log2(domains), np.log2(counts), values))
-    return _rate(link, bandwidth, efficiency), _rate(link, bandwidth, link.all_reduce_efficiency.value)
+    bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
+    all_to_all = all_to_all_between_domains(link, bandwidth, domains)
+    return all_to_all, all_reduce_between_domains(link, bandwidth, domains, domain_ranks, inside)
 
 
 def _peak_flops(group: NodeGroup, workload: Workload) -> float:
@@ -151,6 +198,7 @@ class CoefficientsUsed:
     software: NamedCoefficients
     devices: tuple[DeviceCoefficients, ...] = ()
     links: tuple[LinkCoefficients, ...] = ()
+    collectives: tuple[CollectiveCoefficients, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,9 +211,13 @@ class StepCoefficients(CoefficientsUsed):
     def of(cls, topology: Topology, workload: Workload) -> "StepCoefficients":
         """Those for a cluster and a workload, each once, in the order of the node groups."""
         links: list[LinkCoefficients] = []
+        systems: set[str] = set()
         for group in topology.nodes:
             up, out = group.links.scale_up, group.links.scale_out
             links.append(link_coefficients(up.kind if up else "pcie", "default-scale-up"))
+            kind, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+            law = collective_law("all_to_all", group.accelerators.device, kind, port, 2)
+            systems.update([law.system] if law else [])
             if out is not None:
                 links.append(link_coefficients(out.kind, "default-scale-out"))
         devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
@@ -173,4 +225,5 @@ class StepCoefficients(CoefficientsUsed):
             software=software_coefficients(workload.software),
             devices=tuple(dict.fromkeys(devices)),
             links=tuple(dict.fromkeys(links)),
+            collectives=tuple(file for file in collective_files() if file.name in systems),
         )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
@@ -27,11 +28,23 @@ class Lookup:
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
         self._row_bytes: Floats = tables.row_bytes(table, blocks.columns).astype(float)
-        sector = kind.sector_bytes
-        self._touched: Floats = np.ceil(self._row_bytes / sector) * sector
-        self._host_row: Floats = self._row_bytes + tables.row_state_bytes(table, blocks.columns)
+        state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._in_place = blocks.tier == DDR
         self._cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
+        self._state_in_place = self._in_place | (blocks.tier == DDR_CACHED)
+        self._fetched_row: Floats = self._row_bytes + np.where(blocks.tier == SSD_CACHED, state, 0.0)
+        sector = kind.sector_bytes
+        row_bytes = terms.in_sectors(self._row_bytes, sector)
+        self._reads = terms.Reads(
+            lookups=self._lookups,
+            unique=self._unique,
+            id_bytes=tables.id_bytes[table].astype(float),
+            row_bytes=row_bytes,
+            output_bytes=self._samples * tables.outputs_per_sample[table] * blocks.columns * tables.forward_wire_bytes,
+            table_bytes=tables.rows[table] * row_bytes,
+            state_bytes=terms.in_sectors(state, sector),
+            state_arrays=tables.state_arrays[table].astype(float),
+        )
         self._missed: Floats = self._missed_rows()
 
     def _missed_rows(self) -> Floats:
@@ -49,48 +62,51 @@ class Lookup:
 
     def forward(self) -> Loads:
         """Ids and rows read, pooled outputs written; UVM rows come over PCIe while the kernel waits."""
-        table, blocks, kind, software = self._blocks.table, self._blocks, self._kind, self._software
-        ids = self._lookups * self._tables.id_bytes[table]
-        rows = np.where(self._in_place, 0.0, self._lookups * self._touched)
-        outputs = (
-            self._samples * self._tables.outputs_per_sample[table] * blocks.columns * self._tables.forward_wire_bytes
-        )
-        index = np.where(self._cached, self._lookups * kind.cache_lookup_s, 0.0)
-        host = np.where(
-            self._in_place,
-            software.uvm_forward_passes_per_lookup.value * self._lookups * self._touched
-            + software.uvm_forward_passes_per_row.value * self._unique * self._touched,
-            0.0,
-        )
-        device = BlockLoad(
-            fixed=outputs / kind.lookup_bytes_per_s,
-            by_rows=(ids + rows) / kind.lookup_bytes_per_s + index + host / kind.pcie_bytes_per_s,
-        )
+        kind, software, reads = self._kind, self._software, self._reads
+        ids, outputs = terms.stream(reads, kind.lookup)
+        rows = np.where(self._in_place, 0.0, terms.read_rows(reads, kind.lookup))
+        search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
+        host = np.where(self._in_place, terms.in_place_bytes(reads, software), 0.0)
+        vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
+        by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
+        device = BlockLoad(fixed=outputs + by_vector, by_rows=ids + rows + search + host / kind.pcie_bytes_per_s)
         return {"device": device, **self._shared_host(host, host)}
 
     def fetch(self) -> Loads:
-        """Missed distinct rows brought in, evicted ones written back in the other direction of the link."""
-        moved = self._software.cache_fetch_passes.value * self._missed * self._host_row
+        """Missed distinct rows brought in, evicted ones written back in the other direction of the link.
+
+        The rank waits for the part that the search of the cache does not hide; the shared links carry all of it.
+        """
+        moved = self._missed * self._fetched_row
+        waited = terms.fetched_bytes(self._missed, self._fetched_row, self._software)
         from_ddr = np.where(self._blocks.tier == DDR_CACHED, moved, 0.0)
-        loads: Loads = {"host_link": BlockLoad(by_rows=moved / self._kind.pcie_bytes_per_s)}
+        loads: Loads = {"host_link": BlockLoad(by_rows=waited / self._kind.pcie_bytes_per_s)}
         loads.update(self._shared_host(moved, 2 * from_ddr))
         if self._kind.ssd_iops:
             loads["ssd"] = BlockLoad(by_rows=self._ssd_seconds())
         return loads
 
     def backward(self) -> Loads:
-        """Gradients of the rows summed, rows and optimizer state read and written."""
-        table, kind, software = self._blocks.table, self._kind, self._software
-        tables = self._tables
+        """Gradients of the rows summed, rows and optimizer state read and written.
+
+        State of a table in host memory stays there, whether or not its rows are cached.
+        """
+        kind, software, tables, reads = self._kind, self._software, self._tables, self._reads
         by_optimizer = software.backward_passes.by_optimizer
         pooled_passes = np.array([by_optimizer[name] for name in tables.optimizer])
-        passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)[table]
-        arrays = tables.state_arrays[table]
-        on_device = passes * self._lookups + software.update_passes.value * arrays * self._unique
-        rows = np.where(self._in_place, 0.0, on_device * self._touched)
-        host_passes = software.uvm_backward_passes_per_row.value * (1 + arrays)
-        host = np.where(self._in_place, host_passes * self._unique * self._touched, 0.0)
-        seconds = rows / kind.lookup_bytes_per_s + host / kind.pcie_bytes_per_s
+        passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
+        passes = passes[self._blocks.table]
+        on_device = np.select(
+            [self._in_place, self._blocks.tier == DDR_CACHED],
+            [
+                terms.backward_in_place(reads, passes, kind.lookup),
+                terms.backward_on_cache(reads, passes, kind.lookup, software),
+            ],
+            terms.backward(reads, passes, kind.lookup, software),
+        )
+        host = np.where(self._in_place, terms.row_in_place_bytes(reads, software), 0.0)
+        host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
+        seconds = on_device + host / kind.pcie_bytes_per_s
         return {"device": BlockLoad(by_rows=seconds), **self._shared_host(host, host)}
 
     def _shared_host(self, pcie_bytes: Floats, ddr_bytes: Floats) -> Loads:
@@ -105,7 +121,7 @@ class Lookup:
         """Whole blocks read and written back, or single accesses, whichever takes longer."""
         kind = self._kind
         missed = np.where(self._blocks.tier == SSD_CACHED, self._missed, 0.0)
-        blocks_per_row = np.ceil(self._host_row / kind.ssd_block_bytes)
+        blocks_per_row = np.ceil(self._fetched_row / kind.ssd_block_bytes)
         moved = missed * blocks_per_row * kind.ssd_block_bytes
         stream = moved / kind.ssd_read_bytes_per_s + moved / kind.ssd_write_bytes_per_s
         return np.maximum(stream, missed * blocks_per_row / kind.ssd_iops)

@@ -1,8 +1,8 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share.
 
 A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
-sparse-dist pipeline the next batch's ids travel while the dense part computes, so their loads join the stage
-`dense`, on resources of their own.
+sparse-dist pipeline the next batch's ids travel beside lookups and dense part: what the lookups do not hide (see
+`StepModel`) joins the stage `dense`, on resources of its own.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ _ORDER = (
     "overhead",
 )
 _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_reduce"})
+_EXCHANGED = frozenset({"output_dist", "gradient_dist"})
+"""Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
 _HOST = ("pcie", "ddr", "ssd")
 
@@ -130,8 +132,17 @@ class Schedule:
                 for uplink in self.uplinks
                 if uplink.resource.endswith(way)
             ]
+        if self._software.exchange_in_phases and term in _EXCHANGED and resource.startswith("link"):
+            way = resource.removeprefix("link")
+            reached.append((f"nic{way}", self._share_of_card(kind)))
         columns = ((self.column(term, name), factor) for name, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _share_of_card(self, kind: int) -> float:
+        """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""
+        group = self._topology.nodes[kind]
+        cards = group.links.scale_out.count if group.links.scale_out else group.accelerators.count
+        return min(1.0, cards / group.accelerators.count)
 
     @cached_property
     def constants(self) -> Floats:
@@ -139,10 +150,20 @@ class Schedule:
         constants = np.zeros(len(self.stages))
         for i, stage in enumerate(self.stages):
             if stage in _COLLECTIVES and self._topology.world_size > 1:
-                constants[i] = self._software.collective_latency_s.value + self._path_latency_s()
+                constants[i] = self._collective_latency_s(stage)
             if stage == "overhead":
                 constants[i] = self._software.step_overhead_s.value
         return constants
+
+    def _collective_latency_s(self, stage: str) -> float:
+        """Of the protocol measured inside the domain, or where there is none, or cards are needed, of the path."""
+        measured = [
+            kind.link_all_reduce_latency_s if stage == "all_reduce" else kind.link_all_to_all_latency_s
+            for kind in self._kinds
+        ]
+        by_path = self._software.collective_latency_s.value + self._path_latency_s()
+        inside = max(by_path if latency is None else latency for latency in measured)
+        return max(inside, by_path) if self._has("nic_out") else inside
 
     def _path_latency_s(self) -> float:
         """Of the longest path between two ranks: inside a domain or, where cards are needed, through the network."""

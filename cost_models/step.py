@@ -15,9 +15,11 @@ from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supp
 from cost_models.model import BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import Schedule
 from cost_models.shards import (
+    HBM,
     MEMORY_HBM,
     MEMORY_TIERS,
     PLACEMENT_TIERS,
+    TABLE_WISE,
     Blocks,
     Floats,
     Ints,
@@ -47,6 +49,7 @@ class StepModel(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.constants: Floats = self.schedule.constants
+        self._exposed_ids: Floats = self._exposed_share_of_ids()
         self.base_loads: Floats = self._base_loads()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
@@ -82,6 +85,27 @@ class StepModel(CostModel):
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
         return base
 
+    def _exposed_share_of_ids(self) -> Floats:
+        """[K] share of the id exchange that shows beside the dense part, at a load spread evenly over the ranks.
+
+        The next batch's ids travel while this one's rows are looked up and updated, and beside the dense part: what
+        the lookups hide costs nothing.
+        """
+        share = np.ones(len(self.kinds))
+        if self.schedule.stage_of_term["input_dist"] != "dense":
+            return share
+        count, world = len(self.tables.rows), self.topology.world_size
+        zeros = np.zeros(count, dtype=np.int64)
+        blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, self.tables.dim, np.zeros(count))
+        for k, kind in enumerate(self.kinds):
+            lookup = Lookup(self.tables, blocks, kind, self.batching, self.coefficients.software)
+            parts = [loads["device"] for loads in (lookup.forward(), lookup.backward())]
+            hidden = sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world
+            ids = collectives.id_exchange(self.tables, blocks, kind, self.batching).values()
+            needed = max(float(np.sum(load.by_rows) / world + np.sum(load.everywhere)) for load in ids)
+            share[k] = max(0.0, 1 - hidden / needed) if needed else 0.0
+        return share
+
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():
             for column, factor in self.schedule.targets(term, resource, kind):
@@ -94,11 +118,13 @@ class StepModel(CostModel):
         parts = (np.zeros((n, columns)), np.zeros((n, columns)), np.zeros((n, columns)))
         lookup = Lookup(tables, blocks, rank_kind, batching, self.coefficients.software)
         terms: dict[str, Loads] = {
-            "input_dist": collectives.id_exchange(tables, blocks, rank_kind, batching),
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
             "fetch": lookup.fetch(),
         }
+        if not self.coefficients.software.ids_arrive_sharded:
+            ids = collectives.id_exchange(tables, blocks, rank_kind, batching)
+            terms["input_dist"] = {resource: load * self._exposed_ids[kind] for resource, load in ids.items()}
         if tables.training:
             gradient_bytes = self.coefficients.software.gradient_bytes.value
             terms["gradient_dist"] = collectives.gradient_exchange(tables, blocks, rank_kind, batching)

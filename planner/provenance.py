@@ -38,13 +38,15 @@ def _source(record: Topology | Record) -> Source:
 
 def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
     """The coefficient files behind some costs, with a hash over all their fields."""
-    records: list[Record] = [used.software, *used.devices, *used.links]
+    records: list[Record] = [used.software, *used.devices, *used.links, *used.collectives]
     kinds: Counter[str] = Counter()
     for record in records:
         for name in type(record).model_fields:
             value = getattr(record, name)
             if isinstance(value, Coefficient | CoefficientCurve | OptimizerCoefficient):
                 kinds[value.kind] += 1
+    for system in used.collectives:
+        kinds[system.kind] += len(system.laws)
     digest = hashlib.sha256("".join(map(fingerprint, records)).encode()).hexdigest()
     return CoefficientSources(
         fingerprint=f"sha256:{digest}",

@@ -4,15 +4,22 @@ Each value carries its unit, its source and its kind: `spec` (a data sheet), `me
 `assumed` (nothing better is known). A device or link without a file of its own takes `default*`, and says so.
 """
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from pydantic import ConfigDict, Field
+
 from cost_models.workload.models import Optimizer
-from topologies.documents import Record, read_yaml, validate
+from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError
 
 _DIRECTORY = Path(__file__).parent
+USER_DIRECTORY = "PLANNER_COEFFICIENTS"
+"""The environment variable that names a directory of files made by `planner calibrate`."""
 
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 
@@ -44,6 +51,26 @@ class OptimizerCoefficient(Record):
     source: str
 
 
+CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
+
+
+class ProtocolLaw(Record):
+    """Time of one collective among one number of ranks: the least of (latency + wire bytes / rate)."""
+
+    operation: CollectiveOperation
+    ranks: int
+    protocols: tuple[tuple[float, float], ...]
+    """(latency in s, rate in bytes/s) of each protocol."""
+    buffer_bytes: tuple[float, float]
+    """Smallest and largest buffer of the measurements."""
+    rows: int
+    """Number of measurements."""
+    mean_error: float
+    """Mean absolute relative error over them."""
+    band_90: float
+    """Relative error that 90 % of them stay within."""
+
+
 class NamedCoefficients(Record):
     """A file of coefficients."""
 
@@ -59,7 +86,8 @@ class DeviceCoefficients(NamedCoefficients):
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
-    cache_lookup_s: Coefficient
+    l2_reach: Coefficient
+    l2_speedup: Coefficient
 
 
 class LinkCoefficients(NamedCoefficients):
@@ -69,19 +97,56 @@ class LinkCoefficients(NamedCoefficients):
     all_reduce_efficiency: Coefficient
     ceiling_bytes_per_s: Coefficient | None = None
     """An upper limit whatever the bandwidth."""
-    efficiency_by_domains: CoefficientCurve | None = None
-    """Replaces all_to_all_efficiency where it depends on how many scale-up domains take part."""
+    all_to_all_loss_per_doubling: Coefficient | None = None
+    """How the efficiency falls with the scale-up domains: all_to_all_efficiency holds for two of them."""
+    all_reduce_growth: Coefficient | None = None
+    """Replaces all_reduce_efficiency between domains, which comes after the reduction inside them."""
+
+
+class CollectiveCoefficients(NamedCoefficients):
+    """Fitted collectives of one system."""
+
+    devices: tuple[str, ...]
+    """Names that a topology may give to the accelerator."""
+    link: str
+    """The kind of link that the measurements went over."""
+    stands_in_for: tuple[str, ...] = ()
+    """Kinds of link without data that take these laws, scaled by bandwidth."""
+    represents_link: bool = False
+    """Whether other devices on the same kind of link take these laws, scaled by bandwidth."""
+    bytes_per_s: float
+    """Of one port in one direction, by the data sheet."""
+    unit: str
+    kind: Kind
+    source: str
+    laws: tuple[ProtocolLaw, ...]
+
+
+class HarnessCoefficients(NamedCoefficients):
+    """What belongs to the harness of some published measurements, not to a device or a framework that we plan for."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Coefficient] = Field(init=False)
+
+    def __getitem__(self, name: str) -> float:
+        return self.__pydantic_extra__[name].value
 
 
 class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
     step_overhead_s: Coefficient
+    """Of the version that a plan is made for; older ones may have keys of their own, `step_overhead_s_VERSION`."""
+    step_overhead_s_23_04: Coefficient | None = None
+    step_overhead_s_23_09: Coefficient | None = None
     forward_launch_s: Coefficient
     backward_launch_s: Coefficient
     backward_passes: OptimizerCoefficient
     sequence_backward_passes: Coefficient
+    row_update_passes: Coefficient
     update_passes: Coefficient
+    cache_search_s: Coefficient
+    cache_update_s: Coefficient
     uvm_forward_passes_per_lookup: Coefficient
     uvm_forward_passes_per_row: Coefficient
     uvm_backward_passes_per_row: Coefficient
@@ -89,18 +154,71 @@ class SoftwareCoefficients(NamedCoefficients):
     activation_passes: Coefficient
     gradient_bytes: Coefficient
     collective_latency_s: Coefficient
+    vector_s: Coefficient | None = None
+    """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
+    ids_arrive_sharded: bool = False
+    """Whether each rank reads the ids of its own tables, so that none are exchanged."""
+    exchange_in_phases: bool
+    """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
     all_reduce_overlaps_dense: bool
     """Whether the dense gradients are reduced while the dense part still computes."""
 
 
-CoefficientSet = TypeVar("CoefficientSet", DeviceCoefficients, LinkCoefficients, SoftwareCoefficients)
+CoefficientSet = TypeVar(
+    "CoefficientSet",
+    DeviceCoefficients,
+    LinkCoefficients,
+    SoftwareCoefficients,
+    CollectiveCoefficients,
+    HarnessCoefficients,
+)
+
+
+Place = tuple[str, str, str]
+"""Where a value stands: folder, file, name."""
+_replaced: dict[Place, float] = {}
+
+
+@contextmanager
+def replaced(values: Mapping[Place, float]) -> Iterator[None]:
+    """Other values of some coefficients inside the `with` block; how calibration tries them. Not for threads."""
+    _replaced.update(values)
+    forget()
+    try:
+        yield
+    finally:
+        _replaced.clear()
+        forget()
+
+
+def forget() -> None:
+    """Read the files anew when they are next asked for."""
+    for reader in (
+        collective_files,
+        device_coefficients,
+        link_coefficients,
+        software_coefficients,
+        harness_coefficients,
+    ):
+        reader.cache_clear()
 
 
 def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
     document = read_yaml(path)
+    _replace(path, document)
     if base is not None:
-        document.data = {**read_yaml(base).data, **document.data}
+        default = read_yaml(base)
+        _replace(base, default)
+        document.data = {**default.data, **document.data}
     return validate(document, model)
+
+
+def _replace(path: Path, document: Document) -> None:
+    for (folder, stem, name), value in _replaced.items():
+        if (folder, stem) == (path.parent.name, path.stem):
+            old = document.data[name]
+            by_optimizer = {"by_optimizer": dict.fromkeys(old.get("by_optimizer", ()), value)}
+            document.data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
 
 
 @cache
@@ -120,9 +238,24 @@ def link_coefficients(kind: str, default: Literal["default-scale-up", "default-s
 
 
 @cache
+def collective_files() -> tuple[CollectiveCoefficients, ...]:
+    """All systems whose collectives were measured, by name; first those of the directory that USER_DIRECTORY names."""
+    paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
+    if own := os.environ.get(USER_DIRECTORY):
+        paths = [*sorted(Path(own).glob("*.yaml")), *paths]
+    return tuple(_read(path, CollectiveCoefficients) for path in paths)
+
+
+@cache
+def harness_coefficients(name: str) -> HarnessCoefficients:
+    """Those of the harness behind a data set."""
+    return _read(_DIRECTORY / "harnesses" / f"{name}.yaml", HarnessCoefficients)
+
+
+@cache
 def software_coefficients(name: str) -> SoftwareCoefficients:
     """Those of a software profile. Raises InputError for an unknown one."""
     path = _DIRECTORY / "software" / f"{name}.yaml"
     if not path.is_file():
-        raise InputError.at(name, "is not a known software profile; known: hugectr, torchrec")
+        raise InputError.at(name, "is not a known software profile; known: distributed-embeddings, hugectr, torchrec")
     return _read(path, SoftwareCoefficients)

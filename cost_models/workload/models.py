@@ -17,7 +17,7 @@ ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeV
 Whole = BeforeValidator(spellings.whole_number)
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
-Software = Literal["torchrec", "hugectr"]
+Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Curve = tuple[tuple[Share, Share], ...]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from planner._version import VERSION
-from planner.cli import catalog, check, diff, doctor, explain, init, memory, plan, schema, streams, verify
+from planner.cli import calibrate, catalog, check, diff, doctor, explain, init, memory, plan, schema, streams, verify
 from planner.cli.exits import guarded
 from planner.cli.group import Group
 
@@ -60,6 +60,7 @@ app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(memory.memory)
 app.add_typer(catalog.app, name="catalog")
+app.command()(calibrate.calibrate)
 app.command()(schema.schema)
 app.command()(init.init)
 app.command()(doctor.doctor)

@@ -51,21 +51,23 @@ def test_forward_in_hbm() -> None:
 
 
 def test_a_replica_looks_up_its_own_samples() -> None:
-    """Half of them on one of two ranks."""
+    """Half of them on one of two ranks; of the distinct rows, which the backward pass updates, more than half."""
     whole, half = Case(HBM), Case(HBM, sharding=DATA_PARALLEL)
-    for name in ("forward", "backward"):
-        seconds = (case.seconds(getattr(case.lookup, name)(), "device") for case in (whole, half))
-        assert next(seconds) == pytest.approx(2 * next(seconds))
+    forward = [case.seconds(case.lookup.forward(), "device") for case in (whole, half)]
+    backward = [case.seconds(case.lookup.backward(), "device") for case in (whole, half)]
+    assert forward[0] == pytest.approx(2 * forward[1])
+    assert backward[1] < backward[0] < 2 * backward[1]
 
 
 @pytest.mark.parametrize(
     ("software", "optimizer", "passes", "arrays"),
-    [("torchrec", "sgd", 1.7, 0), ("torchrec", "rowwise_adagrad", 2.9, 0), ("torchrec", "adam", 1.7, 2)],
+    [("torchrec", "sgd", 1.12, 0), ("torchrec", "rowwise_adagrad", 2.32, 0), ("torchrec", "adam", 1.12, 2)],
 )
 def test_backward_in_hbm(software: str, optimizer: str, passes: float, arrays: int) -> None:
-    """So many row reads per lookup, and an update pass per distinct row and state array."""
+    """So many row reads per lookup, an update of each distinct row, and one of each state array of it."""
     case = Case(HBM, embedding={"optimizer": optimizer}, software=software)
-    rows = passes * LOOKUPS + case.software.update_passes.value * arrays * case.unique
+    updates = case.software.row_update_passes.value + case.software.update_passes.value * arrays
+    rows = passes * LOOKUPS + updates * case.unique
     expected = rows * DIM * 4 / case.kind.lookup_bytes_per_s
     assert case.seconds(case.lookup.backward(), "device") == pytest.approx(expected)
 
@@ -95,32 +97,46 @@ def test_rows_in_place_come_over_the_link() -> None:
 
 
 def test_a_cache_fetches_what_it_misses() -> None:
-    """Uniform access: the lookups that miss, with the rows' state, both ways through the host memory."""
+    """Uniform access: the rows that miss, both ways through the host memory; the search hides part of the wait."""
     case = Case(DDR_CACHED, 0.25)
     missed = min(LOOKUPS * 0.75, case.unique, ROWS * 0.75)
-    moved = case.software.cache_fetch_passes.value * missed * (DIM * 4 + 4)
+    moved = missed * DIM * 4
     fetch = case.lookup.fetch()
-    assert case.seconds(fetch, "host_link") == pytest.approx(moved / case.kind.pcie_bytes_per_s, rel=1e-6)
+    waited = case.software.cache_fetch_passes.value * moved / case.kind.pcie_bytes_per_s
+    assert case.seconds(fetch, "host_link") == pytest.approx(waited, rel=1e-6)
+    assert case.seconds(fetch, "pcie") == pytest.approx(moved / case.kind.pcie_bytes_per_s, rel=1e-6)
     assert case.seconds(fetch, "ddr") == pytest.approx(2 * moved / case.kind.ddr_bytes_per_s, rel=1e-6)
 
 
 @pytest.mark.parametrize("tier", [DDR_CACHED, SSD_CACHED])
 @pytest.mark.parametrize("skew", [{}, {"zipf_alpha": 1.05}])
 def test_a_cache_of_everything_fetches_nothing(tier: int, skew: dict[str, float]) -> None:
-    """It then costs what HBM costs and the search of its index; and nothing of the host."""
+    """It then costs what HBM costs and the search of its index; plain SGD has no state in host memory either."""
+    skew = {**skew, "embedding": {"optimizer": "sgd"}}
     case = Case(tier, 1.0, **skew)
     fetch = case.lookup.fetch()
     assert [case.seconds(fetch, name) for name in ("host_link", "pcie", "ddr", "ssd")] == pytest.approx(
         [0] * 4, abs=1e-12
     )
-    index = LOOKUPS * case.kind.cache_lookup_s
+    index = case.unique * case.software.cache_search_s.value
+    if tier == DDR_CACHED:
+        index += case.unique * case.software.cache_update_s.value
     assert case.in_all() == pytest.approx(Case(HBM, **skew).in_all() + index, rel=1e-9)
 
 
+def test_the_state_of_a_cached_table_stays_in_host_memory() -> None:
+    """Adam's two arrays cross PCIe for each distinct row, whatever the cache holds (measured on an H100)."""
+    sgd, adam = (Case(DDR_CACHED, 1.0, embedding={"optimizer": name}) for name in ("sgd", "adam"))
+    moved = adam.software.uvm_backward_passes_per_row.value * adam.unique * 2 * DIM * 4
+    assert adam.seconds(adam.lookup.backward(), "pcie") == pytest.approx(moved / adam.kind.pcie_bytes_per_s)
+    assert sgd.seconds(sgd.lookup.backward(), "pcie") == 0
+
+
 @pytest.mark.parametrize("alpha", [0.6, 1.05, 1.3])
-@pytest.mark.parametrize("dim", [16, 128])
+@pytest.mark.parametrize("dim", [64, 128])
 def test_the_order_of_the_tiers(alpha: float, dim: int) -> None:
-    """HBM is faster than any cache, a larger cache than a smaller, and the smallest than none at all."""
+    """HBM is faster than any cache, a larger cache than a smaller, and the smallest than none: for rows that are long
+    enough that moving one takes longer than searching for it."""
     skew = {"zipf_alpha": alpha, "dim": dim}
     cached = [Case(DDR_CACHED, fraction, **skew).in_all() for fraction in (0.5, 0.3, 0.1, 0.02)]
     times = [Case(HBM, **skew).in_all(), *cached, Case(DDR, **skew).in_all()]

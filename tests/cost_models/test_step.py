@@ -168,3 +168,41 @@ def test_one_rank_waits_for_nobody() -> None:
     model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
     constants = dict(zip(model.stages, model.constants, strict=True))
     assert {stage for stage, seconds in constants.items() if seconds} == {"overhead"}
+
+
+def test_ids_travel_beside_the_lookups_too() -> None:
+    """Under a pipeline only what the balanced lookups do not hide shows beside the dense part; without, all of it."""
+    tables = [{"rows": 10_000_000, "dim": 4, "pooling_factor": 100}]
+    cluster = topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=1e9))
+    plain, hiding = (StepModel(cluster, workload(tables, pipeline=name)) for name in ("none", "sparse-dist"))
+    one = np.zeros(1, dtype=np.int64)
+    blocks = Blocks(one, one + 1, one, one + 4, np.zeros(1))
+
+    def loads(model: StepModel, stage: str, *resources: str) -> float:
+        costs = model.block_costs(blocks, 0)
+        return sum(
+            float(costs.fixed[0, c] + costs.by_rows[0, c])
+            for c, column in enumerate(model.columns)
+            if model.stages[column.stage] == stage and column.resource in resources
+        )
+
+    ids = loads(plain, "input_dist", "nic_in")
+    lookup = sum(loads(plain, stage, "device") for stage in ("lookup_forward", "lookup_backward"))
+    assert 0 < lookup < ids
+    assert loads(hiding, "dense", "nic_in") == pytest.approx(ids - lookup, rel=0.05)
+
+
+def test_phases_of_an_exchange_add_up_on_the_card() -> None:
+    """HugeCTR sends through the cards after the exchange inside the node; TorchRec does both at once."""
+    cluster = topology(node_group("a", nodes=2, ranks=2))
+    one = np.zeros(1, dtype=np.int64)
+    blocks = Blocks(one, one + 3, one, one + 64, np.zeros(1))
+    costs = {}
+    for software in ("torchrec", "hugectr"):
+        model = StepModel(cluster, workload(TABLES, software=software))
+        row = model.block_costs(blocks, 0).fixed[0]
+        stage = model.stages.index("output_dist")
+        costs[software] = {column.resource: row[c] for c, column in enumerate(model.columns) if column.stage == stage}
+    link, card = (costs["torchrec"][name] for name in ("link_out", "nic_out"))
+    assert link > 0
+    assert costs["hugectr"]["nic_out"] == pytest.approx(card + link)

@@ -148,7 +148,7 @@ def _wrong_rank_bytes(document: Document) -> None:
 
 
 def _wrong_rank_seconds(document: Document) -> None:
-    document["ranks"][2]["seconds"]["dense"] *= 1.001
+    document["ranks"][2]["seconds"]["output_dist"] *= 1.001
 
 
 def _wrong_node(document: Document) -> None:

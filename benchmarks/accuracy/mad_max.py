@@ -1,0 +1,50 @@
+"""Neo's Model-I on 128 A100: the throughput that MAD-Max quotes, by the planner's own step; nothing is fitted to it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.accuracy.rows import DataSet, frame
+from cost_models.error_bars import band
+from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
+from cost_models.step import StepModel
+from cost_models.workload.loading import load_workload
+from topologies.loading import load_topology
+
+SYSTEM, METRIC, TOPOLOGY, WORKLOAD = "Neo Model-I", "qps_128gpu", "zionex-16", "model-i"
+BAND_90 = 0.2
+"""Assumed: no other row has this software and scale."""
+
+
+def step_s() -> float:
+    """The step with whole tables dealt evenly to the ranks."""
+    model = StepModel(load_topology(TOPOLOGY), load_workload(WORKLOAD))
+    table = np.arange(len(model.tables.rows))
+    n = len(table)
+    blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, HBM), model.tables.dim, np.zeros(n))
+    rank = table % len(model.kind_of_rank)
+    return model.evaluate(PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool))).step_s
+
+
+def predict(folder: Path) -> pd.DataFrame:
+    facts = json.loads((folder / "published.json").read_text())["facts"]
+    rates = [float(fact["value"]) for fact in facts if (fact["system"], fact["metric"]) == (SYSTEM, METRIC)]
+    out = frame([])
+    workload = load_workload(WORKLOAD)
+    out["measured_s"] = [workload.batch(128) / rate for rate in rates]
+    out["label"], out["group"], out["gated"] = "Model-I, 128 A100", "Model-I", True
+    out["predicted_s"] = step_s()
+    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    return out
+
+
+DATA_SET = DataSet(
+    name="mad_max",
+    grouping="–",
+    predict=predict,
+    held_out=None,
+    coefficients=lambda: 0,
+    note="a training step of Neo's Model-I on 128 A100",
+)

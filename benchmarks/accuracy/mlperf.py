@@ -1,0 +1,358 @@
+"""Iteration times of MLPerf DLRM-DCNv2 (HugeCTR), by the planner's own step, under the plans that the logs print."""
+
+import ast
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.accuracy.rows import DataSet, frame
+from cost_models.coefficients import (
+    Place,
+    device_coefficients,
+    link_coefficients,
+    replaced,
+    software_coefficients,
+)
+from cost_models.dense import dense_size
+from cost_models.error_bars import band
+from cost_models.memory import block_bytes
+from cost_models.shards import (
+    DATA_PARALLEL,
+    HBM,
+    MEMORY_HBM,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Blocks,
+    PlacedShards,
+    block_rows,
+)
+from cost_models.step import StepModel
+from cost_models.workload.loading import load_workload
+from planner import api
+from planner.verification import placed_shards
+from topologies.loading import load_topology
+
+BAND_90 = 0.025
+WORKLOAD = "dlrm-dcnv2"
+BYTES_PER_ELEMENT, REPLICATED_BELOW_BYTES = 8, 12.5e6
+"""Weights and Adagrad state; DP_SHARDING_THRESHOLD=0.0125 (GB)."""
+
+
+@dataclass(frozen=True)
+class System:
+    """What a submission ran on."""
+
+    topology: str
+    overrides: tuple[str, ...] = ()
+
+
+SYSTEMS = {
+    ("H100-SXM", 1, 8): System("dgx-h100"),
+    ("H100-SXM", 8, 8): System("dgx-h100", ("nodes.0.count=8",)),
+    ("H100-SXM", 1, 4): System("h100-sxm-4"),
+    ("H100-SXM", 2, 4): System("h100-sxm-4", ("nodes.0.count=2",)),
+    ("A100-SXM", 1, 8): System("dgx-a100-80"),
+    ("H100-PCIe", 1, 8): System("h100-pcie-8"),
+    ("L40", 1, 8): System("l40-8"),
+    ("A40", 1, 8): System("a40-8"),
+}
+"""By accelerator, nodes and accelerators of a node."""
+UNGATED = ("D54U-3U", "nf5468m6_hugectr", "dgxh100_n8_ngc23.04_merlin_hugectr")
+"""Flagged in the data: unexplained; slow links; no data-parallel threshold over eight nodes."""
+COPIES = {("4.0", "XE9640x4H100-SXM-80GB")}
+"""Rows whose log is that of an earlier round."""
+
+
+OVERHEADS: dict[str, Place] = {
+    "3.0": ("software", "hugectr", "step_overhead_s_23_04"),
+    "3.1": ("software", "hugectr", "step_overhead_s_23_09"),
+    "4.0": ("software", "hugectr", "step_overhead_s"),
+}
+"""The fixed part of a step, by round: each used another HugeCTR."""
+PRIORS: dict[Place, tuple[float, float]] = {
+    OVERHEADS["3.0"]: (0.3e-3, 0.3),
+    OVERHEADS["3.1"]: (0.3e-3, 0.3),
+    OVERHEADS["4.0"]: (0.3e-3, 0.3),
+    ("software", "hugectr", "activation_passes"): (2.0, 0.3),
+    ("devices", "default", "flop_utilization"): (0.5, 0.2),
+    ("devices", "A100-SXM4-80GB", "flop_utilization"): (0.6, 0.2),
+    ("links", "pcie", "ceiling_bytes_per_s"): (22e9, 0.15),
+    ("links", "infiniband", "all_to_all_efficiency"): (0.81, 0.15),
+}
+"""Fitted coefficients: what is known of each without these rows, and how well (standard deviation of its logarithm).
+Activations are written and read once; dense kernels reach half of their peak (0.7 with TF32 on A100, MAD-Max, less
+with fp16); NCCL on an RTX PRO 6000 reaches 18 to 24 GB/s over PCIe 5; two nodes of A100 0.81 of RoCE."""
+NOISE = 0.02
+"""Relative error that the model is held to where the priors are silent; repeated submissions differ by 1 %."""
+NUDGE = 1.05
+
+
+@cache
+def _facts(folder: Path) -> dict[str, list[dict[str, object]]]:
+    facts = json.loads((folder / "published.json").read_text())
+    return {name: facts.get(name, []) for name in ("mlperf_dcnv2_runs", "mlperf_dcnv2_plans")}
+
+
+def cases(folder: Path) -> pd.DataFrame:
+    """One row per submission on GPUs: what it ran on, its time, and the printed plan it shares with its like."""
+    facts = _facts(folder)
+    rows = []
+    for run in facts["mlperf_dcnv2_runs"]:
+        found = run["sys"]
+        nodes, each = int(found["number_of_nodes"]), int(found["accelerators_per_node"])
+        device = next((name for name, _, _ in SYSTEMS if name in found["accelerator_model_name"]), None)
+        if (device, nodes, each) not in SYSTEMS and run["system"] not in UNGATED:
+            continue
+        if (device, nodes, each) not in SYSTEMS:
+            continue
+        plan = _plan(facts["mlperf_dcnv2_plans"], run["round"], device, nodes * each)
+        rows.append(
+            {
+                "label": f"{run['round']} {run['org']} {run['system']}",
+                "configuration": Configuration(run["round"], device, nodes, each, int(run["batch"]), plan),
+                "measured_s": float(run["iter_ms"]) * 1e-3,
+                "gated": run["system"] not in UNGATED and (run["round"], run["system"]) not in COPIES,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _plan(plans: list[dict[str, object]], version: str, device: str, ranks: int) -> int | None:
+    """Index of the printed plan of as many ranks: of the same device and round, else round, else device."""
+    scored = [
+        ((plan["round"] == version) + 2 * (device.split("-")[0] in plan["devices"][0]), -i, i)
+        for i, plan in enumerate(plans)
+        if plan["n_dev"] == ranks
+    ]
+    return max(scored)[2] if scored else None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who holds which table: replicated ones everywhere, each other one cut by rows over some groups of ranks."""
+
+    replicated: frozenset[int]
+    groups: tuple[tuple[int, ...], ...]
+    """Tables of each group."""
+    group_ranks: int
+    """Consecutive ranks of a group: 1, or a node's."""
+
+
+def printed(plan: dict[str, object]) -> Held:
+    """A plan as a log prints it: tables by GPU."""
+    replicated = frozenset(dict(ast.literal_eval(str(plan["strategy"])))["dp"])
+    groups = tuple(tuple(t for t in own if t not in replicated) for own in plan["matrix"])
+    return Held(replicated, groups, 1)
+
+
+@cache
+def hierarchical(nodes: int, each: int) -> Held:
+    """What HugeCTR's planner makes over several nodes (`hier_auto`): nodes for GPUs, then rows cut inside a node.
+
+    No log prints it, so our planner searches under HugeCTR's rating, with the numbers of NVIDIA's v3.1 configuration
+    (config_DGXH100_8x8x2112.sh): memory to communication bandwidth 67, tables below 12.5 MB replicated.
+    """
+    link, ratio, capacity_gb = 50, 67, 60 * each
+    overrides = [
+        f"nodes.0.accelerators.count={nodes}",
+        f"nodes.0.accelerators.hbm.capacity={capacity_gb}GB",
+        f"nodes.0.accelerators.hbm.bandwidth={ratio * link}GB/s",
+        f"nodes.0.links.scale_up.bandwidth={link}GB/s",
+        f"nodes.0.links.scale_out.count={nodes}",
+        "nodes.0.links.pcie.accelerators_per_switch=1",
+        "nodes.0.reserve.hbm=0%",
+    ]
+    plan = api.plan(load_topology("dgx-h100", overrides=overrides), WORKLOAD, cost_model="hugectr")
+    rank, of_shard = (getattr(placed_shards(plan), name) for name in ("rank", "blocks"))
+    model = StepModel(load_topology("dgx-h100"), load_workload(WORKLOAD))
+    small = np.flatnonzero(model.tables.rows * model.tables.dim * BYTES_PER_ELEMENT < REPLICATED_BELOW_BYTES)
+    replicated = frozenset(small.tolist())
+    groups = tuple(tuple(sorted(set(of_shard.table[rank == node].tolist()) - replicated)) for node in range(nodes))
+    return Held(replicated, groups, each)
+
+
+def placed(held: Held, model: StepModel) -> PlacedShards:
+    """The same as shards of our words."""
+    world, rows_of = len(model.kind_of_rank), model.tables.rows.tolist()
+    by_rows = TABLE_WISE if held.group_ranks == 1 else TABLE_ROW_WISE
+    shards = [(t, DATA_PARALLEL, rank, rows_of[t], rank == 0) for t in held.replicated for rank in range(world)]
+    for t in set(range(len(rows_of))) - held.replicated:
+        groups = [g for g, own in enumerate(held.groups) if t in own]
+        parts = len(groups) * held.group_ranks
+        for position in range(parts):
+            group, inside = groups[position // held.group_ranks], position % held.group_ranks
+            rows = int(block_rows(rows_of[t], parts, position))
+            shards.append((t, by_rows, group * held.group_ranks + inside, rows, inside == 0))
+    table, sharding, rank, rows, opens = (np.array(column) for column in zip(*shards, strict=True))
+    n = len(table)
+    blocks = Blocks(table, sharding, np.full(n, HBM), model.tables.dim[table], np.zeros(n))
+    return PlacedShards(blocks, rank, rows, opens)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What submissions share that should take the same time."""
+
+    round: str
+    device: str
+    nodes: int
+    each: int
+    batch: int
+    plan: int | None
+
+
+def seconds(case: Configuration, folder: Path, values: Mapping[Place, float] = MappingProxyType({})) -> float:
+    """The step of a configuration under its plan, with the shipped coefficients or others in place of some."""
+    with replaced({place: value for place, value in values.items() if place not in OVERHEADS.values()}):
+        system = SYSTEMS[case.device, case.nodes, case.each]
+        topology = load_topology(system.topology, overrides=system.overrides)
+        model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
+        plans = _facts(folder)["mlperf_dcnv2_plans"]
+        held = hierarchical(case.nodes, case.each) if case.nodes > 1 or case.plan is None else printed(plans[case.plan])
+        step_s = model.evaluate(placed(held, model)).step_s
+    software = software_coefficients("hugectr")
+    place = OVERHEADS[case.round]
+    own = getattr(software, place[2])
+    return step_s - software.step_overhead_s.value + values.get(place, own.value)
+
+
+def shipped() -> dict[Place, float]:
+    """The fitted coefficients as they are."""
+    readers = {
+        "software": software_coefficients,
+        "devices": device_coefficients,
+        "links": lambda name: link_coefficients(name, "default-scale-out"),
+    }
+    return {place: getattr(readers[place[0]](place[1]), place[2]).value for place in PRIORS}
+
+
+def configurations(rows: pd.DataFrame) -> dict[Configuration, float]:
+    """Median measured seconds of each configuration that a target holds for."""
+    gated = rows[rows.gated]
+    return {
+        case: float(gated.measured_s[[each == case for each in gated.configuration]].median())
+        for case in dict.fromkeys(gated.configuration)
+    }
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Predicted seconds and their derivatives by the logarithms of the coefficients, around some values."""
+
+    cases: tuple[Configuration, ...]
+    at: dict[Place, float]
+    seconds: np.ndarray
+    """[cases]"""
+    slopes: np.ndarray
+    """[cases, coefficients] of ln(seconds)."""
+
+
+def linear(cases: Sequence[Configuration], folder: Path, at: dict[Place, float]) -> Linear:
+    """By differences of 5 % of each coefficient."""
+    here = np.array([seconds(case, folder, at) for case in cases])
+    slopes = np.zeros((len(cases), len(at)))
+    for j, (place, value) in enumerate(at.items()):
+        moved = {**at, place: value * NUDGE}
+        there = np.array([seconds(case, folder, moved) for case in cases])
+        slopes[:, j] = np.log(there / here) / np.log(NUDGE)
+    return Linear(tuple(cases), at, here, slopes)
+
+
+def solve(model: Linear, measured: np.ndarray, kept: np.ndarray) -> dict[Place, float]:
+    """The coefficients that meet the kept cases and their priors best, in squares of relative errors."""
+    log_at = np.log(list(model.at.values()))
+    prior, width = (np.array([PRIORS[place][i] for place in model.at]) for i in (0, 1))
+    rows = np.vstack([model.slopes[kept] / NOISE, np.diag(1 / width)])
+    gap = np.concatenate([np.log(measured / model.seconds)[kept] / NOISE, (np.log(prior) - log_at) / width])
+    change = np.linalg.lstsq(rows, gap, rcond=None)[0]
+    return dict(zip(model.at, np.exp(log_at + change).tolist(), strict=True))
+
+
+def refit(folder: Path) -> dict[Place, float]:
+    """The coefficients from all configurations, in a few steps of Gauss and Newton."""
+    times = configurations(cases(folder))
+    measured, values = np.array(list(times.values())), shipped()
+    for _ in range(3):
+        values = solve(linear(tuple(times), folder, values), measured, np.ones(len(times), dtype=bool))
+    return values
+
+
+def predict(folder: Path) -> pd.DataFrame:
+    rows = cases(folder)
+    by_case = {case: seconds(case, folder) for case in dict.fromkeys(rows.configuration)}
+    out = frame([])
+    out["label"], out["group"] = rows.label, [_group(case) for case in rows.configuration]
+    out["measured_s"], out["predicted_s"] = rows.measured_s, rows.configuration.map(by_case)
+    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    out["naive_s"] = [_naive_seconds(case) for case in rows.configuration]
+    out["gated"] = rows.gated
+    return out
+
+
+def _naive_seconds(case: Configuration) -> float:
+    """Everything spread evenly, at the data sheet's rates: products, rows once forward and once backward, exchanges."""
+    system = SYSTEMS[case.device, case.nodes, case.each]
+    group = load_topology(system.topology, overrides=system.overrides).nodes[0]
+    workload = load_workload(WORKLOAD, global_batch=case.batch)
+    world, up, out, dense = case.nodes * case.each, group.links.scale_up, group.links.scale_out, dense_size(workload)
+    port = up.bandwidth if up else group.links.pcie.bandwidth
+    if case.nodes > 1 and out:
+        port = out.count * out.bandwidth / case.each
+    samples = case.batch / world
+    row_bytes = sum(table.pooling_factor * table.dim * 4 for table in workload.tables)
+    sent_bytes = sum(table.dim * 2 for table in workload.tables) * samples * (world - 1) / world
+    gradient_bytes = 2 * dense.parameters * 2 * (world - 1) / world
+    return (
+        samples * dense.training_flops / (group.accelerators.flops.fp16 or group.accelerators.flops.fp32)
+        + 2 * samples * row_bytes / group.accelerators.hbm.bandwidth
+        + (2 * sent_bytes + gradient_bytes) / port
+    )
+
+
+def memory(folder: Path) -> pd.DataFrame:
+    """Gigabytes of weights and optimizer state of each GPU of each printed plan: by the log, and ours."""
+    model = StepModel(load_topology("dgx-h100"), load_workload(WORKLOAD))
+    rows = []
+    for index, plan in enumerate(_facts(folder)["mlperf_dcnv2_plans"]):
+        shards = placed(replace(printed(plan), replicated=frozenset()), model)
+        sizes = block_bytes(model.tables, shards.blocks, model.batching)
+        share = shards.rows / model.tables.rows[shards.blocks.table]
+        ours = sum(np.asarray(sizes[MEMORY_HBM, part].by_rows) * share for part in ("weights", "optimizer"))
+        of_rank = np.bincount(shards.rank, weights=ours, minlength=len(plan["matrix"]))
+        rows += [(index, rank, *pair) for rank, pair in enumerate(zip(plan["mem_GB"], of_rank / 1e9, strict=True))]
+    return pd.DataFrame(rows, columns=["plan", "rank", "log_gb", "ours_gb"])
+
+
+def held_out(folder: Path, left_out: Callable[[Configuration], object] = lambda case: case) -> pd.Series:
+    """Each configuration (or what `left_out` makes of it) predicted from a fit to the others and the priors."""
+    rows = cases(folder)
+    times = configurations(rows)
+    measured = np.array(list(times.values()))
+    model = linear(tuple(times), folder, shipped())
+    found: dict[Configuration, float] = {}
+    for group in dict.fromkeys(map(left_out, times)):
+        out = np.array([left_out(case) == group for case in times])
+        values = solve(model, measured, ~out)
+        found.update({case: seconds(case, folder, values) for case in rows.configuration if left_out(case) == group})
+    return rows.configuration.map(found)
+
+
+def _group(case: Configuration) -> str:
+    return f"v{case.round} {case.nodes} x {case.each} {case.device}"
+
+
+DATA_SET = DataSet(
+    name="mlperf",
+    grouping="configuration",
+    predict=predict,
+    held_out=held_out,
+    coefficients=lambda: len(PRIORS),
+    note="iteration times of MLPerf DLRM-DCNv2, HugeCTR; plans as printed in the logs, of several nodes as its planner "
+    "would make them",
+)

@@ -1,0 +1,132 @@
+"""NCCL collectives inside a node: rows of `measured/nccl_collectives.csv` against the fitted protocols."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.accuracy.rows import DataSet, frame
+from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols, scaled
+from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw, collective_files
+from cost_models.collective_laws import wire_bytes
+from cost_models.error_bars import band, doublings_outside
+
+OPERATIONS = {
+    "alltoall": "all_to_all",
+    "reduce_scatter": "reduce_scatter",
+    "all_gather": "all_gather",
+    "all_reduce": "all_reduce",
+}
+NAIVE_LATENCY_S = 10e-6
+TORCHREC_BYTES_PER_S = 600 * 2**30
+"""TorchRec 1.8.0, constants.py: INTRA_NODE_BANDWIDTH."""
+UNGATED = {("l40s", 8)}
+"""A broken box: MLPerf's L40 fits 24 GB/s."""
+FOLDS = 7
+"""Leave-out runs: each leaves out every seventh size, so that neighbours of a left-out size stay."""
+
+
+def times(folder: Path) -> pd.DataFrame:
+    """The rows, in bytes and seconds."""
+    rows = pd.read_csv(folder / "measured" / "nccl_collectives.csv")
+    return pd.DataFrame(
+        {
+            "system": rows.system,
+            "operation": rows.op_name.map(OPERATIONS),
+            "ranks": rows.num_gpus,
+            "buffer_bytes": rows.bytes.astype(float),
+            "seconds": rows.t_us * 1e-6,
+        }
+    )
+
+
+def predict(folder: Path) -> pd.DataFrame:
+    rows = times(folder)
+    files = {file.name: file for file in collective_files()}
+    if unknown := sorted(set(rows.system) - set(files)):
+        print(f"nccl: no laws of {', '.join(unknown)}; left out", file=sys.stderr)
+    parts = [frame([])]
+    for (system, operation, ranks), part in rows.groupby(["system", "operation", "ranks"]):
+        if system in files and (law := _law(files[system], operation, int(ranks))):
+            parts.append(_predicted(files[system], law, part))
+    return pd.concat(parts).sort_index()
+
+
+@cache
+def _laws(file: CollectiveCoefficients) -> dict[tuple[str, int], ProtocolLaw]:
+    return {(law.operation, law.ranks): law for law in file.laws}
+
+
+def _law(file: CollectiveCoefficients, operation: str, ranks: int) -> ProtocolLaw | None:
+    return _laws(file).get((operation, ranks))
+
+
+def _predicted(file: CollectiveCoefficients, law: ProtocolLaw, rows: pd.DataFrame) -> pd.DataFrame:
+    wire = wire_bytes(law.operation, rows.buffer_bytes, law.ranks)
+    seconds = as_law(law).seconds(wire)
+    low, high = band(seconds, law.band_90, doublings_outside(rows.buffer_bytes, law.buffer_bytes))
+    out = frame([])
+    out["label"] = [f"{file.name} {law.operation} {law.ranks} ranks {size:.0f} B" for size in rows.buffer_bytes]
+    out["group"] = [f"{size:.0f} B" for size in rows.buffer_bytes]
+    out["measured_s"], out["predicted_s"] = rows.seconds.to_numpy(), seconds
+    out["low_s"], out["high_s"] = low, high
+    out["naive_s"] = wire / file.bytes_per_s + NAIVE_LATENCY_S
+    out["torchrec_s"] = rows.buffer_bytes.to_numpy() / TORCHREC_BYTES_PER_S
+    out["gated"] = (file.name, law.ranks) not in UNGATED
+    return out.set_index(rows.index)
+
+
+def held_out(folder: Path) -> pd.Series:
+    """Each size predicted from laws fitted to other sizes (its neighbours among them)."""
+    return held_out_of(times(folder))
+
+
+def held_out_of(rows: pd.DataFrame) -> pd.Series:
+    """The same for rows of `times`."""
+    found = pd.Series(np.nan, index=rows.index)
+    for _, part in rows.groupby(["system", "operation", "ranks"]):
+        everything = collective_times(part)[0]
+        sizes = np.unique(everything.buffer_bytes)
+        for fold in range(FOLDS):
+            out = np.isin(everything.buffer_bytes, sizes[fold::FOLDS])
+            kept = CollectiveTimes(
+                everything.operation, everything.ranks, everything.buffer_bytes[~out], everything.seconds[~out]
+            )
+            wire = wire_bytes(everything.operation, everything.buffer_bytes[out], everything.ranks)
+            found.loc[part.index[out]] = as_law(fit_protocols(kept)).seconds(wire)
+    return found
+
+
+DATA_SET = DataSet(
+    name="nccl",
+    grouping="buffer size",
+    predict=predict,
+    held_out=held_out,
+    coefficients=lambda: sum(2 * len(law.protocols) for file in collective_files() for law in file.laws),
+    note="collectives inside a node, nine systems, 2 to 8 ranks",
+)
+
+
+def transfer(folder: Path) -> pd.DataFrame:
+    """Mean error on each NVLink system's rows of every other one's laws, scaled by the data sheet's bandwidth."""
+    rows, files = times(folder), [file for file in collective_files() if file.link.startswith("nvlink")]
+    found = []
+    for system, own in rows.groupby("system"):
+        target = next((file for file in files if file.name == system), None)
+        for file in files if target else ():
+            if file.name == system:
+                continue
+            errors = [
+                (scaled(law, target.bytes_per_s / file.bytes_per_s).seconds(_wire(part)) / part.seconds - 1).abs()
+                for (operation, ranks), part in own.groupby(["operation", "ranks"])
+                if (law := _law(file, str(operation), int(ranks)))
+            ]
+            kind = "sibling" if file.link == target.link else "generation"
+            found.append((system, file.name, kind, float(pd.concat(errors).mean())))
+    return pd.DataFrame(found, columns=["system", "laws_of", "origin", "mean_error"])
+
+
+def _wire(rows: pd.DataFrame) -> np.ndarray:
+    return wire_bytes(rows.operation.iloc[0], rows.buffer_bytes, int(rows.ranks.iloc[0]))

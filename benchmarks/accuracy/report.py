@@ -1,0 +1,78 @@
+"""The accuracy figures as a table and as the page of the documentation."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from benchmarks.accuracy.rows import DataSet, Summary
+
+HEADER = (
+    "data",
+    "rows",
+    "numbers fitted",
+    "mean",
+    "median",
+    "worst",
+    "in 90 % band",
+    "held out by",
+    "mean",
+    "median",
+    "worst",
+    "in 90 % band",
+    "line rate",
+    "TorchRec",
+)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def cells(summary: Summary) -> list[str]:
+    """One line of the table."""
+    own = [summary.mean, summary.median, summary.worst, summary.inside_90]
+    held = [summary.held_out_mean, summary.held_out_median, summary.held_out_worst, summary.held_out_inside_90]
+    return [
+        summary.dataset,
+        str(summary.rows),
+        str(summary.coefficients),
+        *map(_percent, own),
+        summary.grouping,
+        *map(_percent, held),
+        _percent(summary.naive_mean),
+        _percent(summary.torchrec_mean),
+    ]
+
+
+def table(summaries: Sequence[Summary]) -> str:
+    """A Markdown table."""
+    lines = [HEADER, ["---"] * len(HEADER), *map(cells, summaries)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+ORIGINS = {"sibling": "another device on the same generation of NVLink", "generation": "another generation"}
+LINKS = """## Links without data
+
+A link without measurements of its device takes another device's laws, scaled by the data sheet's bandwidth.
+"""
+INTRODUCTION = """# Accuracy
+
+Written by `python -m benchmarks.accuracy --docs`. Errors are absolute relative errors of predicted seconds against
+published measurements. The first four figures are of the shipped coefficients; the next four leave a group of rows
+out, fit the rest, and predict the group. *Line rate* is the mean error of bytes over the data sheet's bandwidth (and
+10 us for a collective); *TorchRec* that of the constants of TorchRec 1.8.0's planner. The 90 % band is the error bar
+that each prediction carries: of new measurements, nine in ten should fall inside.
+"""
+
+
+def page(found: Sequence[tuple[DataSet, Summary]], transfer: pd.DataFrame) -> str:
+    """The page of the documentation; `transfer` has a row per system and other system, with `origin`, `mean_error`."""
+    notes = "\n".join(f"- `{dataset.name}`: {dataset.note}." for dataset, _ in found)
+    ends = transfer.groupby("origin").mean_error.agg(["min", "max"])
+    lines = [
+        ["laws of", "mean error, smallest and largest of all pairs"],
+        ["---", "---"],
+        *([ORIGINS[str(name)], f"{_percent(row['min'])} to {_percent(row['max'])}"] for name, row in ends.iterrows()),
+    ]
+    links = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n\n{LINKS}\n{links}\n"

@@ -1,0 +1,93 @@
+"""Measured rows beside predicted ones, and their summary."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = ("label", "group", "measured_s", "predicted_s", "low_s", "high_s", "naive_s", "torchrec_s", "gated")
+"""Of every data set's frame: what the row is, what it is held out by, seconds measured, predicted, the 90 % band's
+ends, by the naive model and by TorchRec's constants (NaN where they have no answer), whether a target holds for it."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set: how its rows are predicted from the shipped coefficients, and with a group left out."""
+
+    name: str
+    grouping: str
+    """What leave-one-group-out leaves out."""
+    predict: Callable[[Path], pd.DataFrame]
+    """All rows of a folder, without fitting anything."""
+    held_out: Callable[[Path], pd.Series] | None
+    """Predicted seconds of each row, from coefficients fitted without its group; index as `predict`."""
+    coefficients: Callable[[], int]
+    """Number of fitted numbers behind the predictions."""
+    metrics: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Absolute relative errors of a data set."""
+
+    dataset: str
+    rows: int
+    coefficients: int
+    grouping: str
+    mean: float | None
+    """None, like all errors, without rows that a target holds for."""
+    median: float | None
+    worst: float | None
+    inside_90: float | None
+    """Share of the rows inside the 90 % band."""
+    held_out_mean: float | None
+    held_out_median: float | None
+    held_out_worst: float | None
+    held_out_inside_90: float | None
+    naive_mean: float | None
+    torchrec_mean: float | None
+
+
+def frame(records: Iterable[dict[str, object]]) -> pd.DataFrame:
+    """Records as a frame with the columns of every data set."""
+    return pd.DataFrame(list(records), columns=list(COLUMNS))
+
+
+def summarise(dataset: DataSet, rows: pd.DataFrame, held_out: pd.Series | None) -> Summary:
+    """The summary of the rows that a target holds for."""
+    gated = rows[rows.gated]
+    error = (gated.predicted_s / gated.measured_s - 1).abs()
+    inside = _inside(gated, gated.predicted_s) if len(gated) else None
+    others: list[float | None] = [None] * 4
+    if held_out is not None and len(gated):
+        kept = held_out.loc[gated.index]
+        away = (kept / gated.measured_s - 1).abs()
+        others = [*_errors(away), _inside(gated, kept)]
+    return Summary(
+        dataset.name,
+        len(gated),
+        dataset.coefficients(),
+        dataset.grouping,
+        *_errors(error),
+        inside,
+        *others,
+        _mean_error(gated.naive_s, gated.measured_s),
+        _mean_error(gated.torchrec_s, gated.measured_s),
+    )
+
+
+def _errors(error: pd.Series) -> list[float | None]:
+    return [float(each) if len(error) else None for each in (error.mean(), error.median(), error.max())]
+
+
+def _inside(rows: pd.DataFrame, centre: pd.Series) -> float:
+    low, high = centre * rows.low_s / rows.predicted_s, centre * rows.high_s / rows.predicted_s
+    return float(((rows.measured_s >= low) & (rows.measured_s <= high)).mean())
+
+
+def _mean_error(predicted: pd.Series, measured: pd.Series) -> float | None:
+    error = (predicted / measured - 1).abs().astype(float)
+    return None if np.isnan(error).all() else float(error.mean())

@@ -1,0 +1,115 @@
+"""How long a collective takes inside a scale-up domain: the fastest of a few protocols, each a latency and a rate.
+
+NCCL sends small buffers by low-latency protocols and large ones by fast ones. The time of `x` wire bytes is
+min over protocols of (a + x / B), with x = bytes (n-1)/n on each port of n ranks, twice that for an all-reduce.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cost_models.coefficients import (
+    CollectiveCoefficients,
+    CollectiveOperation,
+    LinkCoefficients,
+    collective_files,
+)
+from cost_models.shards import Floats
+
+Origin = Literal["own", "sibling", "generation"]
+"""Whose measurements a law rests on: the device's, another device's on the same kind of link, or of another kind."""
+SPREAD: dict[Origin, float] = {"own": 0.06, "sibling": 0.08, "generation": 0.43}
+"""Largest mean error of a law on a system: its own; on the same kind of NVLink and on another generation of it, scaled
+by the data sheet's bandwidth (docs/reference/accuracy.md)."""
+
+
+def wire_bytes(operation: CollectiveOperation, buffer_bytes: ArrayLike, ranks: int) -> Floats:
+    """Bytes that cross each rank's port: (n-1)/n of the buffer, twice that for an all-reduce."""
+    passes = 2 if operation == "all_reduce" else 1
+    return np.asarray(buffer_bytes, dtype=np.float64) * passes * (ranks - 1) / ranks
+
+
+@dataclass(frozen=True)
+class CollectiveLaw:
+    """The protocols of one operation among one number of ranks."""
+
+    latency_s: tuple[float, ...]
+    bytes_per_s: tuple[float, ...]
+    origin: Origin
+    system: str
+    """Name of the coefficient file."""
+
+    def seconds(self, wire: ArrayLike) -> Floats:
+        """Time of a collective with this many bytes on the busiest port; shape of the argument."""
+        return np.asarray(self._all(wire).min(axis=-1))
+
+    def line_at(self, wire: float) -> tuple[float, float]:
+        """(latency in s, bytes/s) of the protocol that is fastest for this many bytes.
+
+        Costs that add up over tables need a straight line: the planner takes the one at the step's balanced load.
+        """
+        fastest = int(self._all(wire).argmin())
+        return self.latency_s[fastest], self.bytes_per_s[fastest]
+
+    def _all(self, wire: ArrayLike) -> Floats:
+        x = np.asarray(wire, dtype=np.float64)[..., None]
+        return np.asarray(np.array(self.latency_s) + x / np.array(self.bytes_per_s))
+
+
+def collective_law(
+    operation: CollectiveOperation, device: str, link: str, bytes_per_s: float, ranks: int
+) -> CollectiveLaw | None:
+    """The law for `ranks` ranks of a device on a kind of link whose data sheet says `bytes_per_s`, or None.
+
+    Without measurements of the device, those of a sibling on the same kind of link, or of a kind that stands in for
+    it, are scaled by bandwidth; without either there is no law. Numbers of ranks that were not measured take the
+    nearest measured one, the larger of two.
+    """
+    files = collective_files()
+    own = [file for file in files if device in file.devices and file.link == link]
+    siblings = [file for file in files if file.link == link and file.represents_link]
+    others = [file for file in files if link in file.stands_in_for]
+    candidates: list[tuple[Origin, list[CollectiveCoefficients]]] = [
+        ("own", own),
+        ("sibling", siblings),
+        ("generation", others),
+    ]
+    for origin, found in candidates:
+        for file in found:
+            laws = [law for law in file.laws if law.operation == operation]
+            if not laws:
+                continue
+            law = min(laws, key=lambda law: (abs(np.log2(law.ranks / ranks)), -law.ranks))
+            scale = bytes_per_s / file.bytes_per_s
+            latencies, rates = zip(*law.protocols, strict=True)
+            return CollectiveLaw(latencies, tuple(rate * scale for rate in rates), origin, file.name)
+    return None
+
+
+def all_to_all_between_domains(link: LinkCoefficients, bytes_per_s: float, domains: float) -> float:
+    """Achieved rate of a card in an all-to-all among so many scale-up domains: less the more of them take part."""
+    efficiency = link.all_to_all_efficiency.value
+    if link.all_to_all_loss_per_doubling:
+        efficiency *= np.exp2(-link.all_to_all_loss_per_doubling.value * np.log2(max(domains, 2.0) / 2))
+    return _limited(link, bytes_per_s * float(efficiency))
+
+
+def all_reduce_between_domains(
+    link: LinkCoefficients, bytes_per_s: float, domains: float, domain_ranks: int, inside_bytes_per_s: float
+) -> float:
+    """Rate at which 2 (1 - 1/domains) / domain_ranks of the buffer would cross a card in the time of an all-reduce.
+
+    With a measured growth that time is the reduction inside the domain and, after it, for each doubling of the
+    domains a share of the time in which 2 / domain_ranks of the buffer would cross the card at line rate.
+    """
+    if link.all_reduce_growth is None or domains <= 1:
+        return _limited(link, bytes_per_s * link.all_reduce_efficiency.value)
+    inside = (domain_ranks - 1) / domain_ranks / inside_bytes_per_s
+    between = link.all_reduce_growth.value * np.log2(domains) / domain_ranks / bytes_per_s
+    return float((1 - 1 / domains) / domain_ranks / (inside + between))
+
+
+def _limited(link: LinkCoefficients, achieved: float) -> float:
+    return min(achieved, link.ceiling_bytes_per_s.value) if link.ceiling_bytes_per_s else achieved

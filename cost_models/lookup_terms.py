@@ -1,0 +1,121 @@
+"""What one lookup kernel costs: seconds from counts of lookups, distinct rows and missed rows.
+
+All functions take arrays of one shape (or numbers) and give seconds on the device unless they say otherwise. A *pass*
+is one crossing of the row's bytes, in whole sectors.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.shards import Floats
+
+Numbers = Floats | float
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a pass over some tables reads."""
+
+    lookups: Numbers
+    unique: Numbers
+    """Distinct rows."""
+    id_bytes: Numbers
+    """Of one id with its weight."""
+    row_bytes: Numbers
+    """Of one row, in whole sectors."""
+    output_bytes: Numbers
+    """Of all vectors that the forward pass writes."""
+    table_bytes: Numbers
+    """Of the table's rows: what a cache of the device would have to hold."""
+    state_bytes: Numbers = 0.0
+    """Optimizer state of one row, in whole sectors."""
+    state_arrays: Numbers = 0.0
+    """Element-wise optimizer state arrays."""
+
+
+@dataclass(frozen=True)
+class LookupRates:
+    """What a device achieves; bytes and bytes/s."""
+
+    hbm_bytes_per_s: float
+    l2_bytes_per_s: float
+    l2_reach_bytes: float
+    """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
+    pcie_bytes_per_s: float
+    sector_bytes: float
+
+
+def in_sectors(row_bytes: Numbers, sector_bytes: float) -> Floats:
+    """Bytes that reading a row moves: whole sectors."""
+    return np.asarray(np.ceil(np.asarray(row_bytes) / sector_bytes) * sector_bytes)
+
+
+def l2_share(table_bytes: Numbers, rates: LookupRates) -> Floats:
+    """Share of the reads of a table that the L2 cache serves: 1 / sqrt(1 + (bytes / reach)^2)."""
+    size = np.asarray(table_bytes, dtype=np.float64)
+    if not rates.l2_reach_bytes:
+        return np.zeros_like(size)
+    return np.asarray(1 / np.sqrt(1 + (size / rates.l2_reach_bytes) ** 2))
+
+
+def read_rows(reads: Reads, rates: LookupRates) -> Floats:
+    """Rows of device memory, some of them out of the L2 cache."""
+    share = l2_share(reads.table_bytes, rates)
+    per_byte = share / rates.l2_bytes_per_s + (1 - share) / rates.hbm_bytes_per_s
+    return np.asarray(np.asarray(reads.lookups) * reads.row_bytes * per_byte)
+
+
+def stream(reads: Reads, rates: LookupRates) -> tuple[Floats, Floats]:
+    """(reading the ids, writing the outputs): what every forward pass does, wherever the rows are."""
+    ids = np.asarray(reads.lookups) * reads.id_bytes / rates.hbm_bytes_per_s
+    return np.asarray(ids), np.asarray(np.asarray(reads.output_bytes) / rates.hbm_bytes_per_s)
+
+
+def cache_search(reads: Reads, software: SoftwareCoefficients) -> Floats:
+    """Finding the ids of a cached table in its cache: distinct rows are sorted out and looked for."""
+    return np.asarray(np.asarray(reads.unique) * software.cache_search_s.value)
+
+
+def in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
+    """Bytes over PCIe of a forward pass over rows in host memory."""
+    per_lookup, per_row = software.uvm_forward_passes_per_lookup.value, software.uvm_forward_passes_per_row.value
+    return np.asarray((per_lookup * np.asarray(reads.lookups) + per_row * np.asarray(reads.unique)) * reads.row_bytes)
+
+
+def fetched_bytes(missed: Numbers, row_bytes: Numbers, software: SoftwareCoefficients) -> Floats:
+    """Bytes over PCIe to bring missed distinct rows into a cache, one direction; as many go back."""
+    return np.asarray(software.cache_fetch_passes.value * np.asarray(missed) * row_bytes)
+
+
+def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
+    """Gradients summed by row, rows and their state read and written, all on the device.
+
+    `passes` counts crossings for each lookup; each distinct row adds its update and that of its state arrays.
+    """
+    update = software.row_update_passes.value + software.update_passes.value * np.asarray(reads.state_arrays)
+    crossings = np.asarray(passes) * reads.lookups + update * np.asarray(reads.unique)
+    return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s)
+
+
+def backward_on_cache(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
+    """The same with rows in the cache; their state is in host memory (see `state_in_place_bytes`)."""
+    crossings = np.asarray(passes) * reads.lookups + software.row_update_passes.value * np.asarray(reads.unique)
+    extra = np.asarray(reads.unique) * software.cache_update_s.value
+    return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s + extra)
+
+
+def backward_in_place(reads: Reads, passes: Numbers, rates: LookupRates) -> Floats:
+    """The device's part with rows in host memory: summing gradients."""
+    return np.asarray(np.asarray(passes) * reads.lookups * reads.row_bytes / rates.hbm_bytes_per_s)
+
+
+def row_in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
+    """Bytes over PCIe to update distinct rows in host memory."""
+    return np.asarray(software.uvm_backward_passes_per_row.value * np.asarray(reads.unique) * reads.row_bytes)
+
+
+def state_in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
+    """Bytes over PCIe to update the optimizer state of distinct rows in host memory."""
+    return np.asarray(software.uvm_backward_passes_per_row.value * np.asarray(reads.unique) * reads.state_bytes)

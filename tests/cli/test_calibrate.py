@@ -1,0 +1,72 @@
+"""`planner calibrate`: from measurements to a coefficient file that plans use."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FLAGS = ("--device", "A100-SXM4-40GB", "--link", "nvlink3", "--bandwidth", "300GB/s")
+
+
+def measurements(path: Path, rows: int = 20) -> Path:
+    """Times of two protocols: 10 us and 10 GB/s, 30 us and 50 GB/s."""
+    lines = ["operation,ranks,buffer_bytes,seconds"]
+    for exponent in range(10, 10 + rows):
+        wire = 2**exponent * 7 / 8
+        seconds = min(1e-5 + wire / 1e10, 3e-5 + wire / 5e10)
+        lines += [f"{operation},8,{2**exponent},{seconds}" for operation in ("all_to_all", "all_gather")]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_laws_and_their_errors(run, tmp_path):
+    """One record per operation and number of ranks."""
+    page = run("calibrate", measurements(tmp_path / "m.csv"), *FLAGS, "--format", "json")
+    assert page.exit_code == 0
+    found = json.loads(page.stdout)
+    assert [(law["operation"], law["ranks"], law["rows"]) for law in found] == [
+        ("all_gather", 8, 20),
+        ("all_to_all", 8, 20),
+    ]
+    assert all(law["mean_error"] < 0.01 for law in found)
+
+
+def test_plans_use_the_file(run, tmp_path, monkeypatch):
+    """From a directory that PLANNER_COEFFICIENTS names: these links are four times slower than the shipped ones."""
+    own = tmp_path / "own"
+    own.mkdir()
+    page = run("calibrate", measurements(tmp_path / "m.csv"), *FLAGS, "-o", own / "mine.yaml")
+    assert page.exit_code == 0
+    assert "mine.yaml" in page.stderr
+    script = (
+        "from cost_models.collective_laws import collective_law\n"
+        "law = collective_law('all_to_all', 'A100-SXM4-40GB', 'nvlink3', 300e9, 8)\n"
+        "print(law.system, float(law.seconds(1e9)))"
+    )
+    monkeypatch.setenv("PLANNER_COEFFICIENTS", str(own))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    system, seconds = done.stdout.split()
+    assert system == "mine"
+    assert float(seconds) == pytest.approx(0.02, rel=0.05)
+
+
+def test_too_few_sizes_are_refused_with_what_is_needed(run, tmp_path):
+    """Every operation at once, and nothing is written."""
+    page = run("calibrate", measurements(tmp_path / "m.csv", rows=4), *FLAGS, "-o", tmp_path / "mine.yaml")
+    assert page.exit_code == 3
+    assert "all_to_all among 8 ranks" in page.stderr
+    assert "all_gather among 8 ranks" in page.stderr
+    assert "6 different sizes are the least" in page.stderr
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_every_unreadable_file_is_named(run, tmp_path):
+    """A missing log, a trace without sizes, a bandwidth without a unit."""
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    page = run("calibrate", tmp_path / "none.log", tmp_path / "trace.json", *FLAGS)
+    assert page.exit_code == 3
+    assert "none.log" in page.stderr
+    assert "PyTorch 2.2" in page.stderr
+    assert run("calibrate", tmp_path / "none.log", *FLAGS[:-1], "300").exit_code == 2
