@@ -25,6 +25,10 @@ from planner.verification import placed_shards, planned_inputs
 GIB = 1 << 30
 
 
+NEGLIGIBLE = 1e-6
+"""Share of a bound that is nothing but rounding."""
+
+
 @dataclass(frozen=True)
 class Contributor:
     """What takes time of the resource that binds a stage."""
@@ -66,6 +70,8 @@ class PlanReasons:
     stages: tuple[StageReasons, ...]
     memory_bound_s: float | None
     """What the bound is lower by as memory is not unlimited in price: the priced capacity, below 0 or 0."""
+    cases_bound_s: float | None
+    """What looking at whole blocks case by case adds to the bound; None where the plan has no proof."""
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]
 
@@ -125,7 +131,15 @@ class Explainer:
         stages = tuple(self._stage(s) for s in range(len(self.model.stages)))
         memory, paid = self._memory()
         found = tuple(gains(self.model, self._placed))
-        return PlanReasons(self.model, stages, paid, memory, found)
+        return PlanReasons(self.model, stages, paid, self._by_cases(stages, paid), memory, found)
+
+    def _by_cases(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
+        """What the bound is above the sum of its parts."""
+        if self._plan.objective is None or self._plan.proof is None:
+            return None
+        parts = sum(each.bound_s or 0.0 for each in stages) + (memory_bound_s or 0.0)
+        above = self._plan.objective.lower_bound_s - parts
+        return above if above > NEGLIGIBLE * parts else 0.0
 
     def table(self, name: str) -> TableReasons:
         """Raises KeyError for a table that the plan does not have."""

@@ -37,7 +37,7 @@ def schema(
     document = _model(kind).model_json_schema()
     if kind is Kind.WORKLOAD:
         _allow_a_file_of_tables(document)
-    if kind is not Kind.PLAN:
+    if kind in (Kind.TOPOLOGY, Kind.WORKLOAD):
         _allow_a_base(document, kind)
     streams.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
 

@@ -37,6 +37,8 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
         table.add_row(each.stage.name, amount(each.stage.seconds, model), bound, rank, _resource(each, model))
     if reasons.memory:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of its shortage")
+    if reasons.cases_bound_s:
+        table.add_row("cases", "", amount(reasons.cases_bound_s, model), "", "blocks are whole, ranks are single")
     console.print(table)
     console.print()
     for each in reasons.stages:
@@ -178,6 +180,7 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
             for each in reasons.stages
         ],
         "memory_bound_s": reasons.memory_bound_s,
+        "cases_bound_s": reasons.cases_bound_s,
         "memory": [
             {"tier": memory.tier, "group": memory.group, "seconds_per_gib": memory.seconds_per_gib}
             for memory in reasons.memory
