@@ -134,10 +134,11 @@ class Explainer:
         return PlanReasons(self.model, stages, paid, self._by_cases(stages, paid), memory, found)
 
     def _by_cases(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
-        """What the bound is above the sum of its parts."""
+        """What the bound is above the sum of its parts, or above the threshold of their proof."""
         if self._plan.objective is None or self._plan.proof is None:
             return None
         parts = sum(each.bound_s or 0.0 for each in stages) + (memory_bound_s or 0.0)
+        parts = min(parts, self._plan.proof.threshold_s or parts)
         above = self._plan.objective.lower_bound_s - parts
         return above if above > NEGLIGIBLE * parts else 0.0
 
