@@ -80,8 +80,7 @@ def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | Non
 
 def fits(fluid: Fluid) -> bool:
     """Whether the fluid problem fits: `shortage` without what would have to be explained."""
-    free = Prices(np.zeros((fluid.problem.kinds, len(fluid.problem.stage_of_column))), np.zeros_like(fluid.capacity))
-    if np.isinf(fluid.price(free)[0]).any():
+    if np.isinf(fluid.price(fluid.no_prices())[0]).any():
         return False
     return _largest_excess(fluid, fluid.capacity, None)[0] <= 0
 
