@@ -9,14 +9,14 @@ Nothing here depends on a solver: a plan document claims a threshold, and the ch
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.cases import rank_symmetry
 from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, place_block
+from planner.symmetry import rank_symmetry
 
 NEAR = 1e-7
 """Relative distance below the threshold within which a plan is not looked for."""
@@ -30,7 +30,7 @@ MOST_WAYS = 4_000
 """To hold one table, at most."""
 MOST_PAIRS = 4_000
 """Blocks x places of one table, at most."""
-MOST_NUMBERS = 10_000_000
+MOST_NUMBERS = 20_000_000
 """That the partial plans of one layer may be made of."""
 AT_ONCE = 1_000_000
 """Numbers that are worked on at once."""
@@ -61,14 +61,20 @@ class _Ways:
 
 
 def try_all(
-    problem: Problem, threshold_s: float, weight: Floats | None = None, byte: Floats | None = None, work: float = 1e8
+    problem: Problem,
+    threshold_s: float,
+    weight: Floats | None = None,
+    byte: Floats | None = None,
+    work: float = CHECK_WORK,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Tried | None:
-    """The fastest plan that is faster than `threshold_s`, if any; None where that takes more than `work` numbers.
+    """The fastest plan that is faster than `threshold_s`, if any; None where that takes more than `work` numbers, or
+    when `is_over`, asked now and then, says so.
 
     `weight` [D, C] and `byte` [D, M] are multipliers as in `planner.solvers.prices`: the better, the less there is to
     try. Any are right.
     """
-    return _Layers(problem, threshold_s, weight, byte, work).run()
+    return _Layers(problem, threshold_s, weight, byte, work, is_over).run()
 
 
 def proven_s(threshold_s: float) -> float:
@@ -76,7 +82,24 @@ def proven_s(threshold_s: float) -> float:
     return threshold_s * (1 - 1.1 * NEAR)
 
 
-class _TooMuch(Exception):
+class _Layer(NamedTuple):
+    """Partial plans. n of them."""
+
+    parent: Ints
+    """[n] in the layer before."""
+    way: Ints
+    """[n] of the last table."""
+    rows: Floats
+    """[n, R, W]"""
+    linear: Floats
+    """[n, J]"""
+
+    def only(self, which: Ints) -> "_Layer":
+        """Some of them."""
+        return _Layer(self.parent[which], self.way[which], self.rows[which], self.linear[which])
+
+
+class _TooMuchError(Exception):
     """More to try than the work allows."""
 
 
@@ -84,9 +107,15 @@ class _Layers:
     """Partial plans by their rows: C loads, M memories in use, one mark for each group; each [W]."""
 
     def __init__(
-        self, problem: Problem, threshold_s: float, weight: Floats | None, byte: Floats | None, work: float
+        self,
+        problem: Problem,
+        threshold_s: float,
+        weight: Floats | None,
+        byte: Floats | None,
+        work: float,
+        is_over: Callable[[], bool],
     ) -> None:
-        self.problem, self.left, self.all_work = problem, work, work
+        self.problem, self.left, self.all_work, self.is_over = problem, work, work, is_over
         self.target = threshold_s * (1 - NEAR)
         self.columns, self.pools = len(problem.stage_of_column), len(problem.pool_capacity)
         self.groups = [*problem.together, *problem.apart]
@@ -132,7 +161,7 @@ class _Layers:
         blocks = np.arange(*problem.table_block_start[table : table + 2])
         pairs = [(int(block), place) for block in blocks for place in self._places(int(block))]
         if len(pairs) > MOST_PAIRS:
-            raise _TooMuch
+            raise _TooMuchError
         if not pairs:
             return None
         rows = np.stack([self._rows_of(block, place) for block, place in pairs])
@@ -144,7 +173,7 @@ class _Layers:
             for way in self._ways_of_option(option, number):
                 items.append(way)
                 if len(items) > MOST_WAYS:
-                    raise _TooMuch
+                    raise _TooMuchError
         if not items:
             return None
         taken = np.zeros((len(items), len(pairs)))
@@ -222,7 +251,7 @@ class _Layers:
             at, left, taken = stack.pop()
             steps += 1
             if steps > 10 * MOST_WAYS:
-                raise _TooMuch
+                raise _TooMuchError
             if not left:
                 yield taken
             elif at:
@@ -268,16 +297,15 @@ class _Layers:
         """Layer by layer."""
         try:
             return self._run()
-        except _TooMuch:
+        except _TooMuchError:
             return None
 
     def _run(self) -> Tried:
         problem, nothing = self.problem, Tried(np.inf, None, 0.0)
-        self.total_room = self._linear(
-            np.concatenate([np.zeros_like(self.blank.load), self.room, self.base[self.columns + self.pools :]])[None]
-        )[0, self.columns : self.columns + self.pools]
-        prices = self.functional[-1, self.columns : self.columns + self.pools]
-        self.paid = float((prices * np.maximum(self.room, 0.0)).sum())
+        room = np.zeros_like(self.base)
+        room[self.columns : self.columns + self.pools] = self.room
+        totals = self._linear(room[None])[0]
+        self.total_room, self.paid = totals[self.columns : self.columns + self.pools], float(totals[-1])
         self.slack = 0.0
         base = self._linear(self.base[None])
         if not self._is_possible(self.base[None], base).all():
@@ -293,64 +321,71 @@ class _Layers:
         rows, linear = self.base[None], base
         trail: list[tuple[Ints, Ints]] = []
         for at, table in enumerate(order):
-            rest = np.sum([least[later] for later in order[at + 1 :]], axis=0) if at + 1 < len(order) else 0.0
+            is_last = at + 1 == len(order)
+            rest = np.zeros(base.shape[1]) + sum(least[later] for later in order[at + 1 :])
             earlier = [sum(before in group.tables for before in order[:at]) for group in self.groups]
-            parent, way, rows, linear = self._grown(known[table], table, rows, linear, rest, earlier)
-            trail.append((parent, way))
+            lots = self._grown(known[table], table, rows, linear, rest, earlier)
+            kept = self._best(lots) if is_last else self._unlike(self._joined(lots, rows, linear))
+            trail.append((kept.parent, kept.way))
+            rows, linear = kept.rows, kept.linear
             if not len(rows):
                 return nothing._replace(work=self.all_work - self.left)
-            keep = self._unlike(rows) if at + 1 < len(order) else np.arange(len(rows))
-            trail[-1] = parent[keep], way[keep]
-            rows, linear = rows[keep], linear[keep]
-        step = self._least_step(rows, np.zeros_like(linear))
-        best = index = int(step.argmin())
+        step, index = float(self._least_step(rows, np.zeros_like(linear))[0]), 0
         items: list[tuple[int, int]] = []
         for (parent, way), table in zip(reversed(trail), reversed(order), strict=True):
             items += known[table].items[int(way[index])]
             index = int(parent[index])
         items.sort()
         placement = Placement(np.array([b for b, _ in items]), np.array([p for _, p in items]))
-        return Tried(float(step[best]), placement, self.all_work - self.left)
+        return Tried(step, placement, self.all_work - self.left)
 
     def _grown(
-        self, ways: _Ways, table: int, rows: Floats, linear: Floats, rest: Floats | float, earlier: list[int]
-    ) -> tuple[Ints, Ints, Floats, Floats]:
-        """Partial plans [n] and ways of one more table, and what they come to; those that may stay below."""
+        self, ways: _Ways, table: int, rows: Floats, linear: Floats, rest: Floats, earlier: list[int]
+    ) -> Iterator[_Layer]:
+        """Partial plans with one more table that may stay below the threshold, lot by lot."""
         numbers = rows[0].size
-        per_chunk = max(1, AT_ONCE // max(len(ways.items) * linear.shape[1], 1))
-        found: list[tuple[Ints, Ints, Floats, Floats]] = []
-        size = 0
-        for first in range(0, len(rows), per_chunk):
-            some = slice(first, first + per_chunk)
+        per_lot = max(1, AT_ONCE // max(len(ways.items) * linear.shape[1], 1))
+        for first in range(0, len(rows), per_lot):
+            some = slice(first, first + per_lot)
             grid = linear[some, None] + ways.linear + rest
             self._spend(grid.size)
-            may = self._may_grow(grid) & self._keeps_company(rows[some], ways, table, earlier)
-            parents, chosen = np.nonzero(may)
+            parents, chosen = np.nonzero(self._may_grow(grid) & self._keeps_company(rows[some], ways, table, earlier))
             for begin in range(0, len(parents), max(1, AT_ONCE // numbers)):
                 part = slice(begin, begin + max(1, AT_ONCE // numbers))
                 p, w = parents[part] + first, chosen[part]
                 self._spend(len(p) * numbers)
                 new, total = rows[p] + ways.added[w], linear[p] + ways.linear[w]
                 kept = np.flatnonzero(self._is_possible(new, total + rest))
-                size += len(kept) * numbers
-                if size > MOST_NUMBERS:
-                    raise _TooMuch
-                found.append((p[kept], w[kept], new[kept], total[kept]))
-        if not found:
-            empty = np.zeros(0, dtype=np.int64)
-            return empty, empty, rows[:0], linear[:0]
-        parts = list(zip(*found, strict=True))
-        return (
-            np.concatenate(parts[0]),
-            np.concatenate(parts[1]),
-            np.concatenate(parts[2]),
-            np.concatenate(parts[3]),
-        )
+                if len(kept):
+                    yield _Layer(p[kept], w[kept], new[kept], total[kept])
+
+    def _joined(self, lots: Iterator[_Layer], rows: Floats, linear: Floats) -> _Layer:
+        """All lots as one; empty ones are like `rows` and `linear`."""
+        nothing = np.zeros(0, dtype=np.int64)
+        found, size = [_Layer(nothing, nothing, rows[:0], linear[:0])], 0
+        for lot in lots:
+            found.append(lot)
+            size += lot.rows.size
+            if size > MOST_NUMBERS:
+                raise _TooMuchError
+        return _Layer(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def _best(self, lots: Iterator[_Layer]) -> _Layer:
+        """The fastest one only; with every better one the target falls."""
+        nothing = np.zeros(0, dtype=np.int64)
+        best = _Layer(nothing, nothing, self.base[None][:0], self._linear(self.base[None])[:0])
+        for lot in lots:
+            step = self._least_step(lot.rows, np.zeros_like(lot.linear))
+            at = int(step.argmin())
+            if step[at] < self.target:
+                best = lot.only(np.array([at]))
+                self.target = float(step[at]) * (1 - NEAR)
+        return best
 
     def _spend(self, numbers: int) -> None:
         self.left -= numbers
-        if self.left < 0:
-            raise _TooMuch
+        if self.left < 0 or self.is_over():
+            raise _TooMuchError
 
     def _keeps_company(self, rows: Floats, ways: _Ways, table: int, earlier: list[int]) -> Bools:
         """[P, n] whether the groups of the table allow each way beside what partial plans hold."""
@@ -367,8 +402,11 @@ class _Layers:
                 may &= held == 0
         return may
 
-    def _unlike(self, rows: Floats) -> Ints:
+    def _unlike(self, layer: _Layer) -> _Layer:
         """One of each lot of partial plans that are alike but for ranks that nothing tells apart."""
+        rows = layer.rows
+        if not len(rows):
+            return layer
         scale = np.maximum(np.abs(rows).max(axis=(0, 2)), 1e-300)[:, None] * QUANTUM
         table = np.rint(rows / scale).astype(np.int64)
         draw = np.random.default_rng(0)
@@ -382,4 +420,4 @@ class _Layers:
         table = np.take_along_axis(table, order[:, None], axis=2)
         differs = (table != table[first[of]]).any(axis=(1, 2))
         differs[first] = True
-        return np.flatnonzero(differs)
+        return layer.only(np.flatnonzero(differs))

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from planner.enumeration import Tried, proven_s, try_all
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
 from planner.solvers.branching import branch
 from planner.solvers.choices import cheapest_first
@@ -16,7 +17,7 @@ from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
-from planner.solvers.prices import Bound
+from planner.solvers.prices import Bound, Prices
 from planner.solvers.rounding import round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
@@ -63,6 +64,13 @@ TEMPERATURES = (1e-3, 1e-4, 1e-2)
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
+TRIED_WORK = 2e7
+"""Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a third of a second."""
+LONGER_TRIES = 20
+"""How much more of that where neither a number of passes is given nor anything fits."""
+TRIES, LAST_TRY = 3, 0.01
+"""All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
+steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
 FEWEST_CASES = 20
 """Cases below which branching is not worth a start."""
 BRANCH_WORK = 4e6
@@ -106,6 +114,8 @@ class Outcome:
     step_s: float | None
     bound: Bound | None
     shortage: Shortage | None
+    tried: bool = False
+    """Whether every placement was tried, and none fits."""
 
     @property
     def bound_s(self) -> float | None:
@@ -122,13 +132,14 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
     search = _Search(fluid, limits, progress or (lambda *_: None))
     search.run()
     if search.best is None:
-        return Outcome("timeout", None, None, search.bound, None)
-    placement, step_s = search.best
+        status: Status = "infeasible" if search.nothing_fits else "timeout"
+        return Outcome(status, None, None, search.bound, None, search.nothing_fits)
     search.tighten()
+    search.try_all()
     search.branch()
     placement, step_s = search.best
     bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
-    status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+    status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return Outcome(status, placement, step_s, bound, None)
 
 
@@ -140,6 +151,10 @@ class _Search:
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self._branched_s: float | None = None
+        self._gave_up: tuple[float, float] | None = None
+        effort = limits.effort or (0 if limits.effort == 0 else LONGER_TRIES)
+        self._work = TRIED_WORK * max(effort, 1)
+        self.nothing_fits = False
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
@@ -154,11 +169,37 @@ class _Search:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
 
+    def try_all(self) -> None:
+        """Try every plan below the best one, where these are few: below the bound and a little more first."""
+        while self.best is not None and not self._is_done() and self._work > 0:
+            low, high = self.bound.seconds, self.best[1]
+            if self._gave_up is not None and low <= self._gave_up[0] and high >= self._gave_up[1]:
+                return
+            threshold = high if high <= low * (1 + LAST_TRY) else low * (high / low) ** (1 / TRIES)
+            found = self._tried(self._fluid.problem, threshold, self.bound.prices)
+            if found is None:
+                self._gave_up = low, high
+                return
+            if found.placement is not None:
+                self._offer(found.placement, found.step_s, "all plans tried")
+                threshold = found.step_s
+            proven = proven_s(threshold)
+            if proven <= self.bound.seconds:
+                return
+            self.bound = replace(self.bound, seconds=proven, tree=None, tried_s=threshold)
+            self._tell("bound", self.best[1], self.bound.seconds)
+
+    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None) -> Tried | None:
+        weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
+        found = try_all(problem, threshold_s, weight, byte, self._work, self._clock.is_over)
+        self._work -= self._work / 2 if found is None else found.work
+        return found
+
     def branch(self) -> None:
         """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
         problem = self._fluid.problem
         cases = min(self._limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
-        if self.best is None or cases < FEWEST_CASES or self._fluid.problem.is_confined:
+        if self.best is None or cases < FEWEST_CASES:
             return
         if self.best[1] == self._branched_s or self._is_done():
             return
@@ -168,7 +209,7 @@ class _Search:
             self._offer(found.placement, found.step_s, "branching")
         self._branched_s = self.best[1]
         if found.bound_s > self.bound.seconds:
-            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree)
+            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree, tried_s=None)
             self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
@@ -177,6 +218,7 @@ class _Search:
         self.tighten()
         if self._may_build:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
+        self.try_all()
         queue = _distinct(queue)[: FINALISTS if self._most_starts > FINALISTS else 1]
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
@@ -185,7 +227,9 @@ class _Search:
             done += 1
             if done == 1:
                 self.tighten()
+                self.try_all()
                 self.branch()
+                self.try_all()
 
     @property
     def _may_build(self) -> bool:
@@ -246,7 +290,13 @@ class _Search:
                 self._offer(*start, "start")
             if self._is_done():
                 break
-        if not found and (last := self._last_resort()) is not None:
+        if not found:
+            fits = self._tried(problem.without_seconds(), 1.0, None)
+            self.nothing_fits = fits is not None and fits.placement is None
+            if fits is not None and fits.placement is not None:
+                found.append((fits.placement, load_state(problem, fits.placement).step_s()))
+                self._offer(*found[-1], "start")
+        if not found and not self.nothing_fits and (last := self._last_resort()) is not None:
             found.append(last)
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
