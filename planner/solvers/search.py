@@ -348,7 +348,8 @@ class _Search:
             self._tell(source, step_s, self.bound.seconds)
 
     def _is_done(self) -> bool:
-        good = self.best is not None and self.best[1] <= self.bound.seconds * (1 + self._limits.gap)
+        near = 1 + max(self._limits.gap, OPTIMAL_GAP)
+        good = self.best is not None and self.best[1] <= self.bound.seconds * near
         return good or self._clock.is_over()
 
 
