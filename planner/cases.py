@@ -144,6 +144,7 @@ class Cases:
         self.problem, self.threshold_s, self.least = problem, threshold_s, least
         self._columns = len(problem.stage_of_column)
         self._is_confined = problem.is_confined
+        self._blank = LoadState(problem)
         self._fixed = np.concatenate([problem.fixed, problem.bytes_fixed], axis=2)
         self._by_rows = np.concatenate([problem.by_rows, problem.bytes_by_rows], axis=2)
         extent = problem.block_extent
@@ -181,15 +182,20 @@ class Cases:
 
     def state(self, decisions: Decisions) -> State:
         """Loads, free memory and equal ranks of a case."""
+        state = self._blank.copy()
+        for table in sorted(decisions):
+            for part in self.placed(decisions[table]):
+                self._add(state, part)
+        return self._settled(decisions, state)
+
+    def _settled(self, decisions: Decisions, state: LoadState) -> State:
+        """A case by its loads."""
         problem = self.problem
-        state = LoadState(problem)
         held = []
         for table in sorted(decisions):
-            placed = [part for part in decisions[table] if part.place is not None]
+            placed = self.placed(decisions[table])
             if problem.grouped[table]:
                 held.append(self._ranks_held(placed).astype(float))
-            for part in placed:
-                self._add(state, part)
             if placed and problem.option_tied[problem.block_option[placed[0].first]]:
                 mark = np.zeros(problem.world)
                 mark[[part.place for part in placed if part.place is not None]] = 1.0
@@ -278,7 +284,13 @@ class Cases:
             return replace(state, decisions=decisions)
         if self._is_confined and (self._ranks_held([part]) & ~self._open_ranks(state, table)).any():
             return None
-        after = self.state(decisions)
+        if index < len(state.decisions.get(table, ())) and state.decisions[table][index].place is not None:
+            after = self.state(decisions)
+        else:
+            loads = self._blank.copy()
+            loads.load[:], loads.free[:] = state.load, state.free
+            self._add(loads, part)
+            after = self._settled(decisions, loads)
         return after if self.is_possible(after) else None
 
     def is_possible(self, state: State) -> bool:

@@ -71,6 +71,8 @@ LONGER_TRIES = 20
 TRIES, LAST_TRY = 3, 0.01
 """All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
 steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
+CASES_OF_A_PASS = 100
+"""Cases that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_CASES = 20
 """Cases below which branching is not worth a start."""
 BRANCH_WORK = 4e6
@@ -175,7 +177,8 @@ class _Search:
             low, high = self.bound.seconds, self.best[1]
             if self._gave_up is not None and low <= self._gave_up[0] and high >= self._gave_up[1]:
                 return
-            threshold = high if high <= low * (1 + LAST_TRY) else low * (high / low) ** (1 / TRIES)
+            is_last = low <= 0 or high <= low * (1 + LAST_TRY)
+            threshold = high if is_last else low * (high / low) ** (1 / TRIES)
             found = self._tried(self._fluid.problem, threshold, self.bound.prices)
             if found is None:
                 self._gave_up = low, high
@@ -199,6 +202,8 @@ class _Search:
         """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
         problem = self._fluid.problem
         cases = min(self._limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        if self._limits.effort is not None:
+            cases = min(cases, CASES_OF_A_PASS * max(self._limits.effort, 1))
         if self.best is None or cases < FEWEST_CASES:
             return
         if self.best[1] == self._branched_s or self._is_done():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.torchrec_cases import SHIPPED
+from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
 from planner.cases import CaseTree, tree_bound_s, tree_faults
@@ -114,8 +114,8 @@ def test_a_wrong_order_is_found(example: tuple[Problem, Branching, Floats]) -> N
 
 def test_memory_beside_a_large_block_raises_the_bound() -> None:
     """100 tables on 8 ranks: 5.921 ms for all plans at once, 6.189 ms case by case; 6.2071 ms is known."""
-    cluster = case_topology(json.loads((SHIPPED / "w8_h40.json").read_text()))
-    trained = case_workload(json.loads((SHIPPED / "n100_s20340.json").read_text()), 2048)
+    cluster = case_topology(json.loads((SHIPPED_CASES / "w8_h40.json").read_text()))
+    trained = case_workload(json.loads((SHIPPED_CASES / "n100_s20340.json").read_text()), 2048)
     model = cost_model("torchrec", cluster, trained)
     problem = build_problem(model, enumerate_options(model, Policy()))
     found, _ = branched(problem, 6.2071e-3)
