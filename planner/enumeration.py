@@ -28,8 +28,8 @@ QUANTUM = 1e-12
 """Loads that differ by less, relative to the largest, are equal."""
 MOST_WAYS = 4_000
 """To hold one table, at most."""
-MOST_PAIRS = 4_000
-"""Blocks x places of one table, at most."""
+MOST_PAIRS = 8_000
+"""Block types x ranks, at most."""
 MOST_NUMBERS = 20_000_000
 """That the partial plans of one layer may be made of."""
 AT_ONCE = 1_000_000
@@ -74,6 +74,8 @@ def try_all(
     `weight` [D, C] and `byte` [D, M] are multipliers as in `planner.solvers.prices`: the better, the less there is to
     try. Any are right.
     """
+    if len(problem.block_option) * problem.world > MOST_PAIRS:
+        return None
     return _Layers(problem, threshold_s, weight, byte, work, is_over).run()
 
 
@@ -160,8 +162,6 @@ class _Layers:
         problem = self.problem
         blocks = np.arange(*problem.table_block_start[table : table + 2])
         pairs = [(int(block), place) for block in blocks for place in self._places(int(block))]
-        if len(pairs) > MOST_PAIRS:
-            raise _TooMuchError
         if not pairs:
             return None
         rows = np.stack([self._rows_of(block, place) for block, place in pairs])

@@ -66,6 +66,8 @@ TIGHTEN_BLOCKS = 20_000
 anew, and only where tables are few for the ranks is much won."""
 TRIED_WORK = 2e7
 """Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a third of a second."""
+FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
+"""Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
 LONGER_TRIES = 20
 """How much more of that where neither a number of passes is given nor anything fits."""
 TRIES, LAST_TRY = 3, 0.01
@@ -136,9 +138,7 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
     if search.best is None:
         status: Status = "infeasible" if search.nothing_fits else "timeout"
         return Outcome(status, None, None, search.bound, None, search.nothing_fits)
-    search.tighten()
-    search.try_all()
-    search.branch()
+    search.raise_bound()
     placement, step_s = search.best
     bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
     status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
@@ -160,6 +160,14 @@ class _Search:
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
+
+    def raise_bound(self) -> None:
+        """By a threshold, by trying plans and by cases; what these find may be a better plan, too."""
+        if not self._is_done():
+            self.tighten()
+            self.try_all()
+            self.branch()
+            self.try_all()
 
     def tighten(self) -> None:
         """Raise the bound by a threshold below the best plan, unless tables are many."""
@@ -192,10 +200,27 @@ class _Search:
             self.bound = replace(self.bound, seconds=proven, tree=None, tried_s=threshold)
             self._tell("bound", self.best[1], self.bound.seconds)
 
-    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None) -> Tried | None:
+    def _try_from_below(self) -> None:
+        """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""
+        low = self.bound.seconds
+        for share in FIRST_TRIES if low > 0 else ():
+            threshold = low * (1 + share)
+            found = self._tried(self._fluid.problem, threshold, self.bound.prices, FIRST_WORK)
+            if found is None:
+                return
+            if found.placement is not None:
+                self._offer(found.placement, found.step_s, "all plans tried")
+                threshold = found.step_s
+            self.bound = replace(self.bound, seconds=proven_s(threshold), tried_s=threshold)
+            self._tell("bound", found.step_s if found.placement is not None else None, self.bound.seconds)
+            if found.placement is not None:
+                return
+
+    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None, part: float = 1.0) -> Tried | None:
         weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
-        found = try_all(problem, threshold_s, weight, byte, self._work, self._clock.is_over)
-        self._work -= self._work / 2 if found is None else found.work
+        allowed = self._work * part
+        found = try_all(problem, threshold_s, weight, byte, allowed, self._clock.is_over)
+        self._work -= allowed / 2 if found is None else found.work
         return found
 
     def branch(self) -> None:
@@ -218,7 +243,13 @@ class _Search:
             self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
-        """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
+        """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan.
+
+        The smallest problems need none of it.
+        """
+        self._try_from_below()
+        if self._is_done():
+            return
         queue = self._starts()
         self.tighten()
         if self._may_build:
@@ -231,10 +262,7 @@ class _Search:
             self._pass(placement, done)
             done += 1
             if done == 1:
-                self.tighten()
-                self.try_all()
-                self.branch()
-                self.try_all()
+                self.raise_bound()
 
     @property
     def _may_build(self) -> bool:
