@@ -1,6 +1,7 @@
 """Branching by cases: never above the optimum, and a tree that leaves something out is found."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
 from planner.cases import CaseTree, tree_bound_s, tree_faults
 from planner.options import Policy, build_problem, enumerate_options
+from planner.permits import planning_model
 from planner.problem import Floats, Problem
 from planner.solvers.branching import Branching, branch
 from planner.solvers.fluid import Fluid
@@ -17,7 +19,8 @@ from planner.solvers.infeasible import shortage
 from planner.solvers.search import Limits, solve
 from planner.solvers.threshold import least_of_stages, tighten
 from tests.oracles.brute_force import optimum
-from tests.oracles.instances import tiny_instance
+from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
+from tests.oracles.placements import faults
 
 CASES = 60
 
@@ -54,6 +57,46 @@ def test_no_case_promises_too_much(seed: int) -> None:
     assert list(tree_faults(problem, found.tree, least)) == []
     proven = tree_bound_s(problem, found.tree, least)
     assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cases_keep_to_the_policy(seed: int) -> None:
+    """Pinned, held together, kept apart: what the cases promise holds, and plans that they end in have no faults."""
+    instance = confined_instance(seed)
+    best = optimum(instance.problem) if len(instance.options.table) else None
+    if best is None or shortage(Fluid(instance.problem)):
+        return
+    problem = instance.problem
+    found, least = branched(problem, best.step_s * 1.02)
+    assert found.bound_s <= best.step_s * (1 + 1e-12)
+    assert found.step_s >= best.step_s * (1 - 1e-12)
+    assert found.placement is None or faults(problem, found.placement) == []
+    assert list(tree_faults(problem, found.tree, least)) == []
+    proven = tree_bound_s(problem, found.tree, least)
+    assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+def test_only_what_breaks_the_policy_may_be_left_out() -> None:
+    """Two tables apart on three ranks: without the case beside each other the tree is whole, without another not."""
+    cluster = topology(node_group("a", ranks=3))
+    trained = workload([{"rows": 20_000, "dim": 64, "pooling_factor": 5 + i} for i in range(4)])
+    policy = Policy.model_validate(
+        {"tiers": ("hbm",), "shardings": ("table_wise",), "separate": [{"tables": ["t2", "t3"], "on": "rank"}]}
+    )
+    model = planning_model("physical", cluster, trained, policy)
+    problem = build_problem(model, enumerate_options(model, policy))
+    best = optimum(problem)
+    assert best is not None
+    found, least = branched(problem, best.step_s * 1.2)
+    nodes = found.tree.nodes
+    assert list(tree_faults(problem, found.tree, least)) == []
+    free = replace(problem, apart=())
+    assert any(tree_faults(free, found.tree, least))
+    leaves = [i for i in range(1, len(nodes)) if all(node.parent != i for node in nodes)]
+    for gone in leaves:
+        kept = [node for i, node in enumerate(nodes) if i != gone]
+        moved = [node._replace(parent=node.parent - (node.parent > gone)) for node in kept]
+        assert any(tree_faults(problem, CaseTree(found.tree.threshold_s, tuple(moved)), least))
 
 
 def test_branching_finds_plans_and_proves_them_optimal() -> None:
