@@ -1,7 +1,6 @@
 """Branching by cases: never above the optimum, and a tree that leaves something out is found."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
-from planner.cases import CaseTree, tree_bound_s, tree_faults
+from planner.cases import Cases, CaseTree, Part, tree_bound_s, tree_faults
 from planner.options import Policy, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.problem import Floats, Problem
@@ -77,7 +76,7 @@ def test_cases_keep_to_the_policy(seed: int) -> None:
 
 
 def test_only_what_breaks_the_policy_may_be_left_out() -> None:
-    """Two tables apart on three ranks: without the case beside each other the tree is whole, without another not."""
+    """Two tables apart on three ranks: not the case that has them on one; of two equal ranks either."""
     cluster = topology(node_group("a", ranks=3))
     trained = workload([{"rows": 20_000, "dim": 64, "pooling_factor": 5 + i} for i in range(4)])
     policy = Policy.model_validate(
@@ -85,18 +84,14 @@ def test_only_what_breaks_the_policy_may_be_left_out() -> None:
     )
     model = planning_model("physical", cluster, trained, policy)
     problem = build_problem(model, enumerate_options(model, policy))
-    best = optimum(problem)
-    assert best is not None
-    found, least = branched(problem, best.step_s * 1.2)
-    nodes = found.tree.nodes
-    assert list(tree_faults(problem, found.tree, least)) == []
-    free = replace(problem, apart=())
-    assert any(tree_faults(free, found.tree, least))
-    leaves = [i for i in range(1, len(nodes)) if all(node.parent != i for node in nodes)]
-    for gone in leaves:
-        kept = [node for i, node in enumerate(nodes) if i != gone]
-        moved = [node._replace(parent=node.parent - (node.parent > gone)) for node in kept]
-        assert any(tree_faults(problem, CaseTree(found.tree.threshold_s, tuple(moved)), least))
+    cases = Cases(problem, 1.0, np.zeros(len(problem.stage_constants)))
+    beside = cases.child(cases.state({}), 2, 0, Part(2, 2, 0))
+    assert beside is not None
+    assert cases.child(beside, 3, 0, Part(3, 3, 0)) is None
+    assert cases.gap_in(beside, 3, 0, [Part(3, 3, 1)]) is None
+    assert cases.gap_in(beside, 3, 0, []) is not None
+    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 1)]) is not None
+    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
 
 
 def test_branching_finds_plans_and_proves_them_optimal() -> None:
