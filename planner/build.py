@@ -56,6 +56,8 @@ def document(
         if outcome.shortage is not None:
             reason = explain_shortage(model, options, problem, outcome.shortage)
             reason = reason.model_copy(update={"remedies": remedies})
+        elif outcome.tried:
+            reason = explain_trial(model, options, problem, remedies)
         elif outcome.status == "timeout":
             unplaced = explain_unplaced(Pieces(model, options, problem), remedies)
         return Plan(
@@ -266,6 +268,17 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
         tiers=tiers,
         tables=demand,
         byte_prices=byte_prices(model, problem, shortage.byte),
+    )
+
+
+def explain_trial(model: CostModel, options: Options, problem: Problem, remedies: tuple[Remedy, ...]) -> Infeasibility:
+    """Why nothing fits where only trying everything shows it."""
+    unplaced = explain_unplaced(Pieces(model, options, problem))
+    summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
+    if problem.grouped.any():
+        summary += " and keeps to the policy"
+    return Infeasibility(
+        summary=summary, tiers=(), tables=unplaced.tables, byte_prices=(), tried=True, remedies=remedies
     )
 
 

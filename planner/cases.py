@@ -9,7 +9,7 @@ that places a part on one of them stands for all.
 Nothing here searches: the branching solver and the check of a proof both take their arithmetic from this module.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from planner.problem import (
     place_block,
     row_shares,
 )
+from planner.symmetry import labels, node_labels, rank_symmetry
 
 ROUNDING = 1e-9
 """Relative amount by which a bound is rounded down, and a filter is held back: above the rounding of sums."""
@@ -142,6 +143,8 @@ class Cases:
     def __init__(self, problem: Problem, threshold_s: float, least: Floats) -> None:
         self.problem, self.threshold_s, self.least = problem, threshold_s, least
         self._columns = len(problem.stage_of_column)
+        self._is_confined = problem.is_confined
+        self._blank = LoadState(problem)
         self._fixed = np.concatenate([problem.fixed, problem.bytes_fixed], axis=2)
         self._by_rows = np.concatenate([problem.by_rows, problem.bytes_by_rows], axis=2)
         extent = problem.block_extent
@@ -173,49 +176,34 @@ class Cases:
     # -- the places of a case ------------------------------------------------------------------------------------
 
     @cached_property
-    def _colors(self) -> tuple[Ints, Ints]:
-        """[W] and [N]: equal where ranks, and nodes, are alike before anything is placed."""
-        problem, world = self.problem, self.problem.world
-        node = problem.node_of_rank
-        start = problem.node_start[node]
-        marks = [problem.kind_of_rank]
-        absolute = []
-        for instance in (*problem.resource_of_rank, *problem.pool_of_rank):
-            first = np.searchsorted(instance, instance, side="left")
-            last = np.searchsorted(instance, instance, side="right")
-            within = (first >= start) & (last <= problem.node_start[node + 1])
-            part = within & (last - first > 1) & (last - first < problem.node_start[node + 1] - start)
-            marks.append(np.where(part, first - start, -1))
-            absolute.append(np.where(within, -1, instance))
-        capacity = [of_pool[pool] for pool, of_pool in zip(problem.pool_of_rank, problem.pool_capacity, strict=True)]
-        by_rows = np.asarray((self._by_rows > 0).any(axis=(0, 2)))
-        shares = [np.unique(self._world_share[by_rows[self._of_world]], axis=0).reshape(-1, world)]
-        on_node = np.zeros((max(map(len, self._node_share.values())), world))
-        for rank in range(world):
-            of_node = self._node_share[int(problem.node_start[node[rank] + 1] - start[rank])]
-            on_node[: len(of_node), rank] = of_node[:, rank - start[rank]] * by_rows[self._of_node]
-        shares.append(np.unique(on_node, axis=0))
-        table = np.concatenate([np.array(marks, dtype=float), np.array(absolute, dtype=float), capacity, *shares])
-        of_rank = _labels(table)
-        return of_rank, _node_labels(problem, of_rank)
+    def _colors(self) -> Ints:
+        """[W] equal where ranks are alike before anything is placed."""
+        return rank_symmetry(self.problem).color
 
     def state(self, decisions: Decisions) -> State:
         """Loads, free memory and equal ranks of a case."""
+        state = self._blank.copy()
+        for table in sorted(decisions):
+            for part in self.placed(decisions[table]):
+                self._add(state, part)
+        return self._settled(decisions, state)
+
+    def _settled(self, decisions: Decisions, state: LoadState) -> State:
+        """A case by its loads."""
         problem = self.problem
-        state = LoadState(problem)
         held = []
         for table in sorted(decisions):
-            placed = [part for part in decisions[table] if part.place is not None]
-            for part in placed:
-                self._add(state, part)
+            placed = self.placed(decisions[table])
+            if problem.grouped[table]:
+                held.append(self._ranks_held(placed).astype(float))
             if placed and problem.option_tied[problem.block_option[placed[0].first]]:
                 mark = np.zeros(problem.world)
                 mark[[part.place for part in placed if part.place is not None]] = 1.0
                 held.append(mark)
-        color, _ = self._colors
-        of_rank = _labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in held]]))
-        of_node = _node_labels(problem, of_rank)
-        both = _labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))
+        color = self._colors
+        of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in held]]))
+        of_node = node_labels(problem, of_rank)
+        both = labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))
         longest = np.zeros(len(problem.stage_constants))
         np.maximum.at(longest, problem.stage_of_column, state.load.max(axis=1))
         stages = np.maximum(longest, self.least)
@@ -236,17 +224,45 @@ class Cases:
         size = (problem.bytes_fixed[kind, types] + problem.bytes_by_rows[kind, types]).min(axis=0)
         state.add_on_rank(load, size, place)
 
+    def _ranks_held(self, placed: Iterable[Part]) -> Bools:
+        """[W] ranks that hold decided parts of one table."""
+        problem, found = self.problem, np.zeros(self.problem.world, dtype=bool)
+        for part in placed:
+            extent = problem.block_extent[part.first]
+            if extent == RANK:
+                found[part.place] = True
+            else:
+                found |= extent == WORLD or problem.node_of_rank == part.place
+        return found
+
+    def _open_ranks(self, state: State, table: int) -> Bools:
+        """[W] ranks that the policy leaves to a table, by its rank set and by what tables of its groups hold."""
+        problem = self.problem
+        found: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
+        for groups, stay in ((problem.together, True), (problem.apart, False)):
+            for group in groups:
+                if table not in group.tables:
+                    continue
+                for other in group.tables.tolist():
+                    if stay or other != table:
+                        held = self._ranks_held(self.placed(state.decisions.get(other, ())))
+                        near = np.isin(group.zone_of_rank, group.zone_of_rank[held])
+                        found &= (near | (not held.any())) if stay else ~near
+        return found
+
     def places(self, state: State, block: int) -> list[int]:
         """One place of each sort at which a block may be; the smallest of its sort."""
         problem, extent = self.problem, self.problem.block_extent[block]
+        table = int(problem.table_of_block[block])
+        may = problem.allowed[problem.kind_of_rank, block] & self._open_ranks(state, table)
         if extent == WORLD:
-            return [-1] if problem.allowed[:, block].all() else []
+            return [-1] if may.all() else []
         if extent == NODE:
             nodes = np.unique(state.node_labels, return_index=True)[1]
-            kinds = problem.kind_of_rank[problem.node_start[nodes]]
-            return sorted(nodes[problem.allowed[kinds, block]].tolist())
+            whole = np.logical_and.reduceat(may, problem.node_start[:-1])
+            return sorted(nodes[whole[nodes]].tolist())
         ranks = np.unique(state.labels, return_index=True)[1]
-        return sorted(ranks[problem.allowed[problem.kind_of_rank[ranks], block]].tolist())
+        return sorted(ranks[may[ranks]].tolist())
 
     def stands_for(self, state: State, block: int, place: int) -> int:
         """The smallest place of its sort."""
@@ -266,7 +282,15 @@ class Cases:
         decisions = {**state.decisions, table: (*before, part)}
         if place is None:
             return replace(state, decisions=decisions)
-        after = self.state(decisions)
+        if self._is_confined and (self._ranks_held([part]) & ~self._open_ranks(state, table)).any():
+            return None
+        if index < len(state.decisions.get(table, ())) and state.decisions[table][index].place is not None:
+            after = self.state(decisions)
+        else:
+            loads = self._blank.copy()
+            loads.load[:], loads.free[:] = state.load, state.free
+            self._add(loads, part)
+            after = self._settled(decisions, loads)
         return after if self.is_possible(after) else None
 
     def is_possible(self, state: State) -> bool:
@@ -414,10 +438,21 @@ class Cases:
         on_world = np.asarray(
             self._fits(state, ask, ranks).all(axis=1) & problem.allowed[:, self._of_world].all(axis=0)
         )
+        if self._is_confined:
+            self._confine(state, ranks, nodes, on_rank, on_node, on_world)
         usable = np.zeros(len(problem.block_option), dtype=bool)
         usable[self._of_rank], usable[self._of_node] = on_rank.any(axis=1), on_node.any(axis=1)
         usable[self._of_world] = on_world
         return Room(ranks, count, nodes, on_rank, on_node, on_world, usable)
+
+    def _confine(self, state: State, ranks: Ints, nodes: Ints, on_rank: Bools, on_node: Bools, on_world: Bools) -> None:
+        """Take away what the policy does not leave to the tables."""
+        problem = self.problem
+        leaves = np.stack([self._open_ranks(state, table) for table in range(problem.tables)])
+        whole = np.logical_and.reduceat(leaves, problem.node_start[:-1], axis=1)
+        on_rank &= leaves[problem.table_of_block[self._of_rank]][:, ranks]
+        on_node &= whole[problem.table_of_block[self._of_node]][:, nodes]
+        on_world &= leaves[problem.table_of_block[self._of_world]].all(axis=1)
 
     def _fits(self, state: State, ask: Floats, ranks: Ints) -> Bools:
         """[n, g] whether blocks that add seconds and bytes `ask` [n, g, C + M] to these ranks may be there."""
@@ -783,21 +818,6 @@ def _opens(instances: Ints) -> Bools:
     first = np.ones(instances.shape, dtype=bool)
     first[:, 1:] = instances[:, 1:] != instances[:, :-1]
     return first
-
-
-def _labels(table: Floats) -> Ints:
-    """[W] equal for equal columns of `table` [R, W], numbered in the order of their first column."""
-    known: dict[bytes, int] = {}
-    columns = np.ascontiguousarray(np.asarray(table, dtype=float).T + 0.0)
-    return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
-
-
-def _node_labels(problem: Problem, of_rank: Ints) -> Ints:
-    """[N] equal for nodes whose ranks have the same labels, one by one."""
-    known: dict[bytes, int] = {}
-    starts = problem.node_start
-    nodes = [of_rank[starts[n] : starts[n + 1]].tobytes() for n in range(len(starts) - 1)]
-    return np.array([known.setdefault(node, len(known)) for node in nodes])
 
 
 def tree_faults(problem: Problem, tree: CaseTree, least: Floats) -> Iterator[str]:

@@ -302,6 +302,9 @@ class Proof(Record):
     """Prices that are not 0."""
     branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
     """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
+    tried_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a small problem: every plan faster than this was tried, table by table, and there is none. Whoever checks it
+    tries them again."""
 
 
 class TierShortage(Record):
@@ -347,7 +350,9 @@ class Infeasibility(Record):
     tables: tuple[TableDemand, ...]
     byte_prices: tuple[BytePrice, ...]
     """At these prices even the cheapest options of all tables cost more than all memory; none where a table has no
-    option that fits."""
+    option that fits, and where everything was tried."""
+    tried: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether every placement was tried, and none fits; whoever checks it tries them again."""
     remedies: tuple[Remedy, ...] = ()
     """Single changes that help, and those that do not."""
 

@@ -400,6 +400,8 @@ class LoadState:
 
     def add_everywhere(self, per_kind: Floats) -> None:
         """Charge every rank `per_kind` [K, C] seconds."""
+        if not per_kind.any():
+            return
         problem = self._problem
         seconds = per_kind[problem.kind_of_rank].T
         for c, instance in enumerate(problem.resource_of_rank):

@@ -15,6 +15,7 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
 from planner.cases import tree_bound_s, tree_faults
 from planner.document import BytePrice, Proof, ResourceWeight
+from planner.enumeration import proven_s, try_all
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
 from planner.proof_cases import read_cases, write_cases
 from planner.solvers.prices import Bound, Prices
@@ -37,7 +38,13 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
                 weights.append(weight)
     prices = byte_prices(model, problem, bound.prices.byte)
     branching = None if bound.tree is None else write_cases(model, bound.tree)
-    return Proof(threshold_s=bound.threshold_s, weights=tuple(weights), byte_prices=prices, branching=branching)
+    return Proof(
+        threshold_s=bound.threshold_s,
+        weights=tuple(weights),
+        byte_prices=prices,
+        branching=branching,
+        tried_s=bound.tried_s,
+    )
 
 
 def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[BytePrice, ...]:
@@ -105,9 +112,30 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     weight, byte = prices.weight, prices.byte
     value = _value(problem, weight, byte, usable)
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
-    if proof.branching is None:
-        return simple
-    return max(simple, tree_bound_s(problem, read_cases(proof.branching, model, problem), _least(problem, weight)))
+    if proof.branching is not None:
+        tree = read_cases(proof.branching, model, problem)
+        simple = max(simple, tree_bound_s(problem, tree, _least(problem, weight)))
+    if proof.tried_s is not None:
+        simple = max(simple, proven_s(proof.tried_s))
+    return simple
+
+
+def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
+    """A plan that is faster than all that was tried, if that is claimed; for multipliers without faults."""
+    if proof.tried_s is None:
+        return
+    weight, byte = _multipliers(proof, model, problem)
+    tried = try_all(problem, proof.tried_s, weight, byte)
+    if tried is None:
+        yield f"there are too many plans below {proof.tried_s!r} s to try them all"
+    elif tried.placement is not None:
+        yield f"a plan takes {tried.step_s!r} s, and all below {proof.tried_s!r} s are said to be tried"
+
+
+def nothing_fits(problem: Problem) -> bool:
+    """Whether no placement fits into memory and keeps to the policy, as trying them all shows."""
+    tried = try_all(problem.without_seconds(), 1.0)
+    return tried is not None and tried.placement is None
 
 
 def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:

@@ -28,7 +28,14 @@ from planner.document import Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import build_problem, enumerate_options
 from planner.permits import Held, Permits, permits_of, planning_model, violations
-from planner.proof import faults_of, faults_of_cases, is_infeasible, recomputed_bound_s
+from planner.proof import (
+    faults_of,
+    faults_of_cases,
+    faults_of_trial,
+    is_infeasible,
+    nothing_fits,
+    recomputed_bound_s,
+)
 from planner.provenance import coefficient_sources
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Document, validate
@@ -144,7 +151,10 @@ def _infeasibility(plan: Plan, model: CostModel, permits: Permits) -> Iterator[s
     if is_limit_too_small(plan):
         return
     problem = build_problem(model, enumerate_options(model, permits))
-    if not is_infeasible(plan.infeasibility.byte_prices, model, problem):
+    if plan.infeasibility.tried:
+        if not nothing_fits(problem):
+            yield "infeasible: trying all placements does not show that none fits"
+    elif not is_infeasible(plan.infeasibility.byte_prices, model, problem):
         yield "infeasible: its prices do not prove that the tables need more memory than there is"
 
 
@@ -321,7 +331,7 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    faults = list(faults_of_cases(plan.proof, model, problem))
+    faults = [*faults_of_cases(plan.proof, model, problem), *faults_of_trial(plan.proof, model, problem)]
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return

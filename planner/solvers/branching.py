@@ -81,7 +81,10 @@ class _Tree:
         self.placement: Placement | None = None
         kind = problem.kind_of_rank
         state = self.cases.state({})
-        root = Node(-1, -1, -1, None, state, Multipliers(prices.weight[kind].T, prices.byte[kind].T), True, -np.inf)
+        weight, byte = prices.weight[kind].T.copy(), prices.byte[kind].T.copy()
+        for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
+            row[~np.isin(instance, instance[problem.reach])] = 0.0
+        root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
         self.nodes: list[Node] = [root]
         self._queue: list[tuple[float, int]] = []
         self._enter(0)

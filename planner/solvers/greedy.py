@@ -109,7 +109,7 @@ class _Greedy:
             return None
         order = np.argsort(self._items, kind="stable")
         items, places = np.array(self._items)[order], np.array(self._places)[order]
-        return Placement(items, places), state
+        return Placement(items, places), self._state
 
     def _follow_held(self) -> None:
         """Blocks that have their places already bind their partners and rivals."""

@@ -30,3 +30,5 @@ class Bound:
     threshold_s: float | None
     tree: CaseTree | None = None
     """Cases that prove more than the prices do."""
+    tried_s: float | None = None
+    """Every plan faster than this was tried: there is none."""

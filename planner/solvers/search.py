@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from planner.enumeration import Tried, proven_s, try_all
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
 from planner.solvers.branching import branch
 from planner.solvers.choices import cheapest_first
@@ -16,7 +17,7 @@ from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
-from planner.solvers.prices import Bound
+from planner.solvers.prices import Bound, Prices
 from planner.solvers.rounding import round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
@@ -63,6 +64,17 @@ TEMPERATURES = (1e-3, 1e-4, 1e-2)
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
+TRIED_WORK = 2e7
+"""Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a third of a second."""
+FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
+"""Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
+LONGER_TRIES = 20
+"""How much more of that where neither a number of passes is given nor anything fits."""
+TRIES, LAST_TRY = 3, 0.01
+"""All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
+steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
+CASES_OF_A_PASS = 100
+"""Cases that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_CASES = 20
 """Cases below which branching is not worth a start."""
 BRANCH_WORK = 4e6
@@ -106,6 +118,8 @@ class Outcome:
     step_s: float | None
     bound: Bound | None
     shortage: Shortage | None
+    tried: bool = False
+    """Whether every placement was tried, and none fits."""
 
     @property
     def bound_s(self) -> float | None:
@@ -122,13 +136,12 @@ def solve(problem: Problem, limits: Limits, progress: Progress | None = None) ->
     search = _Search(fluid, limits, progress or (lambda *_: None))
     search.run()
     if search.best is None:
-        return Outcome("timeout", None, None, search.bound, None)
-    placement, step_s = search.best
-    search.tighten()
-    search.branch()
+        status: Status = "infeasible" if search.nothing_fits else "timeout"
+        return Outcome(status, None, None, search.bound, None, search.nothing_fits)
+    search.raise_bound()
     placement, step_s = search.best
     bound = replace(search.bound, seconds=min(search.bound.seconds, step_s))
-    status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+    status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return Outcome(status, placement, step_s, bound, None)
 
 
@@ -140,9 +153,21 @@ class _Search:
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self._branched_s: float | None = None
+        self._gave_up: tuple[float, float] | None = None
+        effort = limits.effort or (0 if limits.effort == 0 else LONGER_TRIES)
+        self._work = TRIED_WORK * max(effort, 1)
+        self.nothing_fits = False
         self.relaxed: FluidSolution = fluid.solve()
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
+
+    def raise_bound(self) -> None:
+        """By a threshold, by trying plans and by cases; what these find may be a better plan, too."""
+        if not self._is_done():
+            self.tighten()
+            self.try_all()
+            self.branch()
+            self.try_all()
 
     def tighten(self) -> None:
         """Raise the bound by a threshold below the best plan, unless tables are many."""
@@ -154,11 +179,57 @@ class _Search:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
 
+    def try_all(self) -> None:
+        """Try every plan below the best one, where these are few: below the bound and a little more first."""
+        while self.best is not None and not self._is_done() and self._work > 0:
+            low, high = self.bound.seconds, self.best[1]
+            if self._gave_up is not None and low <= self._gave_up[0] and high >= self._gave_up[1]:
+                return
+            is_last = low <= 0 or high <= low * (1 + LAST_TRY)
+            threshold = high if is_last else low * (high / low) ** (1 / TRIES)
+            found = self._tried(self._fluid.problem, threshold, self.bound.prices)
+            if found is None:
+                self._gave_up = low, high
+                return
+            if found.placement is not None:
+                self._offer(found.placement, found.step_s, "all plans tried")
+                threshold = found.step_s
+            proven = proven_s(threshold)
+            if proven <= self.bound.seconds:
+                return
+            self.bound = replace(self.bound, seconds=proven, tree=None, tried_s=threshold)
+            self._tell("bound", self.best[1], self.bound.seconds)
+
+    def _try_from_below(self) -> None:
+        """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""
+        low = self.bound.seconds
+        for share in FIRST_TRIES if low > 0 else ():
+            threshold = low * (1 + share)
+            found = self._tried(self._fluid.problem, threshold, self.bound.prices, FIRST_WORK)
+            if found is None:
+                return
+            if found.placement is not None:
+                self._offer(found.placement, found.step_s, "all plans tried")
+                threshold = found.step_s
+            self.bound = replace(self.bound, seconds=proven_s(threshold), tried_s=threshold)
+            self._tell("bound", found.step_s if found.placement is not None else None, self.bound.seconds)
+            if found.placement is not None:
+                return
+
+    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None, part: float = 1.0) -> Tried | None:
+        weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
+        allowed = self._work * part
+        found = try_all(problem, threshold_s, weight, byte, allowed, self._clock.is_over)
+        self._work -= allowed / 2 if found is None else found.work
+        return found
+
     def branch(self) -> None:
         """Raise the bound case by case, where the problem is small enough; that may find a better plan, too."""
         problem = self._fluid.problem
         cases = min(self._limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
-        if self.best is None or cases < FEWEST_CASES or self._fluid.problem.is_confined:
+        if self._limits.effort is not None:
+            cases = min(cases, CASES_OF_A_PASS * max(self._limits.effort, 1))
+        if self.best is None or cases < FEWEST_CASES:
             return
         if self.best[1] == self._branched_s or self._is_done():
             return
@@ -168,15 +239,22 @@ class _Search:
             self._offer(found.placement, found.step_s, "branching")
         self._branched_s = self.best[1]
         if found.bound_s > self.bound.seconds:
-            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree)
+            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree, tried_s=None)
             self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
-        """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan."""
+        """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan.
+
+        The smallest problems need none of it.
+        """
+        self._try_from_below()
+        if self._is_done():
+            return
         queue = self._starts()
         self.tighten()
         if self._may_build:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
+        self.try_all()
         queue = _distinct(queue)[: FINALISTS if self._most_starts > FINALISTS else 1]
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
@@ -184,8 +262,7 @@ class _Search:
             self._pass(placement, done)
             done += 1
             if done == 1:
-                self.tighten()
-                self.branch()
+                self.raise_bound()
 
     @property
     def _may_build(self) -> bool:
@@ -246,7 +323,13 @@ class _Search:
                 self._offer(*start, "start")
             if self._is_done():
                 break
-        if not found and (last := self._last_resort()) is not None:
+        if not found:
+            fits = self._tried(problem.without_seconds(), 1.0, None)
+            self.nothing_fits = fits is not None and fits.placement is None
+            if fits is not None and fits.placement is not None:
+                found.append((fits.placement, load_state(problem, fits.placement).step_s()))
+                self._offer(*found[-1], "start")
+        if not found and not self.nothing_fits and (last := self._last_resort()) is not None:
             found.append(last)
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
@@ -298,7 +381,8 @@ class _Search:
             self._tell(source, step_s, self.bound.seconds)
 
     def _is_done(self) -> bool:
-        good = self.best is not None and self.best[1] <= self.bound.seconds * (1 + self._limits.gap)
+        near = 1 + max(self._limits.gap, OPTIMAL_GAP)
+        good = self.best is not None and self.best[1] <= self.bound.seconds * near
         return good or self._clock.is_over()
 
 

@@ -8,8 +8,9 @@ import pytest
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
-from planner.cases import CaseTree, tree_bound_s, tree_faults
+from planner.cases import Cases, CaseTree, Part, tree_bound_s, tree_faults
 from planner.options import Policy, build_problem, enumerate_options
+from planner.permits import planning_model
 from planner.problem import Floats, Problem
 from planner.solvers.branching import Branching, branch
 from planner.solvers.fluid import Fluid
@@ -17,7 +18,8 @@ from planner.solvers.infeasible import shortage
 from planner.solvers.search import Limits, solve
 from planner.solvers.threshold import least_of_stages, tighten
 from tests.oracles.brute_force import optimum
-from tests.oracles.instances import tiny_instance
+from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
+from tests.oracles.placements import faults
 
 CASES = 60
 
@@ -54,6 +56,42 @@ def test_no_case_promises_too_much(seed: int) -> None:
     assert list(tree_faults(problem, found.tree, least)) == []
     proven = tree_bound_s(problem, found.tree, least)
     assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cases_keep_to_the_policy(seed: int) -> None:
+    """Pinned, held together, kept apart: what the cases promise holds, and plans that they end in have no faults."""
+    instance = confined_instance(seed)
+    best = optimum(instance.problem) if len(instance.options.table) else None
+    if best is None or shortage(Fluid(instance.problem)):
+        return
+    problem = instance.problem
+    found, least = branched(problem, best.step_s * 1.02)
+    assert found.bound_s <= best.step_s * (1 + 1e-12)
+    assert found.step_s >= best.step_s * (1 - 1e-12)
+    assert found.placement is None or faults(problem, found.placement) == []
+    assert list(tree_faults(problem, found.tree, least)) == []
+    proven = tree_bound_s(problem, found.tree, least)
+    assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+def test_only_what_breaks_the_policy_may_be_left_out() -> None:
+    """Two tables apart on three ranks: not the case that has them on one; of two equal ranks either."""
+    cluster = topology(node_group("a", ranks=3))
+    trained = workload([{"rows": 20_000, "dim": 64, "pooling_factor": 5 + i} for i in range(4)])
+    policy = Policy.model_validate(
+        {"tiers": ("hbm",), "shardings": ("table_wise",), "separate": [{"tables": ["t2", "t3"], "on": "rank"}]}
+    )
+    model = planning_model("physical", cluster, trained, policy)
+    problem = build_problem(model, enumerate_options(model, policy))
+    cases = Cases(problem, 1.0, np.zeros(len(problem.stage_constants)))
+    beside = cases.child(cases.state({}), 2, 0, Part(2, 2, 0))
+    assert beside is not None
+    assert cases.child(beside, 3, 0, Part(3, 3, 0)) is None
+    assert cases.gap_in(beside, 3, 0, [Part(3, 3, 1)]) is None
+    assert cases.gap_in(beside, 3, 0, []) is not None
+    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 1)]) is not None
+    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
 
 
 def test_branching_finds_plans_and_proves_them_optimal() -> None:

@@ -1,5 +1,7 @@
 """Longest-first placement: complete, within memory, where the policy lets it, and sensibly balanced."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ from cost_models.step import StepModel
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
 from planner.problem import Placement, Problem, load_state
+from planner.solvers.choices import cheapest_first
+from planner.solvers.fluid import Fluid
 from planner.solvers.greedy import place
-from tests.oracles.instances import node_group, tiny_instance, topology, workload
+from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import faults
 
 
@@ -95,3 +99,18 @@ def test_a_full_rank_is_left_alone() -> None:
         else:
             assert found is not None
             assert sorted(found[0].item_place.tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", [239, 278])
+def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
+    """The loads are those of the placement, also where a group did not fit into the first zone it was tried in."""
+    problem = confined_instance(seed).problem
+    fluid = Fluid(problem)
+    relaxed = fluid.solve()
+    placed = 0
+    for picks in itertools.islice(cheapest_first(fluid.pick_values(relaxed.prices), problem.table_block_start), 60):
+        found = place(problem, picks, relaxed.stage_seconds)
+        if found is not None:
+            placed += 1
+            assert found[1].step_s() == pytest.approx(load_state(problem, found[0]).step_s(), rel=1e-9)
+    assert placed

@@ -156,12 +156,13 @@ def test_pieces_that_do_not_pack_are_named() -> None:
     """Three tables of 0.6 of a rank on two ranks: the sum fits, the pieces do not, and one more rank would do."""
     model = workload([{"rows": 2_300_000, "dim": 64}] * 3, global_batch=64)
     found = plan(topology(node_group("a", hbm_bytes=1e9)), model, tiers=["hbm"], shardings=["table_wise"])
-    assert found.status == "timeout"
-    assert found.infeasibility is None
-    assert found.unplaced is not None
-    assert {table.name for table in found.unplaced.tables} == {"t0", "t1", "t2"}
-    assert "table_wise in hbm, takes" in found.unplaced.tables[0].reason
-    by_change = {remedy.change: remedy for remedy in found.unplaced.remedies}
+    assert found.status == "infeasible"
+    assert found.unplaced is None
+    assert found.infeasibility is not None
+    assert found.infeasibility.tried
+    assert {table.name for table in found.infeasibility.tables} == {"t0", "t1", "t2"}
+    assert "table_wise in hbm, takes" in found.infeasibility.tables[0].reason
+    by_change = {remedy.change: remedy for remedy in found.infeasibility.remedies}
     assert by_change["nodes"].flags == "--nodes 2"
     assert by_change["shardings"].value == "table_wise,column_wise"
     assert Plan.model_validate_json(found.to_json()) == found
