@@ -25,9 +25,11 @@ from planner.solvers.prices import Prices
 
 SAFETY = 1e-9
 """Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
-LONE_SEARCHES, LONE_AT_ONCE, LONE_EXCESS, LONE_TOLERANCE = 2, 4, 1e-3, 1e-3
+LONE_SEARCHES, LONE_AT_ONCE, LONE_EXCESS, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3, 1e-3
 """How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; the share
 of the step by which they must; and how far the cutting planes go before that."""
+LONE_TOLERANCE = 2e-4
+"""Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,8 @@ class Fluid:
             master.add_cut(seconds, size, [float(self.peaks[picks[table], stage]) for table, stage in pairs])
             prices, ceiling = master.solve()
             ceiling += float(self.problem.stage_constants.sum())
-            if ceiling - best_bound > max(tolerance, LONE_TOLERANCE if searches else 0.0) * abs(best_bound):
+            least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
+            if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
                 continue
             if not searches:
                 break

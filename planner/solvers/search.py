@@ -151,7 +151,7 @@ class _Search:
         worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
         if self.best is not None and worth_it and self.best[1] != self._tightened_s:
             self._tightened_s = self.best[1]
-            found = tighten(self._fluid, self.relaxed, self.best[1])
+            found = tighten(self._fluid, self.relaxed, self.best[1], self.bound)
             if found.seconds > self.bound.seconds:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)

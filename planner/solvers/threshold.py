@@ -15,9 +15,7 @@ from planner.solvers.prices import Bound, Prices
 
 ROUNDS = 12
 """Bisections; each halves the interval between the proven and the unproven."""
-TOLERANCE, LONE_TOLERANCE = 1e-5, 2e-4
-"""Of the relaxation in each bisection; where tables have weights, it converges slowly."""
-WORTHWHILE, LONE_WORTHWHILE = 1e-4, 5e-4
+WORTHWHILE, LONE_WORTHWHILE = 1e-4, 1e-3
 """Relative width of the interval at which bisection ends; and where tables have weights."""
 
 
@@ -61,11 +59,10 @@ def proven_s(fluid: Fluid, prices: Prices, threshold_s: float) -> float:
     return min(threshold_s, fluid.bound(prices, usable)[0])
 
 
-def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
-    """The best bound that thresholds below the known plan's `step_s` prove; at least the relaxation's own."""
-    best = Bound(relaxed.bound_s, relaxed.prices, None)
-    low, high = relaxed.bound_s, step_s
-    prices = relaxed.prices
+def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float, known: Bound | None = None) -> Bound:
+    """The best bound that thresholds below the plan's `step_s` prove; at least the relaxation's or the known one."""
+    best = Bound(relaxed.bound_s, relaxed.prices, None) if known is None else known
+    low, high, prices = best.seconds, step_s, best.prices
     for _ in range(ROUNDS):
         if high - low <= (LONE_WORTHWHILE if relaxed.lone else WORTHWHILE) * low:
             break
@@ -85,4 +82,4 @@ def _best_prices(fluid: Fluid, usable: Bools, lone: Sequence[tuple[int, int]]) -
     """Those of the fluid relaxation over some of the blocks; None where a table has none left."""
     if np.isinf(fluid.price(fluid.no_prices(), usable)[0]).any():
         return None
-    return fluid.solve(usable=usable, lone=lone, tolerance=LONE_TOLERANCE if lone else TOLERANCE).prices
+    return fluid.solve(usable=usable, lone=lone).prices
