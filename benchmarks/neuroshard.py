@@ -241,7 +241,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="of each kind (default 100)")
     parser.add_argument("--devices", type=_whole, default=tuple(DEVICES), metavar="4,8")
     parser.add_argument("--max-dims", type=_whole, default=MAX_DIMS, metavar="4,8,…")
-    parser.add_argument("--effort", type=int, default=3, metavar="N", help="passes of our search (default 3)")
+    parser.add_argument("--effort", type=int, default=1, metavar="N", help="passes of our search (default 1)")
     parser.add_argument("--time-limit", metavar="TIME", help="of each of our searches (default: none but --effort)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the tasks and of every random choice")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with every task in it")

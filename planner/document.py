@@ -237,6 +237,14 @@ class ResourceWeight(Record):
     ranks: Confinement = None
 
 
+class TableWeight(Record):
+    """The share of a stage's weight that lies on one table: the stage lasts at least as long as its largest block."""
+
+    stage: str
+    table: str
+    share: float
+
+
 class BytePrice(Record):
     """What a byte of a memory tier is worth in the proof."""
 
@@ -297,9 +305,11 @@ class Proof(Record):
     threshold_s: float | None
     """Blocks that alone make the step this long are left out; null: none are. The bound is at most the threshold."""
     weights: tuple[ResourceWeight, ...]
-    """Shares that are not 0; they sum to one per stage."""
+    """Shares that are not 0; per stage they sum to one, together with those of tables."""
     byte_prices: tuple[BytePrice, ...]
     """Prices that are not 0."""
+    table_weights: Annotated[tuple[TableWeight, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Shares of tables whose largest block alone may outlast the rest of a stage; unset: none."""
     branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
     """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
     tried_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None

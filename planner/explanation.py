@@ -242,7 +242,12 @@ class Explainer:
         _, picks = self._fluid.price(self._prices, self._usable)
         seconds, _ = self._fluid.usage(self._prices, picks)
         here = np.array([column.stage == s for column in self.model.columns])
-        return float((self._prices.weight * seconds)[:, here].sum()) + float(self.model.constants[s])
+        lone = sum(
+            weight * float(self._fluid.peaks[picks[table], stage])
+            for (table, stage), weight in self._prices.of_table.items()
+            if stage == s
+        )
+        return float((self._prices.weight * seconds)[:, here].sum()) + lone + float(self.model.constants[s])
 
     def _memory(self) -> tuple[tuple[MemoryValue, ...], float | None]:
         """The memories with a price; and the part of the bound that is the price of bytes less that of the capacity."""
@@ -278,7 +283,8 @@ class Explainer:
             held = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
             memory, size = memory + float(self._prices.byte[k] @ held), size + held
         planned = self._plan.tables[table]
-        parts = self._parts(seconds, memory)
+        stages = range(len(self.model.stages))
+        parts = self._parts(seconds, memory, table, [self._most(s, table) for s in stages])
         return OptionReasons(
             planned.sharding,
             planned.tier,
@@ -316,7 +322,8 @@ class Explainer:
         columns = len(self.model.columns)
         seconds = (self._prices.weight * asked[:, :columns]).sum(axis=0)
         size = asked[:, columns:]
-        parts = self._parts(seconds, float((self._prices.byte * size).sum()))
+        table, paid = int(problem.option_table[of]), float((self._prices.byte * size).sum())
+        parts = self._parts(seconds, paid, table, self._fluid.peaks[pick].tolist())
         tier = PLACEMENT_TIERS[options.tier[of]]
         return OptionReasons(
             SHARDINGS[options.block_sharding[pick]],
@@ -329,8 +336,10 @@ class Explainer:
             not all(self._usable[block] for block in problem.blocks_of_pick(pick)),
         )
 
-    def _parts(self, seconds: Floats, memory: float) -> dict[str, float]:
-        """Priced seconds [C] by stage, and the price of the bytes."""
+    def _parts(self, seconds: Floats, memory: float, table: int, longest: list[float]) -> dict[str, float]:
+        """Priced seconds [C] by stage, with those of the table's largest block [S], and the price of the bytes."""
         stage: Ints = np.array([column.stage for column in self.model.columns], dtype=np.int64)
-        of_stage = np.bincount(stage, weights=seconds, minlength=len(self.model.stages)).tolist()
-        return {**dict(zip(self.model.stages, of_stage, strict=True)), "memory": memory}
+        of_stage = np.bincount(stage, weights=seconds, minlength=len(self.model.stages))
+        for s, peak in enumerate(longest):
+            of_stage[s] += self._prices.of_table.get((table, s), 0.0) * peak
+        return {**dict(zip(self.model.stages, of_stage.tolist(), strict=True)), "memory": memory}

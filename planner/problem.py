@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_BLOCKS_AT_ONCE = 20_000
 MOST_PARTS = 64
 """Rank sets that are districts of their own at most, those of the most tables: each costs a solver variables."""
 RANK, NODE, WORLD = range(3)
@@ -307,6 +308,24 @@ class Problem:
         load = self.fixed[kind, blocks] * ranks + self.by_rows[kind, blocks] * share
         load[self.block_extent[blocks] == WORLD] = 0.0
         return np.asarray(load)
+
+    @cached_property
+    def stage_peaks(self) -> Floats:
+        """[B, S] seconds that each stage takes at least, constants aside, if a plan holds the block anywhere.
+
+        Infinite for a block that no rank may hold.
+        """
+        found = np.full((len(self.block_option), len(self.stage_constants)), np.inf)
+        for kind in range(self.kinds):
+            for begin in range(0, len(found), _BLOCKS_AT_ONCE):
+                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, len(found)))
+                some = some[self.allowed[kind, some]]
+                load = self.peak_load(kind, some) + self.base_loads[kind]
+                peak = np.zeros((len(some), found.shape[1]))
+                for column, stage in enumerate(self.stage_of_column):
+                    peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
+                found[some] = np.minimum(found[some], peak)
+        return found
 
     def world_share(self, block: int) -> Floats:
         """[W] share of the table's rows that each rank holds of a WORLD block."""

@@ -1,7 +1,8 @@
 """The proof of a lower bound, as the document carries it: written from a solver's multipliers, recomputed without one.
 
-Weak duality (Lagrange): give every stage weights over its resources that sum to one, and every memory a price per
-byte. The step of any placement is at least the weighted loads plus the constants; a table's part of those, and of the
+Weak duality (Lagrange): give every stage weights that sum to one, over its resources and over tables, and every memory
+a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each table.
+The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of the
 priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the whole
 memory. A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out the blocks that alone make the step z long: a
 plan with one of them takes z anyway.
@@ -14,7 +15,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
 from planner.cases import tree_bound_s, tree_faults
-from planner.document import BytePrice, Proof, ResourceWeight
+from planner.document import BytePrice, Proof, ResourceWeight, TableWeight
 from planner.enumeration import proven_s, try_all
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
 from planner.proof_cases import read_cases, write_cases
@@ -37,11 +38,17 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
                 weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
                 weights.append(weight)
     prices = byte_prices(model, problem, bound.prices.byte)
+    of_table = tuple(
+        TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
+        for (table, stage), share in sorted(bound.prices.of_table.items())
+        if share > 0
+    )
     branching = None if bound.tree is None else write_cases(model, bound.tree)
     return Proof(
         threshold_s=bound.threshold_s,
         weights=tuple(weights),
         byte_prices=prices,
+        table_weights=of_table,
         branching=branching,
         tried_s=bound.tried_s,
     )
@@ -72,9 +79,8 @@ def is_infeasible(prices: tuple[BytePrice, ...], model: CostModel, problem: Prob
     claim = Proof(threshold_s=None, weights=(), byte_prices=prices)
     if any(faults_of(claim, model, problem)):
         return False
-    weight, byte = _multipliers(claim, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
-    return _value(problem, weight, byte, usable) > float(problem.stage_constants.sum())
+    return _value(problem, _multipliers(claim, model, problem), usable) > float(problem.stage_constants.sum())
 
 
 def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -88,8 +94,13 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
         there = c is not None and (place == (None, None) if shared[c] else place in places)
         if weight.share < 0 or not there:
             yield f"weight on {weight.resource} of {weight.stage}: negative, or of something that does not exist"
+    tables = {table.name for table in model.workload.tables}
+    for entry in proof.table_weights:
+        if entry.share < 0 or entry.stage not in model.stages or entry.table not in tables:
+            yield f"weight on table {entry.table} of {entry.stage}: negative, or of something that does not exist"
     for stage in model.stages:
         total = sum(weight.share for weight in proof.weights if weight.stage == stage)
+        total += sum(entry.share for entry in proof.table_weights if entry.stage == stage)
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
     for price in proof.byte_prices:
@@ -99,22 +110,21 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
 
 def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices, Bools]:
     """The prices of a proof, and [B] the blocks that a plan below its threshold may hold."""
-    weight, byte = _multipliers(proof, model, problem)
+    prices = _multipliers(proof, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
     if proof.threshold_s is not None:
-        usable &= _step_of_block(problem, weight) < proof.threshold_s
-    return Prices(weight, byte), usable
+        usable &= _step_of_block(problem, prices) < proof.threshold_s
+    return prices, usable
 
 
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
     """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
     prices, usable = read_proof(proof, model, problem)
-    weight, byte = prices.weight, prices.byte
-    value = _value(problem, weight, byte, usable)
+    value = _value(problem, prices, usable)
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
     if proof.branching is not None:
         tree = read_cases(proof.branching, model, problem)
-        simple = max(simple, tree_bound_s(problem, tree, _least(problem, weight)))
+        simple = max(simple, tree_bound_s(problem, tree, _least(problem, prices)))
     if proof.tried_s is not None:
         simple = max(simple, proven_s(proof.tried_s))
     return simple
@@ -124,8 +134,8 @@ def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterato
     """A plan that is faster than all that was tried, if that is claimed; for multipliers without faults."""
     if proof.tried_s is None:
         return
-    weight, byte = _multipliers(proof, model, problem)
-    tried = try_all(problem, proof.tried_s, weight, byte)
+    prices = _multipliers(proof, model, problem)
+    tried = try_all(problem, proof.tried_s, prices.weight, prices.byte)
     if tried is None:
         yield f"there are too many plans below {proof.tried_s!r} s to try them all"
     elif tried.placement is not None:
@@ -147,8 +157,7 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterato
     except ValueError as error:
         yield str(error)
         return
-    weight, _ = _multipliers(proof, model, problem)
-    yield from tree_faults(problem, tree, _least(problem, weight))
+    yield from tree_faults(problem, tree, _least(problem, _multipliers(proof, model, problem)))
 
 
 def _instances(problem: Problem) -> tuple[Floats, Bools]:
@@ -166,8 +175,8 @@ def _instances(problem: Problem) -> tuple[Floats, Bools]:
     return count, shared
 
 
-def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> tuple[Floats, Floats]:
-    """Weight [D, C] of a second on the resource of one rank, price [D, M] of a byte."""
+def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
+    """The prices of a proof without faults."""
     places = _places(model, problem)
     instances, _ = _instances(problem)
     index = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
@@ -179,12 +188,27 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> tuple[Floa
     byte = np.zeros((len(places), len(MEMORY_TIERS)))
     for price in proof.byte_prices:
         byte[places.index((price.group, price.ranks)), MEMORY_TIERS.index(price.tier)] = price.seconds_per_byte
-    return weight, byte
+    of_table: dict[tuple[int, int], float] = {}
+    number = {table.name: t for t, table in enumerate(model.workload.tables)}
+    for lone in proof.table_weights:
+        if not lone.share:
+            continue
+        pair = number[lone.table], model.stages.index(lone.stage)
+        of_table[pair] = of_table.get(pair, 0.0) + lone.share
+    return Prices(weight, byte, of_table)
 
 
-def _value(problem: Problem, weight: Floats, byte: Floats, usable: Bools) -> float:
-    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants."""
-    districts = problem.districts
+def _value(problem: Problem, prices: Prices, usable: Bools) -> float:
+    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants.
+
+    Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
+    blocks at least, each counted by its column units.
+    """
+    districts, weight, byte = problem.districts, prices.weight, prices.byte
+    lone = np.zeros(len(problem.block_option))
+    for (table, stage), share in prices.of_table.items():
+        own = np.arange(*problem.table_block_start[table : table + 2])
+        lone[own] += share * problem.stage_peaks[own, stage]
     sizes = districts.ranks.sum(axis=1).astype(float)
     block = _block_values(problem, weight, byte)
     block[~usable] = np.inf
@@ -196,12 +220,14 @@ def _value(problem: Problem, weight: Floats, byte: Floats, usable: Bools) -> flo
         owner = problem.block_option[members]
         if free:
             parts = problem.option_units[owner] / problem.block_units[members]
-            np.minimum.at(option_value, owner, block[members] * parts)
+            np.minimum.at(option_value, owner, block[members] * parts + lone[members])
         elif len(options):
             total = np.bincount(
                 owner, weights=block[members] * problem.block_count[members], minlength=len(option_value)
             )
-            option_value[options] = total[options]
+            longest = np.zeros(len(option_value))
+            np.maximum.at(longest, owner, lone[members])
+            option_value[options] = total[options] + longest[options]
     np.minimum.at(cheapest, problem.option_table, option_value)
     if np.isinf(cheapest).any():
         return float("inf")
@@ -262,24 +288,25 @@ def _capacity(problem: Problem) -> Floats:
     return found
 
 
-def _least(problem: Problem, weight: Floats) -> Floats:
+def _least(problem: Problem, prices: Prices) -> Floats:
     """[S] seconds that each stage takes at least, by its own weights alone."""
     constants = float(problem.stage_constants.sum())
-    nothing = np.zeros((len(weight), len(problem.pool_capacity)))
     anything: Bools = np.asarray(problem.allowed.any(axis=0))
-    of_stage = [
-        _value(problem, np.where(problem.stage_of_column == s, weight, 0.0), nothing, anything) - constants
-        for s in range(len(problem.stage_constants))
-    ]
+    of_stage = []
+    for s in range(len(problem.stage_constants)):
+        weight = np.where(problem.stage_of_column == s, prices.weight, 0.0)
+        of_table = {pair: share for pair, share in prices.of_table.items() if pair[1] == s}
+        alone = Prices(weight, np.zeros_like(prices.byte), of_table)
+        of_stage.append(_value(problem, alone, anything) - constants)
     return np.maximum(of_stage, 0.0)
 
 
-def _step_of_block(problem: Problem, weight: Floats) -> Floats:
+def _step_of_block(problem: Problem, prices: Prices) -> Floats:
     """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load, or what the
     weights of that stage alone prove."""
     stages = range(len(problem.stage_constants))
     constants = float(problem.stage_constants.sum())
-    least = _least(problem, weight)
+    least = _least(problem, prices)
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):

@@ -13,7 +13,9 @@ a small linear program over weights and prices, and solves that. The bound itsel
 so an inexact solver can only make it weaker, never wrong.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +25,11 @@ from planner.solvers.prices import Prices
 
 SAFETY = 1e-9
 """Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
+LONE_SEARCHES, LONE_AT_ONCE, LONE_EXCESS, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3, 1e-3
+"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; the share
+of the step by which they must; and how far the cutting planes go before that."""
+LONE_TOLERANCE = 2e-4
+"""Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class FluidSolution:
     """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
     shares: Floats
     """[P] how the fluid optimum mixes the proposals; sums to 1."""
+    lone: tuple[tuple[int, int], ...] = ()
+    """(table, stage) for which the stage was held to last as long as the table's largest block."""
 
 
 class Fluid:
@@ -95,6 +104,18 @@ class Fluid:
                 found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
         return found
 
+    @cached_property
+    def peaks(self) -> Floats:
+        """[B, S] seconds that each stage takes at least under the option that a block names (see `pick_values`).
+
+        A free one is taken in fractions of blocks like it; of a fixed one the longest block counts.
+        """
+        problem = self.problem
+        found = problem.stage_peaks.copy()
+        fixed = np.flatnonzero(problem.option_units == 0)
+        found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
+        return found
+
     @property
     def shared_columns(self) -> Bools:
         """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
@@ -149,6 +170,9 @@ class Fluid:
         if len(fixed):
             start = problem.block_start[:-1]
             found[start[fixed]] = np.add.reduceat(whole, start)[fixed]
+        for (table, stage), weight in prices.of_table.items():
+            own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
+            found[own] += weight * self.peaks[own, stage]
         return found
 
     def _block_values(self, prices: Prices) -> Floats:
@@ -231,27 +255,40 @@ class Fluid:
         headroom: float = 1.0,
         rounds: int = 400,
         tolerance: float = 1e-5,
+        lone: Sequence[tuple[int, int]] = (),
+        more: bool = False,
     ) -> FluidSolution:
         """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively.
 
         `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
-        the whole problem, but a choice of options that is easier to place.
+        the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
+        at least as long as the table's largest block; with `more`, others are found where the optimum violates that.
         """
         master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom)
+        pairs: list[tuple[int, int]] = []
+        proposals: list[Ints] = []
+        self._hold(master, pairs, lone, proposals)
         prices = master.start()
         best_bound, best = -np.inf, prices
-        proposals: list[Ints] = []
-        ceiling = np.inf
+        ceiling, searches = np.inf, LONE_SEARCHES if more else 0
         for _ in range(rounds):
             value, picks = self.bound(prices, usable, headroom)
             if value > best_bound:
                 best_bound, best = value, prices
             proposals.append(picks)
-            master.add_cut(*self.usage(prices, picks))
+            seconds, size = self.usage(prices, picks)
+            master.add_cut(seconds, size, [float(self.peaks[picks[table], stage]) for table, stage in pairs])
             prices, ceiling = master.solve()
             ceiling += float(self.problem.stage_constants.sum())
-            if ceiling - best_bound <= tolerance * abs(best_bound):
+            least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
+            if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
+                continue
+            if not searches:
                 break
+            found = self._too_long(master, proposals, ceiling)
+            searches = searches - 1 if found else 0
+            self._hold(master, pairs, found, proposals)
+            prices, ceiling = master.solve()
         shares = master.shares()
         mixed = np.flatnonzero(shares > 1e-9)
         return FluidSolution(
@@ -260,4 +297,30 @@ class Fluid:
             master.stage_seconds() + self.problem.stage_constants,
             np.stack([proposals[p] for p in mixed]),
             shares[mixed] / shares[mixed].sum(),
+            tuple(best.of_table),
         )
+
+    def _hold(
+        self,
+        master: Master,
+        pairs: list[tuple[int, int]],
+        new: Sequence[tuple[int, int]],
+        proposals: list[Ints],
+    ) -> None:
+        """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
+        for table, stage in new:
+            master.add_table(table, stage, [float(self.peaks[picks[table], stage]) for picks in proposals])
+            pairs.append((table, stage))
+
+    def _too_long(self, master: Master, proposals: list[Ints], step_s: float) -> list[tuple[int, int]]:
+        """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage."""
+        shares = master.shares()
+        peaks = np.zeros((self.problem.tables, len(self.problem.stage_constants)))
+        for p in np.flatnonzero(shares > 1e-9).tolist():
+            peaks += shares[p] * self.peaks[proposals[p]]
+        over = peaks - master.stage_seconds()
+        found = []
+        for stage in range(over.shape[1]):
+            worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
+            found += [(table, stage) for table in worst.tolist() if over[table, stage] > LONE_EXCESS * step_s]
+        return found

@@ -1,5 +1,7 @@
 """The master program of the cutting planes: the best weights and prices under the cuts known so far."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from planner.problem import Bools, Floats, Problem
@@ -7,6 +9,7 @@ from planner.solvers.prices import Prices
 
 _FIRST_BOX = 8.0
 _LARGEST_BOX = 1e7
+_NO_TABLE: Mapping[tuple[int, int], float] = {}
 
 
 class Master:
@@ -43,6 +46,7 @@ class Master:
                 if self._stages[column] == stage
             ]
             self._simplex[stage] = self._model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
+        self._tables: list[tuple[tuple[int, int], mathopt.Variable]] = []
         self._cuts: list[mathopt.LinearConstraint] = []
         self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
         self._result: mathopt.SolveResult | None = None
@@ -55,8 +59,22 @@ class Master:
         weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
         return self._as_prices(weights, [0.0] * len(self._price_at))
 
-    def add_cut(self, seconds: Floats, size: Floats) -> None:
-        """Add the cut of one choice of options: its `seconds` [D, C] and bytes `size` [D, M], base included."""
+    def add_table(self, table: int, stage: int, seconds: list[float]) -> None:
+        """Give the table a weight in a stage: the stage lasts at least as long as its largest block.
+
+        That takes so many `seconds` in each of the choices so far.
+        """
+        weight = self._model.add_variable(lb=0.0)
+        self._tables.append(((table, stage), weight))
+        self._simplex[stage].set_coefficient(weight, 1.0)
+        for cut, value in zip(self._cuts, seconds, strict=True):
+            cut.set_coefficient(weight, self._scale * value)
+
+    def add_cut(self, seconds: Floats, size: Floats, of_table: list[float]) -> None:
+        """Add the cut of one choice of options: its `seconds` [D, C] and bytes `size` [D, M], base included.
+
+        `of_table` are the seconds of the largest blocks of the tables that have a weight.
+        """
         mean = seconds / np.maximum(self._instances, 1.0)
         mean[:, self._shared] = mean[:, self._shared].sum(axis=0)
         if not self._scale:
@@ -65,6 +83,7 @@ class Master:
             self._scale = 1.0 / max(float(stage_max.sum()), 1e-12)
         excess = (size - self._capacity) / self._unit_bytes
         terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
+        terms += [self._scale * value * w for value, (_, w) in zip(of_table, self._tables, strict=True)]
         terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
         self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
@@ -79,7 +98,8 @@ class Master:
                 price.upper_bound *= 10
             if not pressed:
                 break
-        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices])
+        of_table = {pair: values[weight] for pair, weight in self._tables}
+        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices], of_table)
         return prices, values[self._bound] / self._scale
 
     def _optimize(self) -> None:
@@ -90,7 +110,9 @@ class Master:
                 return
             self._result = self._mathopt.solve(self._model, solver)
 
-    def _as_prices(self, weights: list[float], prices: list[float]) -> Prices:
+    def _as_prices(
+        self, weights: list[float], prices: list[float], of_table: Mapping[tuple[int, int], float] = _NO_TABLE
+    ) -> Prices:
         weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)
         for (k, c), value in zip(self._weight_at, weights, strict=True):
             share = max(value, 0.0) / self._instances[k, c]
@@ -100,14 +122,18 @@ class Master:
                 weight[k, c] = share
         for (k, m), value in zip(self._price_at, prices, strict=True):
             byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
-        return Prices(self._on_simplex(weight), byte)
+        total = self._total(weight)
+        for (_, stage), value in of_table.items():
+            total[stage] += max(value, 0.0)
+        held = {pair: max(value, 0.0) / float(total[pair[1]]) for pair, value in of_table.items() if value > 0}
+        return Prices(weight / total[self._stages], byte, held)
 
-    def _on_simplex(self, weight: Floats) -> Floats:
-        """The weights scaled so that they sum to one per stage exactly, whatever the solver's tolerance."""
+    def _total(self, weight: Floats) -> Floats:
+        """[S] sums of the weights: one but for the solver's tolerance, and made one exactly."""
         total = np.zeros(self._stage_count)
         own = ~self._shared | (np.arange(len(weight))[:, None] == 0)
         np.add.at(total, self._stages, (weight * self._instances * own).sum(axis=0))
-        return weight / total[self._stages]
+        return total
 
     def shares(self) -> Floats:
         """[P] how the fluid optimum mixes the cuts' choices: their dual values."""

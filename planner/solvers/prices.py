@@ -1,6 +1,7 @@
 """The multipliers of a lower bound."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from planner.cases import CaseTree
 from planner.problem import Floats
@@ -11,10 +12,12 @@ class Prices:
     """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem`."""
 
     weight: Floats
-    """[D, C] of one second on the resource that a rank of the district uses; per stage they sum to one over instances.
-    A rank that is in several districts has the sum of their weights."""
+    """[D, C] of one second on the resource that a rank of the district uses; per stage they sum to one over instances,
+    together with those of tables. A rank that is in several districts has the sum of their weights."""
     byte: Floats
     """[D, M] of one byte, in seconds."""
+    of_table: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """(table, stage) -> weight of one second that the table's largest block alone makes the stage last."""
 
 
 @dataclass(frozen=True)

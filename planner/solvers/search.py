@@ -157,7 +157,8 @@ class _Search:
         effort = limits.effort or (0 if limits.effort == 0 else LONGER_TRIES)
         self._work = TRIED_WORK * max(effort, 1)
         self.nothing_fits = False
-        self.relaxed: FluidSolution = fluid.solve()
+        self._tightened_s: float | None = None
+        self.relaxed: FluidSolution = fluid.solve(more=len(fluid.problem.block_option) <= TIGHTEN_BLOCKS)
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
 
@@ -173,8 +174,9 @@ class _Search:
         """Raise the bound by a threshold below the best plan, unless tables are many."""
         problem = self._fluid.problem
         worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
-        if self.best is not None and worth_it:
-            found = tighten(self._fluid, self.relaxed, self.best[1])
+        if self.best is not None and worth_it and self.best[1] != self._tightened_s:
+            self._tightened_s = self.best[1]
+            found = tighten(self._fluid, self.relaxed, self.best[1], self.bound)
             if found.seconds > self.bound.seconds:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
@@ -306,23 +308,28 @@ class _Search:
         return found
 
     def _starts(self) -> list[tuple[Placement, float]]:
-        """Placements of the ladder, best first: all caps, with ever less memory until something fits."""
+        """Placements of the ladder, best first: all caps, with ever less memory until something fits.
+
+        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so.
+        """
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
         pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
-        allowed = [_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps]
+        masks = (_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps)
+        allowed = list({mask.tobytes(): mask for mask in masks}.values())
         found: list[tuple[Placement, float]] = []
-        for tried, (headroom, usable) in enumerate(itertools.product(HEADROOMS, allowed), 1):
-            if found and (tried > self._most_starts or (headroom < 1 and self._is_good_start())):
+        left, before = self._most_starts, np.inf
+        for headroom in HEADROOMS:
+            level, left = self._level(headroom, allowed, left, must_find=not found)
+            found += level
+            best = min((step_s for _, step_s in level), default=np.inf)
+            if self._is_done() or (found and not left):
                 break
-            start = _attempt(self._fluid, usable, headroom)
-            if start is not None:
-                found.append(start)
-                self._offer(*start, "start")
-            if self._is_done():
+            if self._is_good_start() and (not scarce or best >= before):
                 break
+            before = best
         if not found:
             fits = self._tried(problem.without_seconds(), 1.0, None)
             self.nothing_fits = fits is not None and fits.placement is None
@@ -333,6 +340,26 @@ class _Search:
             found.append(last)
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
+
+    def _level(
+        self, headroom: float, allowed: list[Bools], left: int, *, must_find: bool
+    ) -> tuple[list[tuple[Placement, float]], int]:
+        """The starts of one step of the ladder, and how many of `left` attempts are left then.
+
+        Where there `must_find` be one, attempts go on until there is.
+        """
+        found: list[tuple[Placement, float]] = []
+        for usable in allowed:
+            if not left and (found or not must_find):
+                break
+            left = max(left - 1, 0)
+            start = _attempt(self._fluid, usable, headroom)
+            if start is not None:
+                found.append(start)
+                self._offer(*start, "start")
+            if self._is_done():
+                break
+        return found, left
 
     def _last_resort(self) -> tuple[Placement, float] | None:
         """What fits by bytes alone, or the first choice of options that does, where the ladder places nothing."""

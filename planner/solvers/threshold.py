@@ -5,6 +5,8 @@ makes the step as long as z. If the fluid bound over the remaining blocks is at 
 largest such z is found by bisection.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from planner.problem import WORLD, Bools, Floats
@@ -13,8 +15,8 @@ from planner.solvers.prices import Bound, Prices
 
 ROUNDS = 12
 """Bisections; each halves the interval between the proven and the unproven."""
-WORTHWHILE = 1e-4
-"""Relative width of the interval at which bisection ends."""
+WORTHWHILE, LONE_WORTHWHILE = 1e-4, 1e-3
+"""Relative width of the interval at which bisection ends; and where tables have weights."""
 
 
 def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
@@ -46,7 +48,8 @@ def least_of_stages(fluid: Fluid, prices: Prices) -> Floats:
 def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:
     """Seconds that a stage takes at least, by its own weights among the prices."""
     weight = np.where(fluid.problem.stage_of_column == stage, prices.weight, 0.0)
-    alone = Prices(weight, np.zeros_like(prices.byte))
+    of_table = {pair: value for pair, value in prices.of_table.items() if pair[1] == stage}
+    alone = Prices(weight, np.zeros_like(prices.byte), of_table)
     return max(0.0, fluid.bound(alone)[0] - float(fluid.problem.stage_constants.sum()))
 
 
@@ -56,16 +59,15 @@ def proven_s(fluid: Fluid, prices: Prices, threshold_s: float) -> float:
     return min(threshold_s, fluid.bound(prices, usable)[0])
 
 
-def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
-    """The best bound that thresholds below the known plan's `step_s` prove; at least the relaxation's own."""
-    best = Bound(relaxed.bound_s, relaxed.prices, None)
-    low, high = relaxed.bound_s, step_s
-    prices = relaxed.prices
+def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float, known: Bound | None = None) -> Bound:
+    """The best bound that thresholds below the plan's `step_s` prove; at least the relaxation's or the known one."""
+    best = Bound(relaxed.bound_s, relaxed.prices, None) if known is None else known
+    low, high, prices = best.seconds, step_s, best.prices
     for _ in range(ROUNDS):
-        if high - low <= WORTHWHILE * low:
+        if high - low <= (LONE_WORTHWHILE if relaxed.lone else WORTHWHILE) * low:
             break
         z = (low + high) / 2
-        prices = _best_prices(fluid, step_of_block(fluid, prices) < z) or prices
+        prices = _best_prices(fluid, step_of_block(fluid, prices) < z, relaxed.lone) or prices
         proven = proven_s(fluid, prices, z)
         if proven > best.seconds:
             best = Bound(proven, prices, z)
@@ -76,8 +78,8 @@ def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
     return best
 
 
-def _best_prices(fluid: Fluid, usable: Bools) -> Prices | None:
+def _best_prices(fluid: Fluid, usable: Bools, lone: Sequence[tuple[int, int]]) -> Prices | None:
     """Those of the fluid relaxation over some of the blocks; None where a table has none left."""
     if np.isinf(fluid.price(fluid.no_prices(), usable)[0]).any():
         return None
-    return fluid.solve(usable=usable).prices
+    return fluid.solve(usable=usable, lone=lone).prices

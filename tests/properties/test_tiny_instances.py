@@ -42,7 +42,7 @@ def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
 
 
 def random_prices(problem: Problem, random: np.random.Generator, step_s: float) -> Prices:
-    """Weights that sum to one over the instances of each stage's columns, and prices of the order of the step."""
+    """Weights that sum to one per stage, over instances and tables, and prices of the order of the step."""
     fluid = Fluid(problem)
     weight = np.zeros_like(fluid.instances)
     shared = fluid.shared_columns
@@ -56,9 +56,16 @@ def random_prices(problem: Problem, random: np.random.Generator, step_s: float) 
         draw = random.dirichlet(np.full(len(members), random.choice([0.2, 1.0])))
         for (k, c), part in zip(members, draw, strict=True):
             weight[slice(None) if shared[c] else k, c] = part / fluid.instances[k, c]
+    of_table = {}
+    for stage in np.unique(problem.stage_of_column).tolist():
+        share = random.random() * (random.random() < 0.5)
+        weight[:, problem.stage_of_column == stage] *= 1.0 - share
+        for table in random.choice(problem.tables, size=min(2, problem.tables), replace=False).tolist():
+            if share:
+                of_table[table, stage] = share / min(2, problem.tables)
     size = np.maximum(fluid.capacity, 1.0)
     byte = random.random(size.shape) * 10 ** random.uniform(-3, 1) * step_s / size
-    return Prices(weight, byte * (random.random(size.shape) < 0.5))
+    return Prices(weight, byte * (random.random(size.shape) < 0.5), of_table)
 
 
 def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
