@@ -29,7 +29,9 @@ LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
 """Block types whose loads on all columns are held at once."""
-POOL_CAPS = (0.95, 0.6, 0.25, 0.12, 0.05)
+FULL = 0.5
+"""Share of a memory tier that tables take, above which it is filled evenly: the last ones must find room."""
+POOL_CAPS = (0.9, 0.6, 0.25, 0.12, 0.05)
 """Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
 leaves no memory for another one leaves its rank idle."""
 SCARCE_STAGE_CAPS = 3
@@ -391,7 +393,9 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
     picks = round_picks(fluid, relaxed)
-    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0))
+    _, taken = fluid.usage(relaxed.prices, picks)
+    full = (taken > FULL * fluid.capacity).any(axis=0)
+    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
     placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce)
     if placed is None:
         return None
