@@ -154,6 +154,11 @@ class Improver:
         return np.where(free, np.cumsum(free) - 1, -1)
 
     @cached_property
+    def _whole_units(self) -> Ints:
+        """[F]"""
+        return self._problem.option_units[self._problem.option_units > 0]
+
+    @cached_property
     def _block_of(self) -> Ints:
         """[F, most units + 1] block of each family and width: -1 where there is none, the empty block for width 0."""
         problem = self._problem
@@ -280,9 +285,10 @@ class Improver:
             place_everywhere(self._problem, self._state, blocks)
             place_world(self._problem, self._state, blocks)
 
-    def growth_of_step(self, seconds: Floats) -> Floats:
-        """[n] by how much the step is longer, if the fullest resource of each column took `seconds` [n, C] more."""
-        stage, peak = self._problem.stage_of_column, self._state.load.max(axis=1)
+    def growth_of_step(self, seconds: Floats, peak: Floats) -> Floats:
+        """[n] by how much the step is longer, if the fullest resource of each column, which takes
+        `peak` [C] now, took `seconds` [n, C] more."""
+        stage = self._problem.stage_of_column
         grown = np.zeros((len(seconds), len(self._problem.stage_constants)))
         now = np.zeros(grown.shape[1])
         np.maximum.at(now, stage, peak)
@@ -569,7 +575,7 @@ class Improver:
         block = self._block_of[family, items.units[item]]
         kind = problem.kind_of_rank[items.rank[item]]
         possible = (family != items.family[item]) & (block >= 0) & self._allowed[kind, block]
-        possible &= items.units[item] == problem.option_units[problem.option_units > 0][items.family[item]]
+        possible &= items.units[item] == self._whole_units[items.family[item]]
         return item[possible], family[possible]
 
     def _drawn(self, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:
@@ -643,6 +649,9 @@ class _Trade:
         self.converted: list[int] = []
         self.settled: list[int] = []
         self._room = improver._state.free.copy()
+        self._sharing = np.array([np.bincount(pool).max() for pool in problem.pool_of_rank])
+        """[M] ranks that share a pool at most."""
+        self._peak: Floats = improver._state.load.max(axis=1)
         self._by_rank = np.argsort(items.rank, kind="stable")
         self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
         count = np.diff(self._first)
@@ -690,7 +699,7 @@ class _Trade:
                 if self._is_legal(rank, partner, given, asked, item, units):
                     best = (float(gain), partner, given, asked, item, units)
                     break
-        if best is not None and best[0] >= (1 - SLOW) * self._market(kind, kind).over[rank]:
+        if best is not None and best[0] >= 0.5 * self._market(kind, kind).over[rank]:
             return self._make(rank, best)
         converted = self._conversion(rank, kind, worth_s if best is None else best[0])
         if converted is not None:
@@ -780,8 +789,7 @@ class _Trade:
         of, items, problem, aim = self._of, self._of._items, self._problem, self._aim
         options, load, size = of._world_options
         mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
-        whole = items.units[mine] == problem.option_units[problem.option_units > 0][items.family[mine]]
-        mine = mine[whole]
+        mine = mine[items.units[mine] == of._whole_units[items.family[mine]]]
         if not len(mine) or not len(options):
             return None
         table = problem.option_table[options]
@@ -793,12 +801,11 @@ class _Trade:
         option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
         off = of._load[kind, of._block_of[items.family[item], items.units[item]]]
         mean_growth = load[option] - off / problem.world
-        cost = of.growth_of_step(mean_growth)
+        cost = of.growth_of_step(mean_growth, self._peak)
         excess = of._state.load[aim.columns, rank] - aim.load
         after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
         gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
-        pools = np.array([np.bincount(pool).max() for pool in problem.pool_of_rank])
-        taken = size[option] * pools
+        taken = size[option] * self._sharing
         gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
         best = int(gain.argmax())
         if gain[best] <= least_s:

@@ -16,7 +16,7 @@ Singles = NDArray[np.float32]
 
 FILL = 0.95
 """Share of the ranks whose room is looked at: few have more, and to look for them costs more than it gains."""
-MOST_PRICED = 50_000
+MOST_PRICED = 30_000
 """Exchanges that are priced for one rank at most."""
 PRICED_TWICE = 8
 """Of these the best that are offered: the first that is legal is taken."""
@@ -105,14 +105,15 @@ class Market:
             count[lottery[count[lottery].cumsum() > MOST_PRICED]] = 0
         offer = np.repeat(np.arange(len(count)), count)
         taken = np.arange(len(offer)) + np.repeat(first - (count.cumsum() - count), count)
-        ok = free[self.rank[taken]] & (self.rank[taken] != rank)
-        offer, taken = offer[ok], taken[ok]
         value = offers.cost[offer] - self._was_over[taken]
         for d, weight in enumerate(self._weight):
             here = (excess[d] - offers.gone[d])[offer] + self._come[d][taken]
             there = self._rest[d][taken] + (offers.come[d] - self._aim[d])[offer]
             value += weight * (self._fine(here, d) + self._fine(there, d))
-        few = min(PRICED_TWICE, len(value))
-        best = np.argpartition(value, few - 1)[:few] if few else np.zeros(0, dtype=np.int64)
-        best = best[np.argsort(value[best], kind="stable")]
-        return offer[best], taken[best], np.asarray(self.over[rank] - value[best])
+        better = np.flatnonzero(value < self.over[rank])
+        owner = self.rank[taken[better]]
+        better = better[free[owner] & (owner != rank)]
+        if len(better) > PRICED_TWICE:
+            better = better[np.argpartition(value[better], PRICED_TWICE)[:PRICED_TWICE]]
+        better = better[np.argsort(value[better], kind="stable")]
+        return offer[better], taken[better], np.asarray(self.over[rank] - value[better])
