@@ -42,8 +42,8 @@ def place(
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
     World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that fill
-    most of a rank, then those that need a node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
-    grows least, among the places with memory for it.
+    most of a rank, then those that need a node, then single ranks' from the largest to the smallest. Each goes where
+    the potential over the resources it uses grows least, among the places with memory for it.
     `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide. Blocks that are
     `held` have their places already; `loose` ones, of single ranks or nodes, are placed like those of the picks, and
     all together make up an option of each table. With `random`, another order and other places are tried.

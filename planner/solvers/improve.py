@@ -8,14 +8,12 @@ the search goes on.
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
 
 import numpy as np
 
 from planner.problem import (
     NODE,
     RANK,
-    WORLD,
     Bools,
     Floats,
     Ints,
@@ -28,9 +26,9 @@ from planner.problem import (
     spread,
 )
 from planner.solvers.items import Items, difference, merged_items
-from planner.solvers.levelling import Market, Offers, Sets, Singles, sets_of
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
+from planner.solvers.trading import Aim, Goods, Trade
 
 TURNS = 8
 """Of so many rounds one deals out nodes and one may change tiers; the others deal out ranks, where most is won."""
@@ -50,35 +48,19 @@ FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
 CRITICAL = 0.9
 """Share of its stage's time that the fullest resource of a column has where levelling looks at the column."""
-SETS = 150_000
-"""Sets of blocks that levelling lists at most: of up to four blocks each, where that is not too many."""
-DEAR = 3.0
-MOST_OF_SET = 4
-WIDE = 10
-"""Blocks of a rank of which they are."""
 FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
-SLOW = 0.05
+SLOW = 0.02
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
+BLAMED = 0.1
+"""Columns with more than this share of what is left above are those whose aim is too low."""
 LEVELLED = 256
 """Ranks, the fullest, that look for an exchange in one round of levelling."""
-
-
-@dataclass(frozen=True)
-class _Aim:
-    """Loads that levelling wants no rank to be above. D columns, of which each stands for those that are like it."""
-
-    columns: Ints
-    """[D]"""
-    weight: Floats
-    """[D] columns that are like it, and itself."""
-    load: Floats
-    """[D] seconds."""
-    reach: Floats
-    """[D] seconds from there to the stage's longest."""
-    gain_s: float
-    """By which the step is shorter once all ranks are below."""
+DEAR = 3.0
+"""How much more must be gained by dividing or spreading a table than that costs all ranks."""
+WORTH = 1e-4
+"""Share of what the aim shortens the step by, above which an exchange is worth making."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +183,10 @@ class Improver:
                 self.best_s, self._best = step_s, self._placement()
         return changed
 
+    @cached_property
+    def _goods(self) -> Goods:
+        return Goods(self._problem, self._block_of, self._load, self._size, self._allowed, self._table_of_family)
+
     # -- levelling ---------------------------------------------------------------------------------------------
 
     def level(self) -> bool:
@@ -213,7 +199,7 @@ class Improver:
         gained = self._exchange(aim, over.sum(axis=0))
         left = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
         if gained < SLOW * over.sum():
-            for d in np.flatnonzero(left.sum(axis=1) > 0.1 * left.sum()):
+            for d in np.flatnonzero(left.sum(axis=1) > BLAMED * left.sum()):
                 self._steps[stage[aim.columns[d]]] /= 2
             self._target_s = None
         elif not left.any():
@@ -223,7 +209,7 @@ class Improver:
             self.best_s, self._best = step_s, self._placement()
         return True
 
-    def _aim(self) -> _Aim:
+    def _aim(self) -> Aim:
         """Every stage a part of the way from its longest resource to the mean; the aim of the round before, if there
         is still work to do."""
         problem, load, stage = self._problem, self._state.load, self._problem.stage_of_column
@@ -248,30 +234,20 @@ class Improver:
         kept = near[columns]
         target_s = self._target_s[stage[kept]]
         reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
-        return _Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s)
+        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s)
 
-    def _exchange(self, aim: _Aim, over: Floats) -> float:
+    def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
-        problem, items = self._problem, self._items
-        trade = _Trade(self, aim, DEAR * float(over.sum()) / max(aim.gain_s, 1e-15))
-        worth_s = 1e-4 * aim.gain_s
+        worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
+        trade = Trade(self._goods, self._items, self._state, aim, worth, self._random)
+        worth_s = WORTH * aim.gain_s
         gained = 0.0
         for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():
             if over[rank] > worth_s and trade.free[rank]:
                 gained += trade.improve(rank, worth_s)
         if not trade.is_changed:
             return 0.0
-        kept = ~np.isin(np.arange(len(items.rank)), trade.converted)
-        family, units, place = (np.array(column, dtype=np.int64) for column in zip(*trade.parts, strict=True)) if (
-            trade.parts
-        ) else (np.zeros(0, dtype=np.int64),) * 3
-        self._replace(
-            Items(
-                np.concatenate([items.family[kept], family]),
-                np.concatenate([trade.units[kept], units]),
-                np.concatenate([trade.rank[kept], place]),
-            )
-        )
+        self._replace(trade.items())
         self._settle(np.array(trade.settled, dtype=np.int64))
         return gained
 
@@ -284,40 +260,6 @@ class Improver:
             )
             place_everywhere(self._problem, self._state, blocks)
             place_world(self._problem, self._state, blocks)
-
-    def growth_of_step(self, seconds: Floats, peak: Floats) -> Floats:
-        """[n] by how much the step is longer, if the fullest resource of each column, which takes
-        `peak` [C] now, took `seconds` [n, C] more."""
-        stage = self._problem.stage_of_column
-        grown = np.zeros((len(seconds), len(self._problem.stage_constants)))
-        now = np.zeros(grown.shape[1])
-        np.maximum.at(now, stage, peak)
-        for column, of in enumerate(stage.tolist()):
-            np.maximum(grown[:, of], peak[column] + seconds[:, column], out=grown[:, of])
-        return np.asarray((grown - now).sum(axis=1))
-
-    @cached_property
-    def _world_options(self) -> tuple[Ints, Floats, Floats]:
-        """Fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
-        bytes [n, M] that the fullest rank takes of each."""
-        problem = self._problem
-        wide = problem.block_extent == WORLD
-        if not wide.any():
-            return np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 0))
-        possible = wide & problem.allowed.all(axis=0) & problem.rank_sets.all(axis=1)[
-            problem.table_rank_set[problem.table_of_block]
-        ]
-        options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
-        blocks = np.flatnonzero(np.isin(problem.block_option, options))
-        rows = problem.table_rows[problem.table_of_block[blocks]]
-        share = np.where(problem.block_replicated[blocks], 1.0, -(-rows // problem.world) / rows)[:, None]
-        count = problem.block_count[blocks, None]
-        load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count
-        size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks] * share) * count
-        first = np.searchsorted(problem.block_option[blocks], options)
-        if not len(options):
-            return options, np.zeros((0, 0)), np.zeros((0, 0))
-        return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
 
     def _pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
         """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
@@ -633,186 +575,3 @@ class Improver:
 def _with_nothing(array: Floats) -> Floats:
     """The array [K, B, n] with a row of zeros behind the last block."""
     return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
-
-
-class _Trade:
-    """One round of levelling: every rank takes part in one exchange at most."""
-
-    def __init__(self, improver: Improver, aim: _Aim, worth: float) -> None:
-        """`worth`: seconds above the aim that are to be gained for every second that the step is to be shorter."""
-        self._of, self._problem, self._aim, self._worth = improver, improver._problem, aim, worth
-        items, problem = improver._items, improver._problem
-        self.free: Bools = problem.reach.copy()
-        self.rank, self.units = items.rank.copy(), items.units.copy()
-        self.parts: list[tuple[int, int, int]] = []
-        """Family, units and rank of blocks that were cut off."""
-        self.converted: list[int] = []
-        self.settled: list[int] = []
-        self._room = improver._state.free.copy()
-        self._sharing = np.array([np.bincount(pool).max() for pool in problem.pool_of_rank])
-        """[M] ranks that share a pool at most."""
-        self._peak: Floats = improver._state.load.max(axis=1)
-        self._by_rank = np.argsort(items.rank, kind="stable")
-        self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
-        count = np.diff(self._first)
-        most = 1
-        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS:
-            most += 1
-        self._sets = sets_of(items.rank, problem.world, most, WIDE, improver._random)
-        block = improver._block_of[items.family, items.units]
-        self._size = improver._size[:, block]
-        self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in improver._load]
-        self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
-        self._markets: dict[tuple[int, int], Market] = {}
-
-    @property
-    def is_changed(self) -> bool:
-        return bool(self.converted or self.parts or (self.rank != self._of._items.rank).any())
-
-    def _market(self, kind: int, other: int) -> Market:
-        """For ranks of one kind to deal with those of another one."""
-        if (kind, other) not in self._markets:
-            here = np.flatnonzero(self._problem.kind_of_rank[self._sets.rank] == other)
-            sets = Sets(self._sets.rank[here], self._sets.items[here])
-            gone, come = self._load[other][:, here], self._load[kind][:, here]
-            load = self._of._state.load[self._aim.columns]
-            self._markets[kind, other] = Market(sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach)
-        return self._markets[kind, other]
-
-    def improve(self, rank: int, worth_s: float) -> float:
-        """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
-        kind = int(self._problem.kind_of_rank[rank])
-        best: tuple[float, int, Ints, Ints, int, int] | None = None
-        for other in range(self._problem.kinds):
-            market = self._market(kind, other)
-            offers, cut = self._offers(rank, kind, other)
-            for offer, taken, gain in zip(*market.best(rank, offers, self.free, self._of._random), strict=True):
-                if gain <= (worth_s if best is None else best[0]):
-                    break
-                whole = self._start[rank + 1] - self._start[rank]
-                if offer < whole:
-                    given, item, units = self._sets.items[self._start[rank] + offer], -1, 0
-                else:
-                    given, (item, units) = np.zeros(0, dtype=np.int64), cut[offer - whole]
-                partner, asked = int(market.rank[taken]), market.items[taken]
-                given, asked = given[given >= 0], asked[asked >= 0]
-                if self._is_legal(rank, partner, given, asked, item, units):
-                    best = (float(gain), partner, given, asked, item, units)
-                    break
-        if best is not None and best[0] >= 0.5 * self._market(kind, kind).over[rank]:
-            return self._make(rank, best)
-        converted = self._conversion(rank, kind, worth_s if best is None else best[0])
-        if converted is not None:
-            gain_s, item, option, size = converted
-            self.converted.append(item)
-            blocks = np.flatnonzero(self._problem.block_option == option)
-            self.settled += np.repeat(blocks, self._problem.block_count[blocks]).tolist()
-            self._room -= size[:, None]
-            self.free[rank] = False
-            return gain_s
-        return 0.0 if best is None else self._make(rank, best)
-
-    def _offers(self, rank: int, kind: int, other: int) -> tuple[Offers, list[tuple[int, int]]]:
-        """Whole blocks of the rank, then parts of one block: its item, and the units of the part."""
-        of, items, columns = self._of, self._of._items, self._aim.columns
-        rows = slice(self._start[rank], self._start[rank + 1])
-        gone, come = self._load[kind][:, rows], self._load[other][:, rows]
-        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
-        item = np.repeat(mine, np.maximum(items.units[mine] - 1, 0))
-        units = np.concatenate([np.arange(1, n) for n in items.units[mine].tolist()] or [np.zeros(0, dtype=np.int64)])
-        family, rest = items.family[item], items.units[item] - units
-        part, left = of._block_of[family, units], of._block_of[family, rest]
-        ok = (part >= 0) & (left >= 0) & of._allowed[other, part] & of._allowed[kind, left]
-        item, units, part, left, family = item[ok], units[ok], part[ok], left[ok], family[ok]
-        whole = of._block_of[family, items.units[item]]
-        off = (of._load[kind, whole] - of._load[kind, left])[:, columns].T
-        on = of._load[other, part][:, columns].T
-        extra = (of._load[kind, part] + of._load[kind, left] - of._load[kind, whole])[:, columns]
-        cost = self._worth * (np.maximum(extra, 0.0) @ self._aim.weight) / self._problem.world
-        none = np.zeros(gone.shape[1])
-        offers = Offers(
-            np.concatenate([gone, off.astype(np.float32)], axis=1),
-            np.concatenate([come, on.astype(np.float32)], axis=1),
-            np.concatenate([none, cost]).astype(np.float32),
-        )
-        return offers, list(zip(item.tolist(), units.tolist(), strict=True))
-
-    def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
-        """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
-        more, less = self._bytes(rank, partner, given, asked, item, units)
-        changed = more.any() or less.any()
-        if changed and ((self._room[:, rank] < more).any() or (self._room[:, partner] < less).any()):
-            return False
-        of, items, problem = self._of, self._of._items, self._problem
-        handed = np.append(given, item) if item >= 0 else given
-        for moved, place in ((asked, rank), (handed, partner)):
-            kind = problem.kind_of_rank[place]
-            wide = np.where(moved == item, units, items.units[moved])
-            there = self._by_rank[self._first[place] : self._first[place + 1]]
-            ok = of._allowed[kind, of._block_of[items.family[moved], wide]]
-            ok &= problem.is_within(of._table_of_family[items.family[moved]], np.full(len(moved), place))
-            if not ok.all() or np.isin(items.family[moved], items.family[there]).any():
-                return False
-        return True
-
-    def _bytes(
-        self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int
-    ) -> tuple[Floats, Floats]:
-        """[M] bytes that the rank takes more, and that its partner takes more."""
-        one, two = (int(self._problem.kind_of_rank[place]) for place in (rank, partner))
-        more = self._size[one][asked].sum(axis=0) - self._size[one][given].sum(axis=0)
-        less = self._size[two][given].sum(axis=0) - self._size[two][asked].sum(axis=0)
-        if item >= 0:
-            of, family, whole = self._of, self._of._items.family[item], self._of._items.units[item]
-            left, part = of._block_of[family, whole - units], of._block_of[family, units]
-            more = more + of._size[one, left] - self._size[one][item]
-            less = less + of._size[two, part]
-        return more, less
-
-    def _make(self, rank: int, exchange: tuple[float, int, Ints, Ints, int, int]) -> float:
-        gain_s, partner, given, asked, item, units = exchange
-        more, less = self._bytes(rank, partner, given, asked, item, units)
-        for place, size in ((rank, more), (partner, less)):
-            for m, pool in enumerate(self._problem.pool_of_rank):
-                if size[m]:
-                    self._room[m, pool == pool[place]] -= size[m]
-        self.rank[given], self.rank[asked] = partner, rank
-        if item >= 0:
-            self.units[item] -= units
-            self.parts.append((int(self._of._items.family[item]), units, partner))
-        self.free[[rank, partner]] = False
-        return gain_s
-
-    def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats] | None:
-        """The best table of the rank to spread over the world, if it gains more than that: the gain, its item, the
-        option, and the bytes of every rank."""
-        of, items, problem, aim = self._of, self._of._items, self._problem, self._aim
-        options, load, size = of._world_options
-        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
-        mine = mine[items.units[mine] == of._whole_units[items.family[mine]]]
-        if not len(mine) or not len(options):
-            return None
-        table = problem.option_table[options]
-        first = np.searchsorted(table, of._table_of_family[items.family[mine]])
-        last = np.searchsorted(table, of._table_of_family[items.family[mine]], side="right")
-        item = np.repeat(mine, last - first)
-        if not len(item):
-            return None
-        option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
-        off = of._load[kind, of._block_of[items.family[item], items.units[item]]]
-        mean_growth = load[option] - off / problem.world
-        cost = of.growth_of_step(mean_growth, self._peak)
-        excess = of._state.load[aim.columns, rank] - aim.load
-        after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
-        gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
-        taken = size[option] * self._sharing
-        gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
-        best = int(gain.argmax())
-        if gain[best] <= least_s:
-            return None
-        return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best]
-
-
-def _sets(count: Ints, most: int) -> int:
-    """How many sets of up to so many blocks there are, of so many blocks on each rank."""
-    return int(sum(comb(n, size) * ranks for n, ranks in enumerate(np.bincount(count)) for size in range(most + 1)))

@@ -72,7 +72,9 @@ def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.ran
 class Market:
     """The sets that ranks may give, and what they have room for; for ranks of one kind that look for an exchange."""
 
-    def __init__(self, sets: Sets, gone: Singles, come: Singles, load: Floats, aim: Floats, weight: Floats, reach: Floats) -> None:
+    def __init__(
+        self, sets: Sets, gone: Singles, come: Singles, load: Floats, aim: Floats, weight: Floats, reach: Floats
+    ) -> None:
         """`gone` [D, n] where the sets stand, `come` [D, n] on the kind that looks; `load` [D, W] and `aim` [D] in
         seconds; `weight` [D] of a second above the aim."""
         self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))

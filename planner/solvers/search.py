@@ -46,14 +46,14 @@ FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
 SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
+LATER_SQUARINGS = (5, 6, 7)
+"""Those of a pass that goes on from the best plan."""
 ROUNDS = 40
-"""Rounds at each norm in the first pass of the local search."""
+"""Rounds at each norm."""
 TRIAL_ROUNDS = 4
 """Rounds at each norm to compare starts by."""
 LEVEL_ROUNDS = 60
 """Rounds towards a target after them."""
-LONGER_PASSES = 3
-"""How often a pass may have twice the rounds of the one before: large problems level slowly, small ones end idle."""
 RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
@@ -186,8 +186,9 @@ class _Search:
         queue = self._finalists(_distinct(queue))
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
+            from_start = bool(queue)
             placement, _ = queue.pop(0) if queue else self.best
-            self._pass(placement, done)
+            self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
             if done == 1:
                 self.tighten()
@@ -197,7 +198,7 @@ class _Search:
         """The starts that are best after a little local search: what they cost before says little."""
         if self._most_starts <= FINALISTS or len(starts) < 2:
             return starts[:1]
-        tried = [(self._improve(start[0], self._limits.seed, TRIAL_ROUNDS, 0)[1], start) for start in starts]
+        tried = [(self._improve(start[0], self._limits.seed, SQUARINGS, TRIAL_ROUNDS, 0)[1], start) for start in starts]
         return [start for _, start in sorted(tried, key=lambda item: item[0])][:FINALISTS]
 
     @property
@@ -205,11 +206,10 @@ class _Search:
         problem = self._fluid.problem
         return may_ruin(problem) and problem.tables <= BUILD_TABLES and not problem.is_confined
 
-    def _pass(self, placement: Placement, number: int) -> None:
+    def _pass(self, placement: Placement, number: int, squarings: tuple[int, ...]) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
-        seed, rounds = self._limits.seed + number, ROUNDS << min(number, LONGER_PASSES)
-        levelling = LEVEL_ROUNDS << min(number, LONGER_PASSES)
-        placement, step_s = self._improve(placement, seed, rounds, levelling)
+        seed = self._limits.seed + number
+        placement, step_s = self._improve(placement, seed, squarings)
         if not may_ruin(self._fluid.problem) or self._is_done():
             return
         ruin = self._ruin(step_s, seed)
@@ -219,7 +219,7 @@ class _Search:
         if found is not None:
             self._offer(found, ruin.best_s, "tables in and out")
             if not self._is_done():
-                self._improve(found, seed, rounds, levelling)
+                self._improve(found, seed, squarings)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -280,11 +280,18 @@ class _Search:
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
-    def _improve(self, placement: Placement, seed: int, rounds: int, levelling: int) -> tuple[Placement, float]:
+    def _improve(
+        self,
+        placement: Placement,
+        seed: int,
+        norms: tuple[int, ...],
+        rounds: int = ROUNDS,
+        levelling: int = LEVEL_ROUNDS,
+    ) -> tuple[Placement, float]:
         """Local search at one norm after the other, then towards targets; its best placement."""
         improver, number = Improver(self._fluid.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
-        for squarings in SQUARINGS:
+        for squarings in norms:
             idle = 0
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
