@@ -3,7 +3,8 @@
 Two kinds of round take turns. *Deals*: paired ranks, or paired nodes, deal out their blocks anew (`repartition`).
 *Cuts*: paired ranks also divide the columns of one table in another way; parts of a table on one rank merge. Pairs are
 disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
-the search goes on.
+the search goes on. *Levelling* comes last: ranks above a target each exchange a few blocks with whichever other rank
+suits best (`levelling`, `trading`).
 """
 
 from dataclasses import dataclass

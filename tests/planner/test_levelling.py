@@ -11,7 +11,10 @@ def test_all_sets_of_each_rank_are_listed_once() -> None:
     """The empty one of every rank too, and of a rank with more blocks than are looked at, those of some of them."""
     rank = np.array([2, 0, 0, 2, 0, 2, 2])
     found = sets_of(rank, 4, 2, 3, np.random.default_rng(0))
-    listed = [(int(r), tuple(sorted(i for i in items.tolist() if i >= 0))) for r, items in zip(found.rank, found.items)]
+    listed = [
+        (int(r), tuple(sorted(i for i in items.tolist() if i >= 0)))
+        for r, items in zip(found.rank, found.items, strict=True)
+    ]
     assert len(set(listed)) == len(listed)
     assert sorted(s for r, s in listed if r == 0) == sorted(
         s for size in range(3) for s in itertools.combinations((1, 2, 4), size)
