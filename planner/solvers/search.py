@@ -183,7 +183,7 @@ class _Search:
         self.tighten()
         if self._may_build:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
-        queue = self._finalists(_distinct(queue))
+        queue = self._finalists(_distinct(queue)) if self._limits.effort != 0 else []
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             from_start = bool(queue)
@@ -304,7 +304,7 @@ class _Search:
         for _ in range(levelling):
             if self._is_done() or not improver.level():
                 break
-            self._offer(improver.best, improver.best_s, "levelling")
+            self._offer(improver.best, improver.best_s, "local search")
         return improver.best(), improver.best_s
 
     def _improving_picks(self, step_s: float) -> Bools:
