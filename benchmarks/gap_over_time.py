@@ -12,8 +12,8 @@ import time
 
 from cost_models.registry import cost_model
 from cost_models.workload.loading import load_workload
-from planner.api import make_policy
 from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
 from planner.solvers import search
 from topologies.loading import load_topology
 
@@ -24,7 +24,7 @@ def gaps(workload: str, topology: str, nodes: int | None, objective: str, second
     """Print the gap at each mark, when the first plan came, and the memory that all took."""
     began = time.process_time()
     model = cost_model(objective, load_topology(topology, nodes=nodes), load_workload(workload))
-    problem = build_problem(model, enumerate_options(model, make_policy(None, None)))
+    problem = build_problem(model, enumerate_options(model, Policy()))
     search.time.monotonic = time.process_time  # type: ignore[attr-defined]
     searched = time.process_time()
     history: list[tuple[float, float]] = []

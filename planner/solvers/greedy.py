@@ -24,6 +24,8 @@ from planner.solvers.zones import OpenRanks, Unit, units_of
 _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
+_HEAVY = 0.5
+"""Share of a rank's memory above which a single rank's block is placed before those that need a node."""
 _FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
 
@@ -39,9 +41,9 @@ def place(
 ) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
-    World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that need a
-    node, then single ranks' from the largest to the smallest. Each goes where the potential over the resources it uses
-    grows least, among the places with memory for it.
+    World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that fill
+    most of a rank, then those that need a node, then single ranks' from the largest to the smallest. Each goes where
+    the potential over the resources it uses grows least, among the places with memory for it.
     `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide. Blocks that are
     `held` have their places already; `loose` ones, of single ranks or nodes, are placed like those of the picks, and
     all together make up an option of each table. With `random`, another order and other places are tried.
@@ -99,11 +101,14 @@ class _Greedy:
         blocks = [b for t in np.flatnonzero(unconfined & ~is_tied).tolist() for b in members[t]]
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         tied = [members[t] for t in np.flatnonzero(unconfined & is_tied).tolist()]
+        stored = problem.pool_demand.min(axis=0).max(axis=1)
+        single = [block for block in by_size if extent[block] == RANK]
         done = (
             all(self._put_unit(unit, members, is_tied) for unit in units)
+            and all(self._put_on_rank(block) for block in single if stored[block] > _HEAVY)
             and all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
             and all(self._put_together(group) for group in sorted(tied, key=self._total_size, reverse=True))
-            and all(self._put_on_rank(block) for block in by_size if extent[block] == RANK)
+            and all(self._put_on_rank(block) for block in single if stored[block] <= _HEAVY)
         )
         if not done:
             return None

@@ -3,7 +3,8 @@
 Two kinds of round take turns. *Deals*: paired ranks, or paired nodes, deal out their blocks anew (`repartition`).
 *Cuts*: paired ranks also divide the columns of one table in another way; parts of a table on one rank merge. Pairs are
 disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
-the search goes on.
+the search goes on. *Levelling* comes last: ranks above a target each exchange a few blocks with whichever other rank
+suits best (`levelling`, `trading`).
 """
 
 from dataclasses import dataclass
@@ -11,10 +12,24 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, spread
+from planner.problem import (
+    NODE,
+    RANK,
+    Bools,
+    Floats,
+    Ints,
+    LoadState,
+    Placement,
+    Problem,
+    load_state,
+    place_everywhere,
+    place_world,
+    spread,
+)
 from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
+from planner.solvers.trading import Aim, Goods, Trade
 
 TURNS = 8
 """Of so many rounds one deals out nodes and one may change tiers; the others deal out ranks, where most is won."""
@@ -32,6 +47,21 @@ CANDIDATES = 16
 """Conversions of one rank of which the best one or two are found in one round."""
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""
+CRITICAL = 0.9
+"""Share of its stage's time that the fullest resource of a column has where levelling looks at the column."""
+FIRST_STEP, LAST_STEP = 0.2, 0.005
+"""Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
+end nothing."""
+SLOW = 0.02
+"""Share of what is above the aim that a round must bring down, or else the aim is too low."""
+BLAMED = 0.1
+"""Columns with more than this share of what is left above are those whose aim is too low."""
+LEVELLED = 256
+"""Ranks, the fullest, that look for an exchange in one round of levelling."""
+DEAR = 3.0
+"""How much more must be gained by dividing or spreading a table than that costs all ranks."""
+WORTH = 1e-4
+"""Share of what the aim shortens the step by, above which an exchange is worth making."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +109,9 @@ class Improver:
         self._state: LoadState = load_state(problem, self._placement())
         self.best_s = self._state.step_s()
         self._best = self._placement()
+        self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
+        self._steps[np.setdiff1d(np.arange(len(self._steps)), problem.stage_of_column)] = 0.0
+        self._target_s: Floats | None = None
 
     def _movable(self, placement: Placement) -> Bools:
         """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
@@ -102,6 +135,11 @@ class Improver:
         """[O] number of each free option, -1 for fixed ones."""
         free = self._problem.option_units > 0
         return np.where(free, np.cumsum(free) - 1, -1)
+
+    @cached_property
+    def _whole_units(self) -> Ints:
+        """[F]"""
+        return self._problem.option_units[self._problem.option_units > 0]
 
     @cached_property
     def _block_of(self) -> Ints:
@@ -145,6 +183,84 @@ class Improver:
             if step_s < self.best_s:
                 self.best_s, self._best = step_s, self._placement()
         return changed
+
+    @cached_property
+    def _goods(self) -> Goods:
+        return Goods(self._problem, self._block_of, self._load, self._size, self._allowed, self._table_of_family)
+
+    # -- levelling ---------------------------------------------------------------------------------------------
+
+    def level(self) -> bool:
+        """One round of exchanges that bring ranks below an aim; False once no lower aim is reached."""
+        items, state, stage = self._items, self._state, self._problem.stage_of_column
+        if not len(items.rank) or (self._steps <= LAST_STEP).all():
+            return False
+        aim = self._aim()
+        over = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
+        gained = self._exchange(aim, over.sum(axis=0))
+        left = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
+        if gained < SLOW * over.sum():
+            for d in np.flatnonzero(left.sum(axis=1) > BLAMED * left.sum()):
+                self._steps[stage[aim.columns[d]]] /= 2
+            self._target_s = None
+        elif not left.any():
+            self._target_s = None
+        step_s = state.step_s()
+        if step_s < self.best_s:
+            self.best_s, self._best = step_s, self._placement()
+        return True
+
+    def _aim(self) -> Aim:
+        """Every stage a part of the way from its longest resource to the mean; the aim of the round before, if there
+        is still work to do."""
+        problem, load, stage = self._problem, self._state.load, self._problem.stage_of_column
+        peak, longest = load.max(axis=1), np.zeros(len(problem.stage_constants))
+        np.maximum.at(longest, stage, peak)
+        near = np.flatnonzero(peak >= np.maximum(CRITICAL * longest[stage], 1e-15))
+        if self._target_s is None:
+            mean = np.zeros(len(longest))
+            np.maximum.at(mean, stage[near], load[near][:, problem.reach].mean(axis=1))
+            self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+        gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
+        share = load[near] / self._target_s[stage[near], None]
+        columns: list[int] = []
+        weight: list[float] = []
+        for row, column in enumerate(near.tolist()):
+            twin = [k for k, other in enumerate(columns) if np.allclose(share[row], share[other], rtol=1e-6)]
+            if twin:
+                weight[twin[0]] += float(self._target_s[stage[column]] / self._target_s[stage[near[columns[twin[0]]]]])
+            elif self._load[:, self._block_of[self._items.family, self._items.units], column].any():
+                columns.append(row)
+                weight.append(1.0)
+        kept = near[columns]
+        target_s = self._target_s[stage[kept]]
+        reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
+        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s)
+
+    def _exchange(self, aim: Aim, over: Floats) -> float:
+        """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
+        worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
+        trade = Trade(self._goods, self._items, self._state, aim, worth, self._random)
+        worth_s = WORTH * aim.gain_s
+        gained = 0.0
+        for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():
+            if over[rank] > worth_s and trade.free[rank]:
+                gained += trade.improve(rank, worth_s)
+        if not trade.is_changed:
+            return 0.0
+        self._replace(trade.items())
+        self._settle(np.array(trade.settled, dtype=np.int64))
+        return gained
+
+    def _settle(self, blocks: Ints) -> None:
+        """World-wide blocks in the place of tables that were taken out of the items."""
+        if len(blocks):
+            old, nowhere = self._settled, np.full(len(blocks), -1)
+            self._settled = Placement(
+                np.concatenate([old.item_block, blocks]), np.concatenate([old.item_place, nowhere])
+            )
+            place_everywhere(self._problem, self._state, blocks)
+            place_world(self._problem, self._state, blocks)
 
     def _pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
         """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
@@ -402,7 +518,7 @@ class Improver:
         block = self._block_of[family, items.units[item]]
         kind = problem.kind_of_rank[items.rank[item]]
         possible = (family != items.family[item]) & (block >= 0) & self._allowed[kind, block]
-        possible &= items.units[item] == problem.option_units[problem.option_units > 0][items.family[item]]
+        possible &= items.units[item] == self._whole_units[items.family[item]]
         return item[possible], family[possible]
 
     def _drawn(self, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:

@@ -24,19 +24,21 @@ from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.4, 0.6, 0.25, 0.8, 1.0, 0.5, 2.0, 8.0)
+STAGE_CAPS = (0.45, 0.6, 0.35, 0.25, 0.8, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
 """Block types whose loads on all columns are held at once."""
-POOL_CAPS = (0.95, 0.6, 0.25, 0.12, 0.05)
+FULL = 0.5
+"""Share of a memory tier that tables take, above which it is filled evenly: the last ones must find room."""
+POOL_CAPS = (0.9, 0.6, 0.25, 0.12, 0.05)
 """Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
 leaves no memory for another one leaves its rank idle."""
 SCARCE_STAGE_CAPS = 3
 """So many of the caps on stages are tried where memory is scarce."""
-LADDER_WORK = 3e7
-"""Tables x ranks that the starts may take together: large problems get by with a few."""
+LADDER_WORK = 1.5e7
+"""Tables x ranks that the starts may take together: large problems get by with one."""
 GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
@@ -45,10 +47,14 @@ FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
 SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
+LATER_SQUARINGS = (5, 6, 7)
+"""Those of a pass that goes on from the best plan."""
 ROUNDS = 40
-"""Rounds at each norm in the first pass of the local search."""
-LONGER_PASSES = 3
-"""How often a pass may have twice the rounds of the one before: large problems level slowly, small ones end idle."""
+"""Rounds at each norm."""
+TRIAL_ROUNDS = 4
+"""Rounds at each norm to compare starts by."""
+LEVEL_ROUNDS = 60
+"""Rounds towards a target after them."""
 RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
@@ -257,24 +263,32 @@ class _Search:
         if self._may_build:
             queue = sorted([*queue, *self._built()], key=lambda item: item[1])
         self.try_all()
-        queue = _distinct(queue)[: FINALISTS if self._most_starts > FINALISTS else 1]
+        queue = self._finalists(_distinct(queue)) if self._limits.effort != 0 else []
         done = 0
         while self.best is not None and not self._is_done() and done != self._limits.effort:
+            from_start = bool(queue)
             placement, _ = queue.pop(0) if queue else self.best
-            self._pass(placement, done)
+            self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
             if done == 1:
                 self.raise_bound()
+
+    def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
+        """The starts that are best after a little local search: what they cost before says little."""
+        if self._most_starts <= FINALISTS or len(starts) < 2:
+            return starts[:1]
+        tried = [(self._improve(start[0], self._limits.seed, SQUARINGS, TRIAL_ROUNDS, 0)[1], start) for start in starts]
+        return [start for _, start in sorted(tried, key=lambda item: item[0])][:FINALISTS]
 
     @property
     def _may_build(self) -> bool:
         problem = self._fluid.problem
         return may_ruin(problem) and problem.tables <= BUILD_TABLES and not problem.is_confined
 
-    def _pass(self, placement: Placement, number: int) -> None:
+    def _pass(self, placement: Placement, number: int, squarings: tuple[int, ...]) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
-        seed, rounds = self._limits.seed + number, ROUNDS << min(number, LONGER_PASSES)
-        placement, step_s = self._improve(placement, seed, rounds)
+        seed = self._limits.seed + number
+        placement, step_s = self._improve(placement, seed, squarings)
         if not may_ruin(self._fluid.problem) or self._is_done():
             return
         ruin = self._ruin(step_s, seed)
@@ -284,7 +298,7 @@ class _Search:
         if found is not None:
             self._offer(found, ruin.best_s, "tables in and out")
             if not self._is_done():
-                self._improve(found, seed, rounds)
+                self._improve(found, seed, squarings)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -371,16 +385,23 @@ class _Search:
     @property
     def _most_starts(self) -> int:
         problem = self._fluid.problem
-        return max(2, int(LADDER_WORK / (problem.tables * problem.world)))
+        return max(1, int(LADDER_WORK / (problem.tables * problem.world)))
 
     def _is_good_start(self) -> bool:
         return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_START)
 
-    def _improve(self, placement: Placement, seed: int, rounds: int) -> tuple[Placement, float]:
-        """Local search at one norm after the other; its best placement."""
+    def _improve(
+        self,
+        placement: Placement,
+        seed: int,
+        norms: tuple[int, ...],
+        rounds: int = ROUNDS,
+        levelling: int = LEVEL_ROUNDS,
+    ) -> tuple[Placement, float]:
+        """Local search at one norm after the other, then towards targets; its best placement."""
         improver, number = Improver(self._fluid.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
-        for squarings in SQUARINGS:
+        for squarings in norms:
             idle = 0
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
@@ -390,6 +411,10 @@ class _Search:
                 self._offer(improver.best, improver.best_s, "local search")
                 if self._is_done():
                     return improver.best(), improver.best_s
+        for _ in range(levelling):
+            if self._is_done() or not improver.level():
+                break
+            self._offer(improver.best, improver.best_s, "local search")
         return improver.best(), improver.best_s
 
     def _improving_picks(self, step_s: float) -> Bools:
@@ -502,7 +527,9 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
     picks = round_picks(fluid, relaxed)
-    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0))
+    _, taken = fluid.usage(relaxed.prices, picks)
+    full = (taken > FULL * fluid.capacity).any(axis=0)
+    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
     placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce)
     if placed is None:
         return None

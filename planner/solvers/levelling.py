@@ -1,0 +1,121 @@
+"""Local search towards a target: a rank that is over it exchanges blocks with whichever rank suits best.
+
+Of every rank all sets of few blocks are listed, sorted by what they ask of one column. What a rank may take for a set
+that it gives away is then a short range of the list, so that all other ranks are looked at for each rank at once.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.problem import Bools, Floats, Ints
+
+Singles = NDArray[np.float32]
+
+FILL = 0.95
+"""Share of the ranks whose room is looked at: few have more, and to look for them costs more than it gains."""
+MOST_PRICED = 30_000
+"""Exchanges that are priced for one rank at most."""
+PRICED_TWICE = 8
+"""Of these the best that are offered: the first that is legal is taken."""
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Sets of few blocks that stand on one rank each; n sets of at most m blocks, D columns."""
+
+    rank: Ints
+    """[n]"""
+    items: Ints
+    """[n, m] -1 where there are fewer."""
+
+    def load(self, item_load: Floats) -> Singles:
+        """[D, n] what the sets take, of what each item takes [I, D]."""
+        padded = np.concatenate([item_load, np.zeros_like(item_load[:1])]).astype(np.float32)
+        return np.ascontiguousarray(sum(padded[column].T for column in self.items.T))
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What one rank may give to another; n offers. For each it takes a set of the other's, which may be empty."""
+
+    gone: Singles
+    """[D, n] seconds by which the rank's loads fall."""
+    come: Singles
+    """[D, n] by which the other's rise."""
+    cost: Singles
+    """[n] seconds of violation that the offer costs beside."""
+
+
+def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> Sets:
+    """All sets of up to `most` items of one rank, of at most `wide` random items of each; the empty ones too."""
+    lottery = np.lexsort((random.random(len(rank_of_item)), rank_of_item))
+    start = np.searchsorted(rank_of_item[lottery], np.arange(world + 1))
+    width = int(min(np.diff(start).max(initial=0), wide))
+    position = np.arange(width)
+    there = position < np.diff(start)[:, None]
+    drawn = np.full((world, width + 1), -1)
+    drawn[:, :width][there] = lottery[(start[:-1, None] + position)[there]]
+    chosen = [
+        (*members, *[width] * (most - size))
+        for size in range(most + 1)
+        for members in itertools.combinations(range(width), size)
+    ]
+    columns = np.array(chosen, dtype=np.int64).reshape(-1, most)
+    found = drawn[:, columns]
+    full = (found >= 0).sum(axis=2) == (columns < width).sum(axis=1)
+    return Sets(np.repeat(np.arange(world), full.sum(axis=1)), found[full])
+
+
+class Market:
+    """The sets that ranks may give, and what they have room for; for ranks of one kind that look for an exchange."""
+
+    def __init__(
+        self, sets: Sets, gone: Singles, come: Singles, load: Floats, aim: Floats, weight: Floats, reach: Floats
+    ) -> None:
+        """`gone` [D, n] where the sets stand, `come` [D, n] on the kind that looks; `load` [D, W] and `aim` [D] in
+        seconds; `weight` [D] of a second above the aim."""
+        self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))
+        room = np.maximum(np.quantile(self._aim[:, None] - self._load, FILL, axis=1), 0.0)
+        self._by = int((room / np.maximum(come.std(axis=1), 1e-30)).argmin())
+        self._room = float(room[self._by])
+        order = np.argsort(come[self._by], kind="stable")
+        self.rank, self.items = sets.rank[order], sets.items[order]
+        self._come = np.ascontiguousarray(come[:, order])
+        self._rest = self._load[:, self.rank] - gone[:, order]
+        self._steep = (1.0 / np.maximum(reach, 1e-30)).astype(np.float32)
+        excess = self._load - self._aim[:, None]
+        self.over = self._weight @ np.stack([self._fine(excess[d].copy(), d) for d in range(len(excess))])
+        """[W] weighted seconds by which each rank is over the aim."""
+        self._was_over = self.over[self.rank]
+
+    def _fine(self, excess: Singles, column: int) -> Singles:
+        """[n] what seconds above the aim count; those at the stage's longest count twice."""
+        np.maximum(excess, 0.0, out=excess)
+        return np.asarray(excess * (1.0 + excess * self._steep[column]))
+
+    def best(self, rank: int, offers: Offers, free: Bools, random: np.random.Generator) -> tuple[Ints, Ints, Singles]:
+        """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
+        by, excess = self._by, self._load[:, rank] - self._aim
+        most = offers.gone[by] - min(float(excess[by]), 0.0)
+        first = np.searchsorted(self._come[by], offers.come[by] - np.float32(self._room))
+        count = np.maximum(np.searchsorted(self._come[by], most, side="right") - first, 0)
+        if count.sum() > MOST_PRICED:
+            lottery = random.permutation(len(count))
+            count[lottery[count[lottery].cumsum() > MOST_PRICED]] = 0
+        offer = np.repeat(np.arange(len(count)), count)
+        taken = np.arange(len(offer)) + np.repeat(first - (count.cumsum() - count), count)
+        value = offers.cost[offer] - self._was_over[taken]
+        for d, weight in enumerate(self._weight):
+            here = (excess[d] - offers.gone[d])[offer] + self._come[d][taken]
+            there = self._rest[d][taken] + (offers.come[d] - self._aim[d])[offer]
+            value += weight * (self._fine(here, d) + self._fine(there, d))
+        better = np.flatnonzero(value < self.over[rank])
+        owner = self.rank[taken[better]]
+        better = better[free[owner] & (owner != rank)]
+        if len(better) > PRICED_TWICE:
+            better = better[np.argpartition(value[better], PRICED_TWICE)[:PRICED_TWICE]]
+        better = better[np.argsort(value[better], kind="stable")]
+        return offer[better], taken[better], np.asarray(self.over[rank] - value[better])

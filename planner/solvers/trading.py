@@ -1,0 +1,295 @@
+"""Exchanges of one round of levelling: what ranks over an aim give and take, what is legal, and what it does.
+
+A rank gives whole blocks or a part of one and takes whole blocks of another rank; or one of its tables is spread over
+the world, in another option.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+import numpy as np
+
+from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Problem
+from planner.solvers.items import Items
+from planner.solvers.levelling import Market, Offers, Sets, sets_of
+
+SETS = 150_000
+"""Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
+MOST_OF_SET = 4
+WIDE = 10
+"""Blocks of a rank of which they are."""
+GOOD = 0.5
+"""Share of what a rank is above the aim by: no table is spread where an exchange gains as much."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Loads that levelling wants no rank to be above. D columns, of which each stands for those that are like it."""
+
+    columns: Ints
+    """[D]"""
+    weight: Floats
+    """[D] columns that are like it, and itself."""
+    load: Floats
+    """[D] seconds."""
+    reach: Floats
+    """[D] seconds from there to the stage's longest."""
+    gain_s: float
+    """By which the step is shorter once all ranks are below."""
+
+
+@dataclass(frozen=True)
+class Goods:
+    """Blocks of free options by family and width, and what they ask for. F families; `problem` has the other letters.
+
+    Behind the last block there is an empty one, for width 0.
+    """
+
+    problem: Problem
+    block_of: Ints
+    """[F, most units + 1] -1 where there is none."""
+    load: Floats
+    """[K, B + 1, C] seconds of the rank that holds the block."""
+    size: Floats
+    """[K, B + 1, M]"""
+    allowed: Bools
+    """[K, B + 1]"""
+    table_of_family: Ints
+    """[F]"""
+
+    @cached_property
+    def whole(self) -> Ints:
+        """[F] units of each family's table."""
+        return self.problem.option_units[self.problem.option_units > 0]
+
+    @cached_property
+    def sharing(self) -> Ints:
+        """[M] ranks that share a pool at most."""
+        return np.array([np.bincount(pool).max() for pool in self.problem.pool_of_rank])
+
+    @cached_property
+    def world_options(self) -> tuple[Ints, Floats, Floats]:
+        """Fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
+        bytes [n, M] that the fullest rank takes of each."""
+        problem = self.problem
+        wide = problem.block_extent == WORLD
+        if not wide.any():
+            return np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 0))
+        everywhere = np.asarray(problem.rank_sets.all(axis=1))
+        possible = wide & problem.allowed.all(axis=0) & everywhere[problem.table_rank_set[problem.table_of_block]]
+        options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
+        blocks = np.flatnonzero(np.isin(problem.block_option, options))
+        rows = problem.table_rows[problem.table_of_block[blocks]]
+        share = np.where(problem.block_replicated[blocks], 1.0, -(-rows // problem.world) / rows)[:, None]
+        count = problem.block_count[blocks, None]
+        load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count
+        size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks] * share) * count
+        first = np.searchsorted(problem.block_option[blocks], options)
+        if not len(options):
+            return options, np.zeros((0, 0)), np.zeros((0, 0))
+        return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
+
+    def growth_of_step(self, seconds: Floats, peak: Floats) -> Floats:
+        """[n] by how much the step is longer, if the fullest resource of each column, which takes `peak` [C] now, took
+        `seconds` [n, C] more."""
+        stage = self.problem.stage_of_column
+        grown = np.zeros((len(seconds), len(self.problem.stage_constants)))
+        now = np.zeros(grown.shape[1])
+        np.maximum.at(now, stage, peak)
+        for column, of in enumerate(stage.tolist()):
+            np.maximum(grown[:, of], peak[column] + seconds[:, column], out=grown[:, of])
+        return np.asarray((grown - now).sum(axis=1))
+
+
+class Trade:
+    """One round of levelling: every rank takes part in one exchange at most."""
+
+    def __init__(
+        self, goods: Goods, items: Items, state: LoadState, aim: Aim, worth: float, random: np.random.Generator
+    ) -> None:
+        """`worth`: seconds above the aim that a second is worth by which all ranks grow."""
+        self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
+        problem = self._problem = goods.problem
+        self._load_now = state.load
+        self.free: Bools = problem.reach.copy()
+        self.rank, self.units = items.rank.copy(), items.units.copy()
+        self.parts: list[tuple[int, int, int]] = []
+        """Family, units and rank of blocks that were cut off."""
+        self.converted: list[int] = []
+        self.settled: list[int] = []
+        self._room = state.free.copy()
+        self._peak: Floats = state.load.max(axis=1)
+        self._by_rank = np.argsort(items.rank, kind="stable")
+        self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
+        count = np.diff(self._first)
+        most = 1
+        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS:
+            most += 1
+        self._sets = sets_of(items.rank, problem.world, most, WIDE, random)
+        block = goods.block_of[items.family, items.units]
+        self._size = goods.size[:, block]
+        self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
+        self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
+        self._markets: dict[tuple[int, int], Market] = {}
+
+    def items(self) -> Items:
+        """What the exchanges make of the items."""
+        kept = np.ones(len(self.rank), dtype=bool)
+        kept[self.converted] = False
+        parts = np.array(self.parts, dtype=np.int64).reshape(-1, 3).T
+        old = (self._items.family[kept], self.units[kept], self.rank[kept])
+        return Items(*(np.concatenate(columns) for columns in zip(old, parts, strict=True)))
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there was any."""
+        return bool(self.converted or self.parts or (self.rank != self._items.rank).any())
+
+    def _market(self, kind: int, other: int) -> Market:
+        """For ranks of one kind to deal with those of another one."""
+        if (kind, other) not in self._markets:
+            here = np.flatnonzero(self._problem.kind_of_rank[self._sets.rank] == other)
+            sets = Sets(self._sets.rank[here], self._sets.items[here])
+            gone, come = self._load[other][:, here], self._load[kind][:, here]
+            load = self._load_now[self._aim.columns]
+            self._markets[kind, other] = Market(
+                sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach
+            )
+        return self._markets[kind, other]
+
+    def improve(self, rank: int, worth_s: float) -> float:
+        """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
+        kind = int(self._problem.kind_of_rank[rank])
+        best: tuple[float, int, Ints, Ints, int, int] | None = None
+        for other in range(self._problem.kinds):
+            market = self._market(kind, other)
+            offers, cut = self._offers(rank, kind, other)
+            for offer, taken, gain in zip(*market.best(rank, offers, self.free, self._random), strict=True):
+                if gain <= (worth_s if best is None else best[0]):
+                    break
+                whole = self._start[rank + 1] - self._start[rank]
+                if offer < whole:
+                    given, item, units = self._sets.items[self._start[rank] + offer], -1, 0
+                else:
+                    given, (item, units) = np.zeros(0, dtype=np.int64), cut[offer - whole]
+                partner, asked = int(market.rank[taken]), market.items[taken]
+                given, asked = given[given >= 0], asked[asked >= 0]
+                if self._is_legal(rank, partner, given, asked, item, units):
+                    best = (float(gain), partner, given, asked, item, units)
+                    break
+        if best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+            return self._make(rank, best)
+        converted = self._conversion(rank, kind, worth_s if best is None else best[0])
+        if converted is not None:
+            gain_s, item, option, size = converted
+            self.converted.append(item)
+            blocks = np.flatnonzero(self._problem.block_option == option)
+            self.settled += np.repeat(blocks, self._problem.block_count[blocks]).tolist()
+            self._room -= size[:, None]
+            self.free[rank] = False
+            return gain_s
+        return 0.0 if best is None else self._make(rank, best)
+
+    def _offers(self, rank: int, kind: int, other: int) -> tuple[Offers, list[tuple[int, int]]]:
+        """Whole blocks of the rank, then parts of one block: its item, and the units of the part."""
+        goods, items, columns = self._goods, self._items, self._aim.columns
+        rows = slice(self._start[rank], self._start[rank + 1])
+        gone, come = self._load[kind][:, rows], self._load[other][:, rows]
+        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
+        item = np.repeat(mine, np.maximum(items.units[mine] - 1, 0))
+        units = np.concatenate([np.arange(1, n) for n in items.units[mine].tolist()] or [np.zeros(0, dtype=np.int64)])
+        family, rest = items.family[item], items.units[item] - units
+        part, left = goods.block_of[family, units], goods.block_of[family, rest]
+        ok = (part >= 0) & (left >= 0) & goods.allowed[other, part] & goods.allowed[kind, left]
+        item, units, part, left, family = item[ok], units[ok], part[ok], left[ok], family[ok]
+        whole = goods.block_of[family, items.units[item]]
+        off = (goods.load[kind, whole] - goods.load[kind, left])[:, columns].T
+        on = goods.load[other, part][:, columns].T
+        extra = (goods.load[kind, part] + goods.load[kind, left] - goods.load[kind, whole])[:, columns]
+        cost = self._worth * (np.maximum(extra, 0.0) @ self._aim.weight) / self._problem.world
+        none = np.zeros(gone.shape[1])
+        offers = Offers(
+            np.concatenate([gone, off.astype(np.float32)], axis=1),
+            np.concatenate([come, on.astype(np.float32)], axis=1),
+            np.concatenate([none, cost]).astype(np.float32),
+        )
+        return offers, list(zip(item.tolist(), units.tolist(), strict=True))
+
+    def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
+        """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        changed = more.any() or less.any()
+        if changed and ((self._room[:, rank] < more).any() or (self._room[:, partner] < less).any()):
+            return False
+        goods, items, problem = self._goods, self._items, self._problem
+        handed = np.append(given, item) if item >= 0 else given
+        for moved, place in ((asked, rank), (handed, partner)):
+            kind = problem.kind_of_rank[place]
+            wide = np.where(moved == item, units, items.units[moved])
+            there = self._by_rank[self._first[place] : self._first[place + 1]]
+            ok = goods.allowed[kind, goods.block_of[items.family[moved], wide]]
+            ok &= problem.is_within(goods.table_of_family[items.family[moved]], np.full(len(moved), place))
+            if not ok.all() or np.isin(items.family[moved], items.family[there]).any():
+                return False
+        return True
+
+    def _bytes(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> tuple[Floats, Floats]:
+        """[M] bytes that the rank takes more, and that its partner takes more."""
+        one, two = (int(self._problem.kind_of_rank[place]) for place in (rank, partner))
+        more = self._size[one][asked].sum(axis=0) - self._size[one][given].sum(axis=0)
+        less = self._size[two][given].sum(axis=0) - self._size[two][asked].sum(axis=0)
+        if item >= 0:
+            goods, family, whole = self._goods, self._items.family[item], self._items.units[item]
+            left, part = goods.block_of[family, whole - units], goods.block_of[family, units]
+            more = more + goods.size[one, left] - self._size[one][item]
+            less = less + goods.size[two, part]
+        return more, less
+
+    def _make(self, rank: int, exchange: tuple[float, int, Ints, Ints, int, int]) -> float:
+        gain_s, partner, given, asked, item, units = exchange
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        for place, size in ((rank, more), (partner, less)):
+            for m, pool in enumerate(self._problem.pool_of_rank):
+                if size[m]:
+                    self._room[m, pool == pool[place]] -= size[m]
+        self.rank[given], self.rank[asked] = partner, rank
+        if item >= 0:
+            self.units[item] -= units
+            self.parts.append((int(self._items.family[item]), units, partner))
+        self.free[[rank, partner]] = False
+        return gain_s
+
+    def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats] | None:
+        """The best table of the rank to spread over the world, if it gains more than that: the gain, its item, the
+        option, and the bytes of every rank."""
+        goods, items, problem, aim = self._goods, self._items, self._problem, self._aim
+        options, load, size = goods.world_options
+        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
+        mine = mine[items.units[mine] == goods.whole[items.family[mine]]]
+        if not len(mine) or not len(options):
+            return None
+        table = problem.option_table[options]
+        first = np.searchsorted(table, goods.table_of_family[items.family[mine]])
+        last = np.searchsorted(table, goods.table_of_family[items.family[mine]], side="right")
+        item = np.repeat(mine, last - first)
+        if not len(item):
+            return None
+        option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
+        off = goods.load[kind, goods.block_of[items.family[item], items.units[item]]]
+        mean_growth = load[option] - off / problem.world
+        cost = goods.growth_of_step(mean_growth, self._peak)
+        excess = self._load_now[aim.columns, rank] - aim.load
+        after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
+        gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
+        taken = size[option] * goods.sharing
+        gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
+        best = int(gain.argmax())
+        if gain[best] <= least_s:
+            return None
+        return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best]
+
+
+def _sets(count: Ints, most: int) -> int:
+    """How many sets of up to so many blocks there are, of so many blocks on each rank."""
+    return int(sum(comb(n, size) * ranks for n, ranks in enumerate(np.bincount(count)) for size in range(most + 1)))
