@@ -24,7 +24,7 @@ from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.45, 0.6, 0.35, 0.25, 0.8, 1.0, 2.0, 8.0)
+STAGE_CAPS = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
@@ -35,7 +35,7 @@ FULL = 0.5
 POOL_CAPS = (0.9, 0.6, 0.25, 0.12, 0.05)
 """Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
 leaves no memory for another one leaves its rank idle."""
-SCARCE_STAGE_CAPS = 3
+SCARCE_STAGE_CAPS = 5
 """So many of the caps on stages are tried where memory is scarce."""
 LADDER_WORK = 1.5e7
 """Tables x ranks that the starts may take together: large problems get by with one."""
@@ -65,6 +65,8 @@ BUILD_TABLES = 200
 """Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
+LONGER_PASSES = 3
+"""How often a pass may take twice the steps of the one before."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
@@ -293,7 +295,8 @@ class _Search:
             return
         ruin = self._ruin(step_s, seed)
         ruin.start_from(placement)
-        ruin.run(ruin_steps(self._fluid.problem), TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
+        steps = ruin_steps(self._fluid.problem) << min(number, LONGER_PASSES)
+        ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
         found = ruin.best()
         if found is not None:
             self._offer(found, ruin.best_s, "tables in and out")
