@@ -9,6 +9,7 @@ Nothing here depends on a solver: a plan document claims a threshold, and the ch
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -227,6 +228,8 @@ class _Layers:
         where = {b: [place for block, place in number if block == b] for b in range(start, stop)}
         tied = bool(problem.option_tied[option])
         for counts in self._counts(option, where):
+            if math.prod(math.comb(len(where[b]) + n - 1, n) for b, n in counts) > MOST_WAYS:
+                raise _TooMuchError
             groups = [itertools.combinations_with_replacement(where[b], n) for b, n in counts]
             for combination in itertools.product(*groups):
                 way = [(b, place) for (b, _), places in zip(counts, combination, strict=True) for place in places]
