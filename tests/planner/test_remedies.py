@@ -169,7 +169,7 @@ def test_pieces_that_do_not_pack_are_named() -> None:
     assert verify(found) == []
 
 
-@pytest.mark.parametrize("name", list(COST_MODELS))
+@pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])
 def test_every_cost_model_has_remedies(name: str) -> None:
     """Each counts bytes in its own way; the flags are of the same inputs."""
     cluster = load_topology("zionex", overrides=["nodes.0.accelerators.hbm.capacity=2GB"])
@@ -178,7 +178,7 @@ def test_every_cost_model_has_remedies(name: str) -> None:
     assert found["hbm zionex"].value is not None
 
 
-@pytest.mark.parametrize("name", list(COST_MODELS))
+@pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])
 def test_the_bytes_of_a_cost_model_are_those_of_its_costs(name: str) -> None:
     """The problem without seconds has the same blocks, bytes and permissions as the whole one."""
     from cost_models.model import MemoryModel
