@@ -14,7 +14,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
-from planner.cases import tree_bound_s, tree_faults
+from planner.case_trees import tree_bound_s, tree_faults
 from planner.document import BytePrice, Proof, ResourceWeight, TableWeight
 from planner.enumeration import proven_s, try_all
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem

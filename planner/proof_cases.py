@@ -4,7 +4,8 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
-from planner.cases import CaseNode, CaseTree, Multipliers, Part
+from planner.case_trees import CaseNode, CaseTree
+from planner.cases import Multipliers, Part
 from planner.document import CasePart, Division, ProofCase, ProofCases
 from planner.problem import Floats, Problem
 

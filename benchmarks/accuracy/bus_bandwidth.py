@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
 from cost_models.calibration.robust import fit
 from cost_models.coefficients import CollectiveOperation, LinkCoefficients, link_coefficients, software_coefficients
 from cost_models.collective_laws import (
@@ -110,11 +110,12 @@ def predict(folder: Path) -> pd.DataFrame:
 def held_out(folder: Path) -> pd.Series:
     """Each number of GPUs predicted from a fit to the others."""
     rows = cases(folder)
-    found = pd.Series(np.nan, index=rows.index)
-    for ranks in rows.ranks.unique():
-        out = rows.ranks == ranks
-        found[out] = seconds(rows[out], refit(rows[~out], shipped(), must_be_determined=False).values)
-    return found
+    return leave_one_group_out(rows, rows.ranks, _predicted)
+
+
+def _predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
+    """Seconds of some rows by coefficients that others give."""
+    return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
 
 
 DATA_SET = DataSet(

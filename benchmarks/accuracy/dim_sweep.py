@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import harness_coefficients
@@ -82,11 +82,12 @@ def predict(folder: Path) -> pd.DataFrame:
 def held_out(folder: Path) -> pd.Series:
     """Each width predicted from a fit to the others."""
     rows = cases(folder)
-    found = pd.Series(np.nan, index=rows.index)
-    for dim in rows.dim.unique():
-        out = rows.dim == dim
-        found[out] = seconds(rows[out], refit(rows[~out], shipped(), must_be_determined=False).values)
-    return found
+    return leave_one_group_out(rows, rows.dim, _predicted)
+
+
+def _predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
+    """Seconds of some rows by coefficients that others give."""
+    return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
 
 
 def _keys(rows: pd.DataFrame) -> list[tuple[int, int, int]]:

@@ -1,6 +1,6 @@
 """Measured rows beside predicted ones, and their summary."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,20 @@ class Summary:
 def frame(records: Iterable[dict[str, object]]) -> pd.DataFrame:
     """Records as a frame with the columns of every data set."""
     return pd.DataFrame(list(records), columns=list(COLUMNS))
+
+
+def leave_one_group_out(
+    rows: pd.DataFrame,
+    groups: Sequence[object] | pd.Series,
+    predicted: Callable[[pd.DataFrame, pd.DataFrame], np.ndarray],
+) -> pd.Series:
+    """Seconds of each row, predicted from the rows of the other groups: `predicted` takes those, then the row's own."""
+    group_of_row = pd.Series(groups, index=rows.index)
+    found = pd.Series(np.nan, index=rows.index)
+    for group in group_of_row.unique():
+        out = group_of_row == group
+        found[out] = predicted(rows[~out], rows[out])
+    return found
 
 
 def summarise(dataset: DataSet, rows: pd.DataFrame, held_out: pd.Series | None) -> Summary:

@@ -17,7 +17,7 @@ def explain(
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Explain a plan: what it waits for, and why a table is where it is.
+    """Explain what a plan waits for, or why a table is where it is.
 
     For the plan: which rank and resource each stage waits for, the tables that
     take most of it, each stage's part of the bound, and what memory is worth.

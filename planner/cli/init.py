@@ -16,7 +16,7 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Write a cluster, a model, its tables and a policy to start from.
+    """Write commented files to start from.
 
     Four commented files that work as they are: topology.yaml, workload.yaml,
     tables.csv and policy.yaml. Files that are there already are kept.

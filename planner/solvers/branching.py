@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.cases import CaseNode, Cases, CaseTree, Choice, Multipliers, Part, State
+from planner.case_bounds import CaseBounds, Choice
+from planner.case_trees import CaseNode, CaseTree
+from planner.cases import Cases, Multipliers, Part, State
 from planner.problem import Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
 
@@ -78,6 +80,7 @@ def branch(
 class _Tree:
     def __init__(self, problem: Problem, prices: Prices, least: Floats, step_s: float) -> None:
         self.cases = Cases(problem, step_s, least)
+        self.bounds = CaseBounds(self.cases)
         self.placement: Placement | None = None
         kind = problem.kind_of_rank
         state = self.cases.state({})
@@ -129,7 +132,7 @@ class _Tree:
             if node.state.step_s < self.cases.threshold_s:
                 self.cases.threshold_s, self.placement = node.state.step_s, found
             return
-        node.bound_s, node.choice = self.cases.priced(node.state, node.multipliers)
+        node.bound_s, node.choice = self.bounds.priced(node.state, node.multipliers)
         if node.parent >= 0:
             node.bound_s = max(node.bound_s, self.nodes[node.parent].bound_s)
         if node.bound_s < self._target:
@@ -150,7 +153,7 @@ class _Tree:
             if ceiling - node.bound_s <= TOLERANCE * abs(node.bound_s):
                 break
             query = (best + point) / 2
-            value, choice = self.cases.priced(node.state, dual.multipliers(query))
+            value, choice = self.bounds.priced(node.state, dual.multipliers(query))
             if value > node.bound_s:
                 node.bound_s, node.choice, best = value, choice, query
                 node.multipliers, node.own = dual.multipliers(best), True
@@ -164,7 +167,7 @@ class _Tree:
         best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
         for table in self._candidates(node):
             children = self._ways(node, table)
-            bounds = [self.cases.bound(state, node.multipliers) for *_, state in children]
+            bounds = [self.bounds.bound(state, node.multipliers) for *_, state in children]
             gain = max(node.bound_s, min(bounds, default=np.inf))
             if best is None or gain > best[0] + MARGIN * (self._target - node.bound_s):
                 best = gain, table, children

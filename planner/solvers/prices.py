@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from planner.cases import CaseTree
+from planner.case_trees import CaseTree
 from planner.problem import Floats
 
 

@@ -113,6 +113,8 @@ class Limits:
     effort: int | None = 1
     seed: int = 0
     stop: Callable[[], bool] | None = None
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that time is measured in: those of the wall, or of the process."""
     cases: int = 400
     """That branching looks at, at most; fewer where the problem is large."""
 
@@ -469,17 +471,18 @@ class Clock:
     """When a search ends for want of time, or because it is told to."""
 
     def __init__(self, limits: Limits) -> None:
-        self._end = time.monotonic() + limits.time_limit_s
+        self._now = limits.clock
+        self._end = self._now() + limits.time_limit_s
         self._stop, self._is_over = limits.stop, False
 
     def left_s(self) -> float:
         """Seconds until the end, at least 0."""
-        return max(self._end - time.monotonic(), 0.0)
+        return max(self._end - self._now(), 0.0)
 
     def is_over(self) -> bool:
         """Whether time is up, or someone said stop; once over, it stays so."""
         if not self._is_over:
-            self._is_over = time.monotonic() >= self._end or (self._stop is not None and self._stop())
+            self._is_over = self._now() >= self._end or (self._stop is not None and self._stop())
         return self._is_over
 
 

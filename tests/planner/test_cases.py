@@ -8,7 +8,8 @@ import pytest
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
-from planner.cases import Cases, CaseTree, Part, tree_bound_s, tree_faults
+from planner.case_trees import CaseTree, tree_bound_s, tree_faults
+from planner.cases import Cases, Part
 from planner.options import Policy, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.problem import Floats, Problem

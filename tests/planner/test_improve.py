@@ -111,16 +111,20 @@ POLICIES = (
 )
 
 
-@pytest.mark.parametrize("tight", [False, True])
-@pytest.mark.parametrize("policy", POLICIES, ids=["all", "hbm", "ddr", "column_wise", "nodes"])
-def test_middling_placements_improve(middle: StepModel, policy: Policy, tight: bool) -> None:
-    """Of hundreds of blocks, where many pairs move at once; DDR belongs to a node, so that pairs compete for it."""
+def middling(middle: StepModel, policy: Policy, *, tight: bool) -> tuple[Problem, Placement]:
+    """A random legal placement that fits, with or without memory to spare."""
     problem = build_problem(middle, enumerate_options(middle, policy))
     placement = random_placement(problem, np.random.default_rng(5), legal=True)
     over = load_state(problem, placement).overflow_bytes()
     problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
-    if tight:
-        problem = just_large_enough(problem, placement)
+    return (just_large_enough(problem, placement) if tight else problem), placement
+
+
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("policy", POLICIES, ids=["all", "hbm", "ddr", "column_wise", "nodes"])
+def test_middling_placements_improve(middle: StepModel, policy: Policy, tight: bool) -> None:
+    """Of hundreds of blocks, where many pairs move at once; DDR belongs to a node, so that pairs compete for it."""
+    problem, placement = middling(middle, policy, tight=tight)
     improver = Improver(problem, placement, 0)
     moved = run(improver)
     check(problem, placement, improver)
@@ -168,11 +172,7 @@ def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
 
     With memory to spare the step falls, too.
     """
-    problem = build_problem(middle, enumerate_options(middle, Policy(tiers=("hbm",))))
-    start = random_placement(problem, np.random.default_rng(5), legal=True)
-    over = load_state(problem, start).overflow_bytes()
-    problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
-    problem = just_large_enough(problem, start) if tight else problem
+    problem, start = middling(middle, Policy(tiers=("hbm",)), tight=tight)
     improver = Improver(problem, start, 0)
     before = improver._items
     step_s = np.inf
@@ -209,12 +209,7 @@ def test_levelling_tiny_placements(tight: bool) -> None:
 @pytest.mark.parametrize("policy", POLICIES, ids=["all", "hbm", "ddr", "column_wise", "nodes"])
 def test_levelling_keeps_the_books(middle: StepModel, policy: Policy, tight: bool) -> None:
     """Of hundreds of blocks: loads, memory and widths stay right, and nothing is over-full."""
-    problem = build_problem(middle, enumerate_options(middle, policy))
-    placement = random_placement(problem, np.random.default_rng(5), legal=True)
-    over = load_state(problem, placement).overflow_bytes()
-    problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
-    if tight:
-        problem = just_large_enough(problem, placement)
+    problem, placement = middling(middle, policy, tight=tight)
     improver = Improver(problem, placement, 0)
     level(improver)
     check(problem, placement, improver)

@@ -46,13 +46,17 @@ def test_there_are_cases() -> None:
     assert len(CASES) >= 15
 
 
-@pytest.mark.parametrize("seed", range(0, 120, 3))
+def _has_options(seed: int) -> bool:
+    """Whether every table of the tiny instance fits somewhere."""
+    fluid = Fluid(tiny_instance(seed).problem)
+    return bool(np.isfinite(fluid.price(fluid.no_prices())[0]).all())
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(0, 120, 3) if _has_options(seed)])
 def test_an_offer_costs_what_it_says(seed: int) -> None:
     """The value grows as offered where a table's blocks share no resource, and by at least its least."""
     problem = tiny_instance(seed).problem
     fluid = Fluid(problem)
-    if np.isinf(fluid.price(fluid.solve().prices)[0]).any():
-        pytest.skip("some table fits nowhere")
     relaxed = fluid.solve()
     target = Target(problem, relaxed.prices, relaxed.stage_seconds)
     insertion = Insertion(problem, target, all_of(problem))
