@@ -74,7 +74,7 @@ def measure(words: list[str]) -> Usage:
 
 def compute(quantity: Quantity) -> Outcome:
     """A number of the cost model."""
-    from cost_models.dense import dense_size
+    from cost_models.dense_size import dense_size
     from cost_models.workload.loading import load_workload
 
     workload = load_workload(quantity.workload, overrides=quantity.overrides)

@@ -23,7 +23,7 @@ from cost_models.collective_laws import (
     collective_law,
     wire_bytes,
 )
-from cost_models.dense import dense_size
+from cost_models.dense_size import dense_size
 from cost_models.lookup_terms import LookupRates
 from cost_models.workload.models import DTYPE_BYTES, Workload
 from topologies.cluster import NodeGroup, Topology

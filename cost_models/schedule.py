@@ -1,8 +1,8 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share.
 
 A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
-sparse-dist pipeline the next batch's ids travel beside lookups and dense part: what the lookups do not hide (see
-`StepModel`) joins the stage `dense`, on resources of its own.
+sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead: what the latter two
+do not hide (see `StepModel`) shows in the stage `dense`.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,8 @@ _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
 _HOST = ("pcie", "ddr", "ssd")
+WITH_IDS = "_with_ids"
+"""Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,16 @@ class Schedule:
     def _list_columns(self) -> list[Column]:
         exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
         host = [name for name in _HOST if self._has(name)]
+        with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
         resources = {
-            "input_dist": exchange,
+            "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
             "fetch": ["device" if self.fetch_is_serial else "host_link", *host],
             "output_dist": exchange,
             "dense": ["device"],
             "gradient_dist": exchange,
             "lookup_backward": ["device", *host],
-            "all_reduce": exchange,
+            "all_reduce": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "overhead": [],
         }
         return [
@@ -111,6 +114,16 @@ class Schedule:
         if resource == "pcie":
             return self._has("ddr") or self._has("ssd")
         return True
+
+    @property
+    def ids_overlap(self) -> bool:
+        """Whether a batch's ids travel during the step before."""
+        return self.stage_of_term["input_dist"] == "dense" and not self._software.ids_arrive_sharded
+
+    @property
+    def all_reduce_meets_ids(self) -> bool:
+        """Whether dense gradients and ids share the links."""
+        return self.ids_overlap and self.stage_of_term.get("all_reduce") == "dense"
 
     @property
     def fetch_is_serial(self) -> bool:
@@ -135,6 +148,10 @@ class Schedule:
         if self._software.exchange_in_phases and term in _EXCHANGED and resource.startswith("link"):
             way = resource.removeprefix("link")
             reached.append((f"nic{way}", self._share_of_card(kind)))
+        if term == "input_dist" and self.ids_overlap:
+            reached = [(name + WITH_IDS, factor) for name, factor in reached]
+        elif term == "all_reduce" and self.all_reduce_meets_ids:
+            reached += [(name + WITH_IDS, factor) for name, factor in reached]
         columns = ((self.column(term, name), factor) for name, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
 
@@ -212,6 +229,7 @@ class Schedule:
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        resource = resource.removesuffix(WITH_IDS)
         if resource in {"device", "link_out", "link_in", "host_link"}:
             found = np.arange(self._topology.world_size)
         elif resource in {"nic_out", "nic_in"}:

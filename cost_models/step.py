@@ -7,7 +7,8 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import numpy as np
 
 from cost_models import collectives
-from cost_models.dense import dense_bytes, dense_seconds, dense_size
+from cost_models.dense import dense_bytes, dense_seconds
+from cost_models.dense_size import dense_size
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
@@ -49,7 +50,6 @@ class StepModel(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.constants: Floats = self.schedule.constants
-        self._exposed_ids: Floats = self._exposed_share_of_ids()
         self.base_loads: Floats = self._base_loads()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
@@ -83,28 +83,29 @@ class StepModel(CostModel):
                 self._put(base[k], "lookup_backward", {"device": software.backward_launch_s.value}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
+        self._take_off_hidden_ids(base)
         return base
 
-    def _exposed_share_of_ids(self) -> Floats:
-        """[K] share of the id exchange that shows beside the dense part, at a load spread evenly over the ranks.
-
-        The next batch's ids travel while this one's rows are looked up and updated, and beside the dense part: what
-        the lookups hide costs nothing.
-        """
-        share = np.ones(len(self.kinds))
-        if self.schedule.stage_of_term["input_dist"] != "dense":
-            return share
+    def _take_off_hidden_ids(self, base: Floats) -> None:
+        """Ids of the next batch travel from one forward pass to the next one that needs them: what of that time the
+        update of the embeddings and the fixed overhead take is no part of the stage that they share with the dense
+        part. The prefetch pipeline sends them a step earlier, beside the lookups too."""
+        schedule, overhead = self.schedule, self.coefficients.software.step_overhead_s.value
+        if not schedule.ids_overlap:
+            return
         count, world = len(self.tables.rows), self.topology.world_size
         zeros = np.zeros(count, dtype=np.int64)
         blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, self.tables.dim, np.zeros(count))
         for k, kind in enumerate(self.kinds):
             lookup = Lookup(self.tables, blocks, kind, self.batching, self.coefficients.software)
-            parts = [loads["device"] for loads in (lookup.forward(), lookup.backward())]
-            hidden = sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world
-            ids = collectives.id_exchange(self.tables, blocks, kind, self.batching).values()
-            needed = max(float(np.sum(load.by_rows) / world + np.sum(load.everywhere)) for load in ids)
-            share[k] = max(0.0, 1 - hidden / needed) if needed else 0.0
-        return share
+            beside = [lookup.backward(), lookup.forward()][: 2 if self.workload.pipeline == "prefetch" else 1]
+            parts = [loads["device"] for loads in beside]
+            hidden = overhead + sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world
+            for resource in collectives.id_exchange(self.tables, blocks, kind, self.batching):
+                for column, _ in schedule.targets("input_dist", resource, k):
+                    instance = self.resource_of_rank(self.columns[column].resource)
+                    sharing = np.bincount(instance)[instance[self.kind_of_rank == k]].max()
+                    base[k, column] -= hidden / sharing
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():
@@ -123,8 +124,7 @@ class StepModel(CostModel):
             "fetch": lookup.fetch(),
         }
         if not self.coefficients.software.ids_arrive_sharded:
-            ids = collectives.id_exchange(tables, blocks, rank_kind, batching)
-            terms["input_dist"] = {resource: load * self._exposed_ids[kind] for resource, load in ids.items()}
+            terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
         if tables.training:
             gradient_bytes = self.coefficients.software.gradient_bytes.value
             terms["gradient_dist"] = collectives.gradient_exchange(tables, blocks, rank_kind, batching)

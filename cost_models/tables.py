@@ -26,6 +26,8 @@ class Tables:
     dim: Ints
     lookups_per_sample: Floats
     """Rows read per sample after deduplication."""
+    ids_per_sample: Floats
+    """Ids per sample before it."""
     id_bytes: Ints
     """Bytes of one id with its weight."""
     outputs_per_sample: Floats
@@ -57,6 +59,7 @@ class Tables:
             rows=np.array([table.rows for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
+            ids_per_sample=np.array([table.pooling_factor for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
             outputs_per_sample=np.where(pooled == 1, features, lookups),
             pooled=pooled,

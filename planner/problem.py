@@ -298,6 +298,16 @@ class Problem:
             found[k] = (members == members[:, :1]).sum(axis=1)
         return found
 
+    @cached_property
+    def base_of_instance(self) -> Floats:
+        """[K, C] the least load of any instance that a kind's ranks use, before any table is placed."""
+        found = np.zeros_like(self.base_loads)
+        base = self.base_loads[self.kind_of_rank].T
+        for c, instance in enumerate(self.resource_of_rank):
+            total = np.bincount(instance, weights=base[c])[instance]
+            found[:, c] = [total[self.kind_of_rank == k].min() for k in range(self.kinds)]
+        return found
+
     def peak_load(self, kind: int, blocks: Ints) -> Floats:
         """[n, C] the most that one instance of each resource is loaded by a RANK or NODE block; by a WORLD one, 0."""
         on_node = (self.block_extent[blocks] == NODE)[:, None]
@@ -320,7 +330,7 @@ class Problem:
             for begin in range(0, len(found), _BLOCKS_AT_ONCE):
                 some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, len(found)))
                 some = some[self.allowed[kind, some]]
-                load = self.peak_load(kind, some) + self.base_loads[kind]
+                load = self.peak_load(kind, some) + self.base_of_instance[kind]
                 peak = np.zeros((len(some), found.shape[1]))
                 for column, stage in enumerate(self.stage_of_column):
                     peak[:, stage] = np.maximum(peak[:, stage], load[:, column])

@@ -310,7 +310,7 @@ def _step_of_block(problem: Problem, prices: Prices) -> Floats:
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):
-        load = problem.peak_load(k, blocks) + problem.base_loads[k]
+        load = problem.peak_load(k, blocks) + problem.base_of_instance[k]
         step = np.full(len(blocks), constants)
         for s in stages:
             of_stage = load[:, problem.stage_of_column == s]

@@ -15,7 +15,7 @@ import pandas as pd
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import Place, replaced, software_coefficients
-from cost_models.dense import dense_size
+from cost_models.dense_size import dense_size
 from cost_models.error_bars import band
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel

@@ -19,7 +19,7 @@ from cost_models.coefficients import (
     replaced,
     software_coefficients,
 )
-from cost_models.dense import dense_size
+from cost_models.dense_size import dense_size
 from cost_models.error_bars import band
 from cost_models.memory import block_bytes
 from cost_models.shards import (

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cost_models.model import CostModel
+from cost_models.schedule import WITH_IDS
 from topologies.cluster import Topology
 from topologies.units import format_seconds
 
@@ -24,6 +25,8 @@ RESOURCE_WORDS = {
 
 def resource_words(name: str, topology: Topology) -> str:
     """What a resource is called; `uplink0_out` is the way up from the first network level."""
+    if name.endswith(WITH_IDS):
+        return f"{resource_words(name.removesuffix(WITH_IDS), topology)}, with the next ids"
     if not name.startswith("uplink"):
         return RESOURCE_WORDS.get(name, name)
     level, _, way = name.removeprefix("uplink").partition("_")

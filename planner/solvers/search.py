@@ -493,7 +493,7 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
     """
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
-    room = np.maximum(aim - problem.base_loads * problem.sharing, LEAST_ROOM * aim)
+    room = np.maximum(aim - problem.base_of_instance, LEAST_ROOM * aim)
     peaks = np.empty((problem.kinds, len(problem.block_option)))
     for kind in range(problem.kinds):
         for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):

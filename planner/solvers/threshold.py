@@ -30,7 +30,7 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for kind in range(problem.kinds):
-        load = problem.peak_load(kind, blocks) + problem.base_loads[kind]
+        load = problem.peak_load(kind, blocks) + problem.base_of_instance[kind]
         of_stage = np.tile(least, (len(blocks), 1))
         for column, stage in enumerate(problem.stage_of_column):
             of_stage[:, stage] = np.maximum(of_stage[:, stage], load[:, column])

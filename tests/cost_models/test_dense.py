@@ -2,7 +2,8 @@
 
 import pytest
 
-from cost_models.dense import dense_bytes, dense_seconds, dense_size
+from cost_models.dense import dense_bytes, dense_seconds
+from cost_models.dense_size import dense_size
 from cost_models.workload import Workload, load_workload
 from tests.oracles.instances import workload
 

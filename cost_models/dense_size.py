@@ -1,0 +1,92 @@
+"""How large the dense part is: multiply-accumulates, parameters, activations of MLPs and feature interaction."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from cost_models.workload.models import Dense, Workload
+
+FORWARD_FLOPS_PER_MAC = 2
+TRAINING_FLOPS_PER_MAC = 6
+"""Forward, gradient of the inputs, gradient of the weights: 2 FLOPs each."""
+
+PartName = Literal["bottom_mlp", "interaction", "top_mlp"]
+
+
+@dataclass(frozen=True)
+class DenseSize:
+    """Of one sample's forward pass, and of the parameters."""
+
+    macs: int = 0
+    parameters: int = 0
+    activation_elements: int = 0
+    """Inputs and outputs of all layers; 0 when the workload gives totals only."""
+
+    @property
+    def training_flops(self) -> int:
+        """FLOPs of one training sample."""
+        return TRAINING_FLOPS_PER_MAC * self.macs
+
+    def __add__(self, other: "DenseSize") -> "DenseSize":
+        return DenseSize(
+            self.macs + other.macs,
+            self.parameters + other.parameters,
+            self.activation_elements + other.activation_elements,
+        )
+
+
+def dense_size(workload: Workload) -> DenseSize:
+    """Sizes of the whole dense part, by its layers or by the totals given.
+
+    DLRM-DCNv2 (arXiv:2008.13535 low-rank cross layers): 16.03 M MACs. DLRM (arXiv:1906.00091): the dot interaction
+    multiplies all n x n pairs of the n vectors and keeps n(n-1)/2.
+    """
+    return sum(dense_parts(workload).values(), DenseSize())
+
+
+def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
+    """Sizes part by part, in the order of the forward pass; totals that are given count as `top_mlp`."""
+    dense = workload.dense
+    if dense.macs_per_sample is not None:
+        return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0)}
+    if not dense.top_mlp and not dense.bottom_mlp:
+        return {}
+    numerical = dense.bottom_mlp[-1] if dense.bottom_mlp else dense.numerical_features
+    interaction, width = _interaction(workload, dense, numerical)
+    return {
+        "bottom_mlp": _layers(itertools.pairwise((dense.numerical_features, *dense.bottom_mlp))),
+        "interaction": interaction,
+        "top_mlp": _layers(itertools.pairwise((width, *dense.top_mlp))),
+    }
+
+
+def _interaction(workload: Workload, dense: Dense, numerical: int) -> tuple[DenseSize, int]:
+    """Its size, and the width of its output."""
+    vectors = sum(table.feature_count for table in workload.tables)
+    embedded = sum(table.feature_count * table.dim for table in workload.tables)
+    width = embedded + numerical
+    if dense.interaction == "dot":
+        vectors += bool(dense.bottom_mlp)
+        pairs = vectors * vectors
+        return (
+            DenseSize(pairs * workload.tables[0].dim, 0, width + pairs),
+            vectors * (vectors - 1) // 2 + numerical,
+        )
+    if dense.interaction == "dcn":
+        rank, count = dense.dcn_low_rank, dense.dcn_layers
+        products = DenseSize(0, 0, 2 * width * count)  # the product with the first layer's input
+        return _layers(_cross_layers(width, rank, count)) + products, width
+    if dense.interaction == "pool":
+        return DenseSize(0, 0, width), -(-embedded // dense.pool_stride) + numerical
+    return DenseSize(), width
+
+
+def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]]:
+    for _ in range(count):
+        yield from ((width, rank), (rank, width))
+
+
+def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
+    sizes = (DenseSize(i * o, i * o + o, i + o) for i, o in widths)
+    return sum(sizes, DenseSize())

@@ -1,0 +1,61 @@
+"""What differs from the mean: pooling that varies, devices that are slow, links that are slow or lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from cost_models.shards import Floats
+from cost_models.simulator.network import Network
+from cost_models.workload.models import Workload
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under which steps are played; the default is the mean step on healthy hardware."""
+
+    pooling: bool = False
+    """Whether the number of ids varies from step to step by the tables' `pooling_std`."""
+    jitter: float = 0.0
+    """Spread of each rank's device time from step to step: standard deviation of its logarithm."""
+    slow_ranks: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By rank, how many times as long its device takes."""
+    slow_links: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
+    """By sort (`nic`, `link`, `host_link`, `pcie`, `ddr`, `ssd`, `front_end`) and number, the share of its bandwidth
+    that is left."""
+    data_loading: bool = False
+    """Whether steps wait for their data on the front-end network; else it arrives in time, whatever it takes."""
+    seed: int = 0
+
+    def ids(self, workload: Workload, world: int, steps: int) -> list[Floats | None]:
+        """Per step, [T] ids of the whole batch over their mean; None where they are the mean."""
+        spread = np.array([table.pooling_std / table.pooling_factor for table in workload.tables])
+        if not self.pooling or not spread.any():
+            return [None] * steps
+        spread = spread / np.sqrt(workload.batch(world))
+        drawn = np.random.default_rng((self.seed, 0)).standard_normal((steps, len(spread)))
+        return list(np.maximum(1 + drawn * spread, 0.0))
+
+    def slowness(self, world: int, steps: int) -> list[Floats]:
+        """Per step, [W] times as long as usual that each device takes. Raises ValueError for ranks that do not exist."""
+        usual = np.ones(world)
+        for rank, factor in self.slow_ranks.items():
+            if not 0 <= rank < world:
+                raise ValueError(f"there is no rank {rank}; ranks are numbered 0 to {world - 1}")
+            usual[rank] = factor
+        drawn = np.random.default_rng((self.seed, 1)).standard_normal((steps, world))
+        return list(usual * np.exp(self.jitter * drawn))
+
+    def capacity(self, network: Network) -> Floats:
+        """[R] of each resource. Raises ValueError for links that do not exist."""
+        capacity = np.ones(network.count)
+        names = {name: i for i, name in enumerate(network.names)}
+        for (sort, number), share in self.slow_links.items():
+            ends = [name for name in ((sort, number), (f"{sort}_out", number), (f"{sort}_in", number)) if name in names]
+            if not ends:
+                sorts = sorted({name.removesuffix("_out").removesuffix("_in") for name, _ in network.names})
+                raise ValueError(f"there is no {sort} {number}; sorts of links are {', '.join(sorts)}")
+            for name in ends:
+                capacity[names[name]] = share
+        return capacity

@@ -1,0 +1,212 @@
+"""What a placement asks of every rank in a step: rows to read, bytes to send, counted from its shards.
+
+The counts follow the meaning of the shardings, not the closed form's loads; coefficients are the shared ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.kinds import RankKind
+from cost_models.shards import (
+    DATA_PARALLEL,
+    DDR,
+    DDR_CACHED,
+    EXTENT_OF_SHARDING,
+    HBM,
+    NODE,
+    RANK,
+    SSD_CACHED,
+    WORLD,
+    Floats,
+    Ints,
+    PlacedShards,
+)
+from cost_models.tables import Tables
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Of one step; every array is [W] and every figure is the rank's own."""
+
+    forward_s: Floats
+    """Device time of the lookup."""
+    backward_s: Floats
+    """Device time of the update."""
+    forward_host_bytes: Floats
+    """Over PCIe while the lookup waits: rows read in place."""
+    backward_host_bytes: Floats
+    """Over PCIe while the update waits: rows and optimizer state in host memory."""
+    fetched_ddr_bytes: Floats
+    """Missed rows of caches over DDR, one direction."""
+    fetched_ssd_bytes: Floats
+    """Missed rows of caches over storage, one direction."""
+    ssd_s: Floats
+    """Busy time of the node's storage for them."""
+    ids_per_sample_bytes: Floats
+    """Ids that the rank sends for each of its samples: the same everywhere."""
+    raw_ids_per_sample_bytes: float
+    """Ids of one sample as they are stored, before deduplication, each once."""
+    ids_received_bytes: Floats
+    """Ids that the rank gets for the rows it holds, of the whole batch."""
+    vectors_to_each_bytes: Floats
+    """Whole vectors for the samples of one rank (table- and column-wise blocks), forward."""
+    node_sums_bytes: Floats
+    """Partial sums of all samples, to be reduced over the ranks of the node, forward."""
+    world_sums_bytes: Floats
+    """Partial sums of all samples, to be reduced over all ranks, forward."""
+    replica_gradient_bytes: Floats
+    """Dense gradients of replicated tables."""
+
+
+class Counter:
+    """Counts the demand of a placement, per shard once, per step with any numbers of ids.
+
+    n shards: replicated tables stand for one shard each and are added to every rank.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        placed: PlacedShards,
+        kinds: tuple[RankKind, ...],
+        kind_of_rank: Ints,
+        global_samples: float,
+        software: SoftwareCoefficients,
+    ) -> None:
+        self._world, self._tables, self._kinds, self._software = len(kind_of_rank), tables, kinds, software
+        self._kind_of_rank, self._samples = kind_of_rank, global_samples
+        replicated = placed.blocks.sharding == DATA_PARALLEL
+        kept = ~replicated | placed.opens_block
+        self._blocks = placed.blocks.take(np.flatnonzero(kept))
+        self._rank, rows = placed.rank[kept], placed.rows[kept].astype(np.float64)
+        self._replicated = replicated[kept]
+        self._opens = placed.opens_block[kept]
+        table = self.table = self._blocks.table
+        self._share: Floats = rows / tables.rows[table]
+        self._rows = rows
+        own_samples = global_samples / self._world
+        self._of_samples: Floats = np.where(self._replicated, own_samples, global_samples)
+        self.lookups: Floats = self._of_samples * tables.lookups_per_sample[table]
+        """[n] of all rows of the table, in an average step."""
+        distinct, which = self._blocks.distinct
+        asked = np.where(
+            distinct.sharding == DATA_PARALLEL, own_samples, global_samples
+        ) * tables.lookups_per_sample[distinct.table]
+        self._unique: Floats = tables.access.unique_rows(distinct.table, asked)[which]
+        self._missed: Floats = self._missed_rows()
+        self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
+
+    def _missed_rows(self) -> Floats:
+        """[n] distinct rows of the whole table that its cache lacks: misses, but none twice and only cold ones."""
+        blocks, cached = self._blocks, np.isin(self._blocks.tier, (DDR_CACHED, SSD_CACHED))
+        missed = np.zeros(len(blocks))
+        if cached.any():
+            table, fraction = blocks.table[cached], blocks.cache_fraction[cached]
+            misses = self.lookups[cached] * (1 - self._tables.access.hit_rate(table, fraction))
+            cold_rows = self._tables.rows[table] * (1 - fraction)
+            missed[cached] = np.minimum.reduce([misses, cold_rows, self._unique[cached]])
+        return missed
+
+    def count(self, ids: Floats | None = None) -> Demand:
+        """The demand of a step in which each table has `ids` [T] times its average number of ids."""
+        factor = np.ones(len(self.table)) if ids is None else ids[self.table]
+        parts = [self._on_kind(kind, factor) for kind in self._kinds]
+        chosen = self._kind_of_rank[np.where(self._replicated, 0, self._rank)]
+        found = {name: np.choose(chosen, [part[name] for part in parts]) for name in parts[0]}
+        of_rank = {name: self._summed(values, [part[name] for part in parts]) for name, values in found.items()}
+        return Demand(**of_rank, **self._exchanged(factor))
+
+    def _summed(self, values: Floats, by_kind: list[Floats]) -> Floats:
+        """[W] from [n]; a replicated shard counts on every rank, at the cost of its kind."""
+        single = ~self._replicated
+        total = np.bincount(self._rank[single], weights=values[single], minlength=self._world)
+        everywhere = np.array([part[self._replicated].sum() for part in by_kind])
+        return total + everywhere[self._kind_of_rank]
+
+    def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
+        """[n] seconds and bytes of each shard on a rank of this kind."""
+        tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
+        columns, rates = self._blocks.columns, kind.lookup
+        sector = rates.sector_bytes
+        row = np.ceil(tables.row_bytes(table, columns) / sector) * sector
+        state = np.ceil(tables.row_state_bytes(table, columns) / sector) * sector
+        lookups, unique = self.lookups * self._share * factor, self._unique * self._share * factor
+        in_place, cached = tier == DDR, (tier == DDR_CACHED) | (tier == SSD_CACHED)
+        hbm_s = 1 / rates.hbm_bytes_per_s
+
+        # Lookup: ids in, rows in (some out of L2), vectors out.
+        from_l2 = 0.0
+        if rates.l2_reach_bytes:
+            from_l2 = (1 + (tables.rows[table] * row / rates.l2_reach_bytes) ** 2) ** -0.5
+        row_s = row * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
+        written = self._vectors * columns * tables.forward_wire_bytes
+        forward = lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
+        forward = forward + np.where(in_place, 0.0, lookups * row_s)
+        forward = forward + np.where(cached, unique * software.cache_search_s.value, 0.0)
+        if software.vector_s:
+            forward = forward + self._vectors * software.vector_s.value
+        crossing = software.uvm_forward_passes_per_lookup.value * lookups
+        crossing = crossing + software.uvm_forward_passes_per_row.value * unique
+
+        # Update: gradients summed row by row, then rows and state rewritten where they are.
+        pooled = np.array([software.backward_passes.by_optimizer[name] for name in tables.optimizer])
+        passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
+        summing = passes * lookups * row * hbm_s
+        rows_again = software.row_update_passes.value * unique * row * hbm_s
+        state_again = software.update_passes.value * tables.state_arrays[table] * unique * row * hbm_s
+        cache_again = software.cache_update_s.value * unique
+        backward = summing + np.where(in_place, 0.0, rows_again)
+        backward = backward + np.where((tier == HBM) | (tier == SSD_CACHED), state_again, 0.0)
+        backward = backward + np.where(tier == DDR_CACHED, cache_again, 0.0)
+        again = software.uvm_backward_passes_per_row.value * unique
+        behind = np.where(in_place, again * row, 0.0)
+        behind = behind + np.where(in_place | (tier == DDR_CACHED), again * state, 0.0)
+
+        # Cache misses: a missed row comes once; from storage it brings its state along, in whole blocks.
+        missed = self._missed * self._share * factor
+        stored = tables.row_bytes(table, columns) + np.where(
+            tier == SSD_CACHED, tables.row_state_bytes(table, columns), 0
+        )
+        from_ssd = np.where(tier == SSD_CACHED, missed, 0.0)
+        blocks = np.ceil(stored / kind.ssd_block_bytes)
+        ssd_s = np.zeros(len(table))
+        if kind.ssd_iops:
+            both_ways = 1 / kind.ssd_read_bytes_per_s + 1 / kind.ssd_write_bytes_per_s
+            ssd_s = from_ssd * blocks * np.maximum(kind.ssd_block_bytes * both_ways, 1 / kind.ssd_iops)
+        update = 1.0 if tables.training else 0.0
+        return {
+            "forward_s": forward,
+            "backward_s": backward * update,
+            "forward_host_bytes": np.where(in_place, crossing * row, 0.0),
+            "backward_host_bytes": behind * update,
+            "fetched_ddr_bytes": np.where(tier == DDR_CACHED, missed * stored, 0.0),
+            "fetched_ssd_bytes": from_ssd * stored,
+            "ssd_s": ssd_s,
+        }
+
+    def _exchanged(self, factor: Floats) -> dict[str, Floats]:
+        """[W] bytes that go between ranks."""
+        tables, table, extent = self._tables, self.table, EXTENT_OF_SHARDING[self._blocks.sharding]
+        moving = ~self._replicated
+        ids = tables.lookups_per_sample[table] * tables.id_bytes[table] * factor
+        sequence = np.where(tables.pooled[table] == 1, 1.0, factor)
+        vector = tables.outputs_per_sample[table] * self._blocks.columns * tables.forward_wire_bytes * sequence
+
+        def summed(values: Floats, kept: Ints) -> Floats:
+            return np.bincount(self._rank[kept], weights=values[kept], minlength=self._world)
+
+        own_samples = self._samples / self._world
+        elements = (self._rows * self._blocks.columns)[self._replicated].sum() if tables.training else 0.0
+        everywhere = np.ones(self._world)
+        raw = float((tables.ids_per_sample * tables.id_bytes).sum())
+        return {
+            "ids_per_sample_bytes": everywhere * ids[moving & self._opens].sum(),
+            "raw_ids_per_sample_bytes": raw,
+            "ids_received_bytes": summed(self._samples * ids * self._share, np.flatnonzero(moving)),
+            "vectors_to_each_bytes": summed(own_samples * vector, np.flatnonzero(extent == RANK)),
+            "node_sums_bytes": summed(self._samples * vector, np.flatnonzero(extent == NODE)),
+            "world_sums_bytes": summed(self._samples * vector, np.flatnonzero((extent == WORLD) & moving)),
+            "replica_gradient_bytes": everywhere * elements * self._software.gradient_bytes.value,
+        }

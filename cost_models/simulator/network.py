@@ -1,0 +1,174 @@
+"""The links of a cluster as resources of the engine: what a byte on its way takes of each.
+
+The capacity of every resource is one second per second, and a transfer's weight on it is the seconds that one byte
+keeps it busy at the rate that such traffic achieves: exchanges and reductions achieve different rates on one wire.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.kinds import RankKind
+from cost_models.shards import Floats, Ints
+from cost_models.simulator.engine import NONE, Hubs, Use
+from topologies.cluster import Topology
+from topologies.fabric import Fabric
+
+OUT, IN = "out", "in"
+
+
+class Network:
+    """Resources and hubs of one cluster. W ranks, R resources.
+
+    A resource is named by its sort and number: `("link_out", 3)` is the port of rank 3 into its scale-up domain,
+    `nic_out` a card, `uplink0_out` a switch of the lowest level towards the next, `host_link` a rank's own PCIe link,
+    `pcie` a PCIe switch, `ddr`, `ssd` and `front_end` those of a node.
+    """
+
+    def __init__(self, topology: Topology, kinds: tuple[RankKind, ...]) -> None:
+        self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
+        self.world = topology.world_size
+        self.kind_of_rank: Ints = self.fabric.group_of_rank
+        self.node_of_rank: Ints = self.fabric.node_of_rank
+        self.domain_of_rank: Ints = self.fabric.domain_of_rank
+        self.domain_size: Ints = np.bincount(self.domain_of_rank)[self.domain_of_rank]
+        self.node_size: Ints = np.bincount(self.node_of_rank)[self.node_of_rank]
+        self.first: dict[str, int] = {}
+        self.count = 0
+        switches = self.fabric.pcie_switch_of_rank
+        for sort, number in (
+            *((f"link_{way}", self.world) for way in (OUT, IN)),
+            *((f"nic_{way}", len(self.fabric.nic_bytes_per_s)) for way in (OUT, IN)),
+            ("host_link", self.world),
+            ("pcie", int(switches.max()) + 1),
+            *((sort, topology.node_count) for sort in ("ddr", "ssd", "front_end")),
+            *((f"uplink{level}_{way}", number) for level, number in self._levels.items() for way in (OUT, IN)),
+        ):
+            self.first[sort] = self.count
+            self.count += number
+
+    def of_kind(self, values: list[float]) -> Floats:
+        """[W] a value of each kind, for every rank."""
+        return np.array(values, dtype=np.float64)[self.kind_of_rank]
+
+    @property
+    def leaves_domain(self) -> bool:
+        """Whether any traffic needs cards."""
+        return int(self.domain_of_rank.max()) > 0
+
+    @cached_property
+    def names(self) -> list[tuple[str, int]]:
+        """[R] sort and number of every resource."""
+        starts = [*self.first.values(), self.count]
+        sizes = np.diff(starts)
+        return [(sort, i) for (sort, _), size in zip(self.first.items(), sizes, strict=True) for i in range(size)]
+
+    def resource(self, sort: str, number: Ints) -> Ints:
+        """Numbers of these instances of a sort of resource; NONE stays NONE."""
+        return np.where(number == NONE, NONE, number + self.first[sort])
+
+    # --- traffic between ranks -------------------------------------------------------------------------------------
+
+    def port(self, way: str, *, reduction: bool = False) -> list[Use]:
+        """Every rank's traffic over its own port into its domain."""
+        rate = self.of_kind([kind.link_all_reduce if reduction else kind.link_all_to_all for kind in self.kinds])
+        return [Use(self.resource(f"link_{way}", np.arange(self.world)), 1 / rate)]
+
+    def card(self, way: str, *, reduction: bool = False) -> list[Use]:
+        """Every rank's traffic over the card that serves it, and over switches above it that are oversubscribed."""
+        rate = self.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in self.kinds])
+        own = Use(self.resource(f"nic_{way}", self.fabric.nic_of_rank), 1 / rate)
+        return [own, *(Use(self.resource(sort, switch), share / rate) for sort, switch, share, rate in self._above(way))]
+
+    def inside(self, way: str) -> list[Use]:
+        """Every rank's traffic from or to all ranks of its domain alike: hubs."""
+        first = 0 if way == OUT else self._domain_count
+        return [Use(self.domain_of_rank + first, np.ones(self.world))]
+
+    def outside(self, way: str) -> list[Use]:
+        """Every rank's traffic from or to all ranks of other domains alike: hubs."""
+        return [Use(np.full(self.world, 2 * self._domain_count + (way == IN)), np.ones(self.world))]
+
+    @property
+    def _domain_count(self) -> int:
+        return int(self.domain_of_rank.max()) + 1
+
+    @cached_property
+    def hubs(self) -> Hubs:
+        """Ports of each domain (out, then in), cards of the world (out, then in)."""
+        hub, resource, weight = [], [], []
+        for way, first in ((OUT, 0), (IN, self._domain_count)):
+            (port,) = self.port(way)
+            hub.append(self.domain_of_rank + first)
+            resource.append(port.of)
+            weight.append(port.weight / self.domain_size)
+        if self.leaves_domain:
+            for way in (OUT, IN):
+                for use in self.card(way):
+                    used = use.of != NONE
+                    hub.append(np.full(int(used.sum()), 2 * self._domain_count + (way == IN)))
+                    resource.append(use.of[used])
+                    weight.append(use.weight[used] / self.world)
+        return Hubs(np.concatenate(hub), np.concatenate(resource), np.concatenate(weight))
+
+    @cached_property
+    def _levels(self) -> dict[int, int]:
+        """Switches of every level that is oversubscribed and does not hold the whole cluster."""
+        found = {}
+        for level, switches in enumerate(self.topology.network.levels):
+            if switches.oversubscription > 1 and switches.nodes < self.topology.node_count and self.leaves_domain:
+                found[level] = len(self.fabric.switch_bytes_per_s[level])
+        return found
+
+    def _above(self, way: str) -> Iterator[tuple[str, Ints, Floats, Floats]]:
+        """(sort, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""
+        served = self.fabric.nic_of_rank
+        for level in self._levels:
+            plane = self.fabric.switch_of_node[level][self.node_of_rank]
+            switch = np.where(served == NONE, NONE, self.fabric.leaf_of_nic[served] if level == 0 else plane)
+            below = np.bincount(switch[switch != NONE], minlength=self._levels[level])
+            both, which = np.unique(np.stack([switch, self.domain_of_rank]), axis=1, return_inverse=True)
+            overlap = np.bincount(which.ravel(), minlength=both.shape[1])[which.ravel()]
+            beyond = self.world - np.where(switch == NONE, 0, below[switch]) - self.domain_size + overlap
+            share = np.maximum(beyond, 0) / np.maximum(self.world - self.domain_size, 1)
+            rate = np.where(switch == NONE, 1.0, self.fabric.switch_bytes_per_s[level][switch])
+            yield f"uplink{level}_{way}", switch, share, rate
+
+    def latency_s(self, overhead_s: float, *, reduction: bool = False) -> tuple[Floats, float]:
+        """[W] latency of an exchange inside each rank's domain, and of one across domains."""
+        groups, levels = self.topology.nodes, self.topology.network.levels
+        inside = []
+        for kind, group in zip(self.kinds, groups, strict=True):
+            measured = kind.link_all_reduce_latency_s if reduction else kind.link_all_to_all_latency_s
+            by_path = overhead_s + (group.links.scale_up or group.links.pcie).latency
+            inside.append(by_path if measured is None else measured)
+        cards = [group.links.scale_out.latency for group in groups if group.links.scale_out]
+        across = overhead_s + max(cards, default=0.0) + sum(level.latency for level in levels)
+        return self.of_kind(inside), max(across, *inside)
+
+    # --- traffic with the host -------------------------------------------------------------------------------------
+
+    def host(self, *, waited: float = 1.0, ddr: float = 0.0) -> list[Use]:
+        """Every rank's traffic with its host: `waited` passes over its own link, one over the switch, `ddr` in DDR."""
+        pcie = self.of_kind([kind.pcie_bytes_per_s for kind in self.kinds])
+        uses = [
+            Use(self.resource("host_link", np.arange(self.world)), waited / pcie),
+            Use(self.resource("pcie", self.fabric.pcie_switch_of_rank), 1 / pcie),
+        ]
+        if ddr:
+            rate = self.of_kind([kind.ddr_bytes_per_s or np.inf for kind in self.kinds])
+            uses.append(Use(self.resource("ddr", self.node_of_rank), ddr / rate))
+        return uses
+
+    def storage(self, seconds_per_byte: Floats) -> list[Use]:
+        """Every rank's traffic with the storage of its node."""
+        return [Use(self.resource("ssd", self.node_of_rank), seconds_per_byte)]
+
+    def front_end(self) -> list[Use] | None:
+        """Training data on its way to a rank's node; None where no card is described."""
+        cards = [group.links.front_end for group in self.topology.nodes]
+        if not all(cards):
+            return None
+        rate = self.of_kind([card.count * card.bandwidth for card in cards if card])
+        return [Use(self.resource("front_end", self.node_of_rank), 1 / rate)]

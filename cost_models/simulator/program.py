@@ -1,0 +1,401 @@
+"""Training steps as activities of the engine: what every rank does, on which stream, and what it waits for.
+
+A stream runs its activities in order, as a CUDA stream does. `compute` is the default stream; exchanges have streams of
+their own, so that they run beside each other and share the links. An exchange starts when all ranks of its scope are
+there and ends, for a rank, when all that it sends and gets has arrived.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, dense_parts, dense_size
+from cost_models.shards import Floats, Ints
+from cost_models.simulator.demand import Demand
+from cost_models.simulator.engine import Graph, Use
+from cost_models.simulator.network import IN, OUT, Network
+from cost_models.workload.models import DTYPE_BYTES, Workload
+
+COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
+
+BUCKET_BYTES = 25e6
+"""Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
+MOST_BUCKETS = 16
+LENGTH_BYTES = 4
+"""Of the number of ids of one feature of one sample."""
+NUMBER_BYTES = 4
+"""Of one dense feature, and of the label."""
+STATE_ARRAYS = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": 1, "adam": 2, "lamb": 2}
+BACKWARD_OVER_FORWARD = 2.0
+"""Dense part: gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
+ACTIVATIONS_FORWARD = 1 / 3
+"""Share of the activations' traffic of a training step that its forward pass makes."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How many steps before its use a batch is copied, its ids are exchanged, its cache misses are fetched."""
+
+    copy: int
+    ids: int
+    fetch: int
+
+
+AHEAD = {"none": Ahead(0, 0, 0), "sparse-dist": Ahead(2, 1, 0), "prefetch": Ahead(3, 2, 1)}
+"""As TorchRec's train_pipeline does: TrainPipelineSparseDist, PrefetchTrainPipelineSparseDist."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The same thing done by n ranks in one step."""
+
+    name: str
+    stream: str
+    step: int
+    ranks: Ints
+    """[n]"""
+    first: Ints
+    """[n] activity whose start is the start of the task."""
+    last: Ints
+    """[n] activity whose end is its end."""
+    sent_bytes: Floats | None = None
+    """[n] over links, of exchanges."""
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether ranks wait for each other in it."""
+        return self.sent_bytes is not None
+
+
+@dataclass
+class Program:
+    """A graph, and what its activities mean."""
+
+    graph: Graph = field(default_factory=Graph)
+    tasks: list[Task] = field(default_factory=list)
+    done: list[Ints] = field(default_factory=list)
+    """[steps] activities whose ends end the step."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What every rank moves in one exchange: inside its domain, or between domains."""
+
+    bytes: Floats
+    """[W]"""
+    uses: list[Use]
+    hubs: list[Use]
+    inside: bool
+    reduction: bool = False
+
+
+class Builder:
+    """Builds the program of some consecutive steps."""
+
+    def __init__(
+        self, network: Network, workload: Workload, software: SoftwareCoefficients, *, waits_for_data: bool
+    ) -> None:
+        self._waits_for_data = waits_for_data
+        self._network, self._workload, self._software = network, workload, software
+        self._world = network.world
+        self._program = Program()
+        self._last: dict[str, Ints] = {}
+        self._ranks = np.arange(self._world)
+        self._samples = workload.batch(self._world) / self._world
+        overhead = software.collective_latency_s.value
+        self._latency = {each: network.latency_s(overhead, reduction=each) for each in (False, True)}
+        training = workload.mode == "training"
+        self._ahead = AHEAD[workload.pipeline] if training else Ahead(1, 0, 0)
+        self._training = training
+        self._demands: Sequence[Demand] = ()
+        self._slowness: Sequence[Floats] = ()
+        self._copied: list[Ints | None] = []
+        self._given: list[Ints | None] = []
+        self._fetched: list[Ints | None] = []
+
+    def build(self, demands: Sequence[Demand], slowness: Sequence[Floats]) -> Program:
+        """One step per demand; `slowness` [W] stretches each rank's device time."""
+        self._demands, self._slowness = demands, slowness
+        start: Ints | None = None
+        for step in range(len(demands)):
+            self._bring(step + self._ahead.copy, self._copied, lambda batch: self._copy(batch, start))
+            if not step or not self._training:
+                self._bring(step + self._ahead.ids, self._given, lambda batch: self._exchange_ids(batch, start))
+            if self._ahead.fetch:
+                self._bring(step + self._ahead.fetch, self._fetched, lambda batch: self._prefetch(batch, start))
+            start = self._step(step)
+            self._program.done.append(start)
+        return self._program
+
+    def _bring(self, batch: int, there: list[Ints | None], bring: Callable[[int], Ints | None]) -> None:
+        """Whatever is not `there` up to this batch."""
+        while len(there) <= min(batch, len(self._demands) - 1):
+            there.append(bring(len(there)))
+
+    # --- pieces of a program ---------------------------------------------------------------------------------------
+
+    def _record(self, name: str, stream: str, step: int, first: Ints, last: Ints, sent: Floats | None = None) -> None:
+        self._program.tasks.append(Task(name, stream, step, self._ranks, first, last, sent))
+
+    def _run(self, stream: str, name: str, step: int, seconds: Floats, after: Sequence[Ints | None] = ()) -> Ints:
+        """Every rank is busy for so long, on its stream."""
+        own = self._program.graph.add(seconds, [self._last.get(stream), *after])
+        self._last[stream] = own
+        self._record(name, stream, step, own, own)
+        return own
+
+    def _move(
+        self, stream: str, name: str, step: int, amount: Floats, uses: list[Use], after: Sequence[Ints | None] = ()
+    ) -> Ints:
+        """Every rank moves something of its own, on its stream."""
+        graph = self._program.graph
+        begin = graph.add(np.zeros(self._world), [self._last.get(stream), *after])
+        end = begin.copy()
+        moving = np.flatnonzero(amount > 0)
+        if len(moving):
+            taken = [Use(use.of[moving], use.weight[moving]) for use in uses]
+            end[moving] = graph.move(amount[moving], taken, (), [begin[moving]])
+            self._record(name, stream, step, begin, end)
+        self._last[stream] = end
+        return end
+
+    def _exchange(
+        self,
+        stream: str,
+        name: str,
+        step: int,
+        transfers: Sequence[Transfer],
+        after: Sequence[Ints | None],
+        phases: tuple[bool, ...] = (),
+        *,
+        yields: bool = False,
+    ) -> Ints:
+        """Ranks meet, move, and part. In `phases` (True: inside the domain) one after the other, else at once."""
+        if not any(transfer.bytes.any() for transfer in transfers):
+            return self._joined(stream, after)
+        graph = self._program.graph
+        first = reached = graph.add(np.zeros(self._world), [self._last.get(stream), *after])
+        if phases:
+            for inside in phases:
+                reached = self._meet([each for each in transfers if each.inside == inside], reached, yields)
+        else:
+            reached = self._meet(transfers, reached, yields)
+        self._last[stream] = reached
+        self._record(name, stream, step, first, reached, np.sum([each.bytes for each in transfers], axis=0))
+        return reached
+
+    def _meet(self, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
+        """[W] when each rank has what it waits for."""
+        graph, network = self._program.graph, self._network
+        domain, world = network.domain_of_rank, np.zeros(self._world, dtype=np.int64)
+        ends: list[Ints] = []
+        for inside, group in ((True, domain), (False, world)):
+            own = [each for each in transfers if each.inside == inside and each.bytes.any()]
+            if not own:
+                continue
+            ready = graph.join(group, reached)
+            inside_s, across_s = self._latency[own[0].reduction]
+            latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.array([across_s])
+            ready = graph.add(latency, [ready])
+            moves, of = [ready], [np.arange(len(ready))]
+            for each in own:
+                moving = np.flatnonzero(each.bytes > 0)
+                uses, hubs = (
+                    [Use(use.of[moving], use.weight[moving]) for use in listed] for listed in (each.uses, each.hubs)
+                )
+                moves.append(graph.move(each.bytes[moving], uses, hubs, [ready[group[moving]]], yields=yields))
+                of.append(group[moving])
+            ends.append(graph.join(np.concatenate(of), np.concatenate(moves))[group])
+        return graph.add(np.zeros(self._world), ends or [reached])
+
+    def _joined(self, stream: str, after: Sequence[Ints | None]) -> Ints:
+        """Nothing to do but to wait."""
+        own = self._program.graph.add(np.zeros(self._world), [self._last.get(stream), *after])
+        self._last[stream] = own
+        return own
+
+    # --- before the step -------------------------------------------------------------------------------------------
+
+    def _copy(self, batch: int, after: Ints | None) -> Ints:
+        """A batch comes over the front-end network and then to the device."""
+        workload, network = self._workload, self._network
+        features = sum(table.feature_count for table in workload.tables)
+        numbers = (workload.dense.numerical_features + 1) * NUMBER_BYTES
+        per_sample = self._demands[batch].raw_ids_per_sample_bytes + features * LENGTH_BYTES + numbers
+        amount = np.full(self._world, self._samples * per_sample)
+        arrived = None
+        if (front_end := network.front_end()) is not None:
+            loaded = self._move(DATA, "data loading", batch, amount, front_end, [after])
+            arrived = loaded if self._waits_for_data else None
+        return self._move(COPY, "copy to device", batch, amount, network.host(), [arrived, after])
+
+    def _exchange_ids(self, batch: int, after: Ints | None) -> Ints:
+        waits = [self._copied[batch], after]
+        if self._software.ids_arrive_sharded:
+            return self._joined(IDS, waits)
+        to_each = self._demands[batch].ids_received_bytes / self._world
+        return self._exchange(IDS, "input dist", batch, self._spread(to_each, IN), waits, yields=self._ahead.ids > 0)
+
+    def _prefetch(self, batch: int, after: Ints | None) -> Ints | None:
+        return self._fetch(PREFETCH, batch, [self._given[batch], after])
+
+    def _fetch(self, stream: str, batch: int, after: Sequence[Ints | None]) -> Ints | None:
+        """Cache misses, brought from host memory or storage while evicted rows go back."""
+        waited = self._software.cache_fetch_passes.value
+        network, end = self._network, None
+        demand = self._demands[batch]
+        ddr, ssd = demand.fetched_ddr_bytes, demand.fetched_ssd_bytes
+        if ddr.any():
+            end = self._move(stream, "cache fetch (DDR)", batch, ddr, network.host(waited=waited, ddr=2.0), after)
+        if ssd.any():
+            per_byte = demand.ssd_s / np.where(ssd > 0, ssd, 1.0)
+            uses = [*network.host(waited=waited), *network.storage(per_byte)]
+            end = self._move(stream, "cache fetch (SSD)", batch, ssd, uses, after)
+        return end
+
+    # --- the step --------------------------------------------------------------------------------------------------
+
+    def _step(self, step: int) -> Ints:
+        software, demand, slow = self._software, self._demands[step], self._slowness[step]
+        parts = dense_parts(self._workload)
+        self._run(COMPUTE, "overhead", step, self._overhead_s(slow))
+        self._joined(COMPUTE, [self._given[step]])
+        if self._ahead.fetch:
+            self._joined(COMPUTE, [self._fetched[step]])
+        else:
+            self._fetch(COMPUTE, step, ())
+        looked_up = self._run(
+            COMPUTE, "lookup", step, (software.forward_launch_s.value + demand.forward_s) * slow
+        )
+        if demand.forward_host_bytes.any():
+            uses = self._network.host(ddr=1.0)
+            looked_up = self._move(COMPUTE, "lookup (host)", step, demand.forward_host_bytes, uses)
+        outputs = self._outputs(step, demand, 1.0, "output dist", OUT, looked_up)
+        if "bottom_mlp" in parts:
+            self._dense("bottom_mlp", "forward", step, parts, slow, [])
+        for number, part in enumerate(each for each in parts if each != "bottom_mlp"):
+            self._dense(part, "forward", step, parts, slow, [] if number else outputs)
+        if not parts:
+            self._joined(COMPUTE, outputs)
+        if not self._training:
+            return self._last[COMPUTE]
+        # TorchRec's pipeline sends the sizes of the next batch before the forward pass, and its ids after it.
+        forward = self._last[COMPUTE]
+        self._bring(step + self._ahead.ids, self._given, lambda batch: self._exchange_ids(batch, forward))
+        return self._backward(step, demand, slow, parts)
+
+    def _backward(self, step: int, demand: Demand, slow: Floats, parts: dict[PartName, DenseSize]) -> Ints:
+        software, workload = self._software, self._workload
+        buckets: list[tuple[Ints, float]] = []
+        for part in [each for each in reversed(parts) if each != "bottom_mlp"]:
+            buckets += self._dense(part, "backward", step, parts, slow, [])
+        ratio = DTYPE_BYTES[workload.communication.backward] / DTYPE_BYTES[workload.communication.forward]
+        gradients = self._outputs(step, demand, ratio, "gradient dist", IN, self._last[COMPUTE])
+        if "bottom_mlp" in parts:
+            buckets += self._dense("bottom_mlp", "backward", step, parts, slow, [])
+        reduced: Ints | None = None
+        replicas = float(demand.replica_gradient_bytes.max())
+        if software.all_reduce_overlaps_dense:
+            for ready, size in [*buckets, (self._last[COMPUTE], replicas)]:
+                reduced = self._all_reduce(step, size, ready)
+        seconds = (software.backward_launch_s.value + demand.backward_s) * slow
+        self._run(COMPUTE, "embedding update", step, seconds, gradients)
+        if demand.backward_host_bytes.any():
+            uses = self._network.host(ddr=1.0)
+            self._move(COMPUTE, "embedding update (host)", step, demand.backward_host_bytes, uses)
+        if not software.all_reduce_overlaps_dense:
+            total = sum(size for _, size in buckets) + replicas
+            reduced = self._all_reduce(step, total, self._last[COMPUTE])
+        return self._run(COMPUTE, "dense optimizer", step, self._optimizer_s(slow), [reduced])
+
+    def _outputs(self, step: int, demand: Demand, ratio: float, name: str, way: str, after: Ints) -> list[Ints]:
+        """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding."""
+        network, world = self._network, self._world
+        domain, node = network.domain_size, network.node_size
+        phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
+        sums, node_sums = demand.world_sums_bytes * ratio, demand.node_sums_bytes * ratio
+        kinds = {
+            "table-wise": self._spread(demand.vectors_to_each_bytes * ratio, way),
+            "node": [
+                self._ring(node_sums * (node - 1) / node, inside=True),
+                *self._spread_beyond(node_sums / node / world, way, node),
+            ],
+            "row-wise": [
+                self._ring(sums * (domain - 1) / domain, inside=True),
+                self._ring(sums / domain * (1 - domain / world), inside=False),
+            ],
+        }
+        return [
+            self._exchange(f"{name}, {kind}", f"{name} ({kind})", step, transfers, [after], phases)
+            for kind, transfers in kinds.items()
+        ]
+
+    def _spread(self, to_each: Floats, way: str) -> list[Transfer]:
+        """Every rank sends (OUT) or gets (IN) so much to or from every other rank."""
+        return self._spread_beyond(to_each, way, np.ones(self._world, dtype=np.int64))
+
+    def _spread_beyond(self, to_each: Floats, way: str, near: Ints) -> list[Transfer]:
+        """The same, but for the `near` [W] ranks around it, of its domain."""
+        network, other = self._network, IN if way == OUT else OUT
+        beyond = self._world - network.domain_size
+        found = [Transfer(to_each * (network.domain_size - near), network.port(way), network.inside(other), True)]
+        if network.leaves_domain:
+            found.append(Transfer(to_each * beyond, network.card(way), network.outside(other), False))
+        return found
+
+    def _ring(self, amount: Floats, *, inside: bool, reduction: bool = False) -> Transfer:
+        """Every rank sends so much, and gets as much."""
+        network = self._network
+        if not inside and not network.leaves_domain:
+            return Transfer(np.zeros(self._world), [], [], False, reduction)
+        ends = network.port if inside else network.card
+        return Transfer(amount, [*ends(OUT, reduction=reduction), *ends(IN, reduction=reduction)], [], inside, reduction)
+
+    def _all_reduce(self, step: int, size: float, ready: Ints) -> Ints:
+        """Ring inside the domains, then across them with the shares."""
+        domain = self._network.domain_size
+        transfers = [
+            self._ring(2 * size * (domain - 1) / domain, inside=True, reduction=True),
+            self._ring(2 * size / domain * (1 - domain / self._world), inside=False, reduction=True),
+        ]
+        return self._exchange(REDUCE, "all-reduce", step, transfers, [ready])
+
+    def _dense(
+        self,
+        part: PartName,
+        way: str,
+        step: int,
+        parts: dict[PartName, DenseSize],
+        slow: Floats,
+        after: Sequence[Ints],
+    ) -> list[tuple[Ints, float]]:
+        """One part of the dense model; its backward pass bucket by bucket: (done, gradient bytes) of each."""
+        size, network = parts[part], self._network
+        flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
+        hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
+        moved = size.activation_elements * DTYPE_BYTES[self._workload.dense.dtype]
+        moved *= self._software.activation_passes.value * ACTIVATIONS_FORWARD
+        seconds = self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow
+        name = f"{part.replace('_', ' ')} {way}"
+        if way == "forward":
+            self._run(COMPUTE, name, step, seconds, after)
+            return []
+        gradient = size.parameters * self._software.gradient_bytes.value
+        count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
+        chunk = BACKWARD_OVER_FORWARD * seconds / count
+        return [(self._run(COMPUTE, name, step, chunk, after), gradient / count) for _ in range(count)]
+
+    def _optimizer_s(self, slow: Floats) -> Floats:
+        """Weights, gradients and state of the dense part read, weights and state written, in fp32."""
+        network = self._network
+        hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
+        passes = 3 + 2 * STATE_ARRAYS[self._workload.dense.optimizer]
+        return passes * 4 * dense_size(self._workload).parameters / hbm * slow
+
+    def _overhead_s(self, slow: Floats) -> Floats:
+        """The step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
+        own = self._optimizer_s(slow) if self._training else 0.0
+        return np.maximum(self._software.step_overhead_s.value - own, 0.0) * np.ones(self._world)

@@ -1,0 +1,197 @@
+"""Plays a placement: consecutive training steps until they repeat, and what they show."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.coefficients import software_coefficients
+from cost_models.kinds import rank_kinds
+from cost_models.shards import Floats, Ints, PlacedShards
+from cost_models.simulator.conditions import Conditions
+from cost_models.simulator.demand import Counter
+from cost_models.simulator.engine import Engine, Observer, Run
+from cost_models.simulator.network import Network
+from cost_models.simulator.program import COMPUTE, COPY, DATA, Builder, Program, Task
+from cost_models.tables import Tables
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+
+FILL_STEPS = {"none": 1, "sparse-dist": 2, "prefetch": 3}
+"""Steps until every step of a pipeline is like the one before."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one kind of task adds to the critical path of a step."""
+
+    task: str
+    rank: int | None
+    """On which it lies, for the longest piece; None for what all ranks wait for."""
+    seconds: float
+
+
+class Simulation:
+    """Steps that were played; the first few, in which the pipeline fills, are not counted."""
+
+    def __init__(self, network: Network, program: Program, run: Run, workload: Workload, fill: int, steps: int) -> None:
+        self.network, self.program, self.run, self.workload = network, program, run, workload
+        self.fill, self.last = fill, fill + steps
+
+    @cached_property
+    def ends(self) -> Floats:
+        """[steps + 1] when each step ended on its last rank; the first number is 0."""
+        return np.array([0.0, *(float(self.run.end[done].max()) for done in self.program.done)])
+
+    @cached_property
+    def step_seconds(self) -> Floats:
+        """[steps counted]"""
+        return np.diff(self.ends)[self.fill : self.last]
+
+    @property
+    def step_s(self) -> float:
+        """Mean."""
+        return float(self.step_seconds.mean())
+
+    @property
+    def samples_per_s(self) -> float:
+        """Of the whole cluster."""
+        return float(self.workload.batch(self.network.world) / self.step_s)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """From the first to the last counted moment."""
+        return float(self.ends[self.fill]), float(self.ends[self.last])
+
+    def intervals(self, tasks: list[Task]) -> Floats:
+        """[W, n, 2] start and end of each on every rank."""
+        spans = [np.stack([self.run.start[task.first], self.run.end[task.last]], axis=1) for task in tasks]
+        return np.stack(spans, axis=1) if spans else np.zeros((self.network.world, 0, 2))
+
+    @cached_property
+    def exposed_comm(self) -> Floats:
+        """[W] share of the counted time in which a rank exchanges and does not compute."""
+        compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
+        exchange = self.intervals([task for task in self.program.tasks if task.is_exchange])
+        low, high = self.window
+        both = np.clip(np.concatenate([compute, exchange], axis=1), low, high)
+        return (covered(both) - covered(np.clip(compute, low, high))) / (high - low)
+
+    def busy(self) -> dict[str, Floats]:
+        """Per sort of resource, [instances] share of the counted time that each is in use; ranks as `device`."""
+        low, high = self.window
+        compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
+        use = self._used_seconds() / (high - low)
+        found = {"device": covered(np.clip(compute, low, high)) / (high - low)}
+        starts = [*self.network.first.values(), self.network.count]
+        for number, (sort, first) in enumerate(self.network.first.items()):
+            of_sort = use[first : starts[number + 1]]
+            if of_sort.any():
+                found[sort] = of_sort
+        return found
+
+    def _used_seconds(self) -> Floats:
+        """[R] seconds of work that the transfers of the counted steps put on each resource."""
+        arrays, network = self.program.graph.arrays(), self.network
+        low, high = self.window
+        lasting = np.maximum(self.run.end - self.run.start, 1e-300)
+        within = np.clip(self.run.end, low, high) - np.clip(self.run.start, low, high)
+        moved = arrays.amount * within / lasting
+        used = np.zeros(network.count)
+        there = arrays.resource >= 0
+        np.add.at(used, arrays.resource[there], (arrays.weight * moved[:, None])[there])
+        entering = np.zeros(network.hubs.count)
+        there = arrays.hub >= 0
+        np.add.at(entering, arrays.hub[there], (arrays.share * moved[:, None])[there])
+        np.add.at(used, network.hubs.resource, network.hubs.weight * entering[network.hubs.hub])
+        return used
+
+    @cached_property
+    def _meaning(self) -> tuple[Ints, Ints]:
+        """[N] task and place among its ranks of each activity that starts or ends one; -1 for the rest."""
+        task = np.full(len(self.program.graph), -1)
+        place = np.full(len(self.program.graph), -1)
+        for number, each in enumerate(self.program.tasks):
+            for activities in (each.first, each.last):
+                task[activities], place[activities] = number, np.arange(len(activities))
+        return task, place
+
+    def critical_path(self) -> list[Share]:
+        """What makes a step as long as it is: seconds by task along the longest chain, per counted step, longest first.
+
+        Within an exchange the chain passes through the rank that came last; what follows is the exchange's time.
+        """
+        last = self.program.done[self.last - 1]
+        path = self.run.critical_path(int(last[self.run.end[last].argmax()]))
+        task_of, place_of = self._meaning
+        low, _ = self.window
+        seconds: dict[str, float] = defaultdict(float)
+        longest: dict[str, tuple[float, int | None]] = {}
+        name: str = "wait"
+        # An activity without a meaning of its own belongs to the exchange that ends after it.
+        for activity in reversed(path):
+            lasts = float(self.run.end[activity] - max(self.run.start[activity], low))
+            if task_of[activity] >= 0:
+                task = self.program.tasks[task_of[activity]]
+                name, rank = task.name, int(task.ranks[place_of[activity]])
+            else:
+                rank = None
+            if lasts <= 0:
+                continue
+            seconds[name] += lasts
+            longest[name] = max(longest.get(name, (0.0, None)), (lasts, rank), key=lambda pair: pair[0])
+        steps = len(self.step_seconds)
+        found = [Share(name, longest[name][1], value / steps) for name, value in seconds.items()]
+        return sorted(found, key=lambda share: -share.seconds)
+
+
+def covered(intervals: Floats) -> Floats:
+    """[W] length of the union of the intervals [W, n, 2] of each row."""
+    if not intervals.shape[1]:
+        return np.zeros(len(intervals))
+    order = np.argsort(intervals[:, :, 0], axis=1)
+    start = np.take_along_axis(intervals[:, :, 0], order, axis=1)
+    end = np.take_along_axis(intervals[:, :, 1], order, axis=1)
+    reached = np.maximum.accumulate(end, axis=1)
+    before = np.concatenate([start[:, :1], reached[:, :-1]], axis=1)
+    return np.maximum(end - np.maximum(start, before), 0.0).sum(axis=1)
+
+
+def simulate(
+    topology: Topology,
+    workload: Workload,
+    placed: PlacedShards,
+    *,
+    steps: int = 2,
+    conditions: Conditions | None = None,
+    observe: Observer | None = None,
+) -> Simulation:
+    """Play `steps` steps after those in which the pipeline fills.
+
+    Raises ValueError where `conditions` name what does not exist.
+    """
+    conditions = conditions or Conditions()
+    kinds = rank_kinds(topology, workload)
+    network = Network(topology, kinds)
+    software = software_coefficients(workload.software)
+    fill = FILL_STEPS[workload.pipeline] if workload.mode == "training" else 1
+    played = fill + steps + fill  # the last ones keep the pipeline full for the ones before
+    counter = Counter(
+        Tables.of(workload, network.world),
+        placed,
+        kinds,
+        network.kind_of_rank,
+        workload.batch(network.world),
+        software,
+    )
+    drawn = conditions.ids(workload, network.world, played)
+    mean = counter.count()
+    demands = [mean if ids is None else counter.count(ids) for ids in drawn]
+    builder = Builder(network, workload, software, waits_for_data=conditions.data_loading)
+    program = builder.build(demands, conditions.slowness(network.world, played))
+    run = Engine(program.graph, conditions.capacity(network), network.hubs).run(observe)
+    return Simulation(network, program, run, workload, fill, steps)
+
+
+__all__ = ["COPY", "DATA", "Share", "Simulation", "covered", "simulate"]
