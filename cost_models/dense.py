@@ -1,22 +1,51 @@
 """Time and memory of the dense part on one rank."""
 
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, dense_size
+from dataclasses import dataclass
+
+from cost_models.dense_size import (
+    FORWARD_FLOPS_PER_MAC,
+    TRAINING_FLOPS_PER_MAC,
+    DenseSize,
+    dense_parts,
+    dense_size,
+)
 from cost_models.workload.models import DTYPE_BYTES, Workload
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
 
 
+@dataclass(frozen=True)
+class DensePass:
+    """Seconds on one rank: of what overlaps an exchange of embeddings, and of the rest."""
+
+    bottom_forward_s: float
+    bottom_backward_s: float
+    rest_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Of the whole dense part."""
+        return self.bottom_forward_s + self.bottom_backward_s + self.rest_s
+
+
 def dense_seconds(
     workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float
-) -> float:
+) -> DensePass:
     """Compute time of one rank's samples: matrix products, and activations `passes` times through HBM."""
-    size = dense_size(workload)
     training = workload.mode == "training"
-    flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs * samples
-    crossings = passes if training else passes * FORWARD_SHARE_OF_TRAFFIC
-    moved = size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * crossings
-    return flops / flops_per_s + moved / hbm_bytes_per_s
+
+    def seconds(size: DenseSize, *, forward_only: bool) -> float:
+        flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.macs * samples
+        crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
+        moved = size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * crossings
+        return flops / flops_per_s + moved / hbm_bytes_per_s
+
+    parts = dense_parts(workload)
+    bottom = parts.pop("bottom_mlp", DenseSize())
+    forward = seconds(bottom, forward_only=True)
+    backward = seconds(bottom, forward_only=False) - forward if training else 0.0
+    return DensePass(forward, backward, seconds(sum(parts.values(), DenseSize()), forward_only=not training))
 
 
 def dense_bytes(workload: Workload, samples: float) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
 sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead: what the latter two
-do not hide (see `StepModel`) shows in the stage `dense`.
+do not hide (see `StepModel`) shows in the stage `dense`. The bottom MLP works beside the exchanges of embeddings.
 """
 
 from dataclasses import dataclass
@@ -74,10 +74,11 @@ class Schedule:
             "lookup_forward": "lookup_forward",
             "fetch": "dense" if pipeline == "prefetch" and training else "lookup_forward",
             "output_dist": "output_dist",
+            "bottom_mlp_forward": "output_dist",
             "dense": "dense",
         }
         if training:
-            stages["gradient_dist"] = "gradient_dist"
+            stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
             stages["all_reduce"] = "dense" if self._software.all_reduce_overlaps_dense else "all_reduce"
         stages["overhead"] = "overhead"
@@ -87,11 +88,14 @@ class Schedule:
         exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
         host = [name for name in _HOST if self._has(name)]
         with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
+        bottom = ["device"] if self._workload.dense.bottom_mlp else []
         resources = {
             "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
             "fetch": ["device" if self.fetch_is_serial else "host_link", *host],
             "output_dist": exchange,
+            "bottom_mlp_forward": bottom,
+            "bottom_mlp_backward": bottom,
             "dense": ["device"],
             "gradient_dist": exchange,
             "lookup_backward": ["device", *host],

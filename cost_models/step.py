@@ -78,9 +78,11 @@ class StepModel(CostModel):
                 kind.hbm_bytes_per_s,
                 software.activation_passes.value,
             )
-            self._put(base[k], "dense", {"device": dense}, k)
+            self._put(base[k], "dense", {"device": dense.rest_s}, k)
+            self._put(base[k], "bottom_mlp_forward", {"device": dense.bottom_forward_s}, k)
             if workload.mode == "training":
                 self._put(base[k], "lookup_backward", {"device": software.backward_launch_s.value}, k)
+                self._put(base[k], "bottom_mlp_backward", {"device": dense.bottom_backward_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
         self._take_off_hidden_ids(base)

@@ -144,12 +144,16 @@ def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str
 def test_columns_exist_only_for_what_can_bind() -> None:
     """One node has no cards in its step, no DDR no PCIe, and two nodes have both directions of their cards."""
     single = StepModel(topology(node_group("a", ddr_bytes=None)), workload(TABLES))
-    assert {column.resource for column in single.columns} == {"device", "link_out", "link_in"}
+    assert {column.resource for column in single.columns} == {
+        *("device", "link_out", "link_in", "link_out_with_ids", "link_in_with_ids")
+    }
     double = StepModel(topology(node_group("a", nodes=2, ssd_bytes=1e12)), workload(TABLES))
     found = {column.resource for column in double.columns}
     assert {"nic_out", "nic_in", "pcie", "ddr", "ssd"} <= found
     uplinks = StepModel(topology(node_group("a", nodes=2), oversubscription=4.0), workload(TABLES))
-    assert {column.resource for column in uplinks.columns} - found == {"uplink0_out", "uplink0_in"}
+    assert {column.resource for column in uplinks.columns} - found == {
+        *("uplink0_out", "uplink0_in", "uplink0_out_with_ids", "uplink0_in_with_ids")
+    }
 
 
 def test_an_oversubscribed_uplink_takes_as_much_longer_as_it_is_oversubscribed() -> None:
@@ -170,26 +174,35 @@ def test_one_rank_waits_for_nobody() -> None:
     assert {stage for stage, seconds in constants.items() if seconds} == {"overhead"}
 
 
-def test_ids_travel_beside_the_lookups_too() -> None:
-    """Under a pipeline only what the balanced lookups do not hide shows beside the dense part; without, all of it."""
+def test_ids_travel_beside_the_update_too() -> None:
+    """Under a pipeline ids show beside the dense part, less what the update and the overhead hide; without, whole."""
     tables = [{"rows": 10_000_000, "dim": 4, "pooling_factor": 100}]
     cluster = topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=1e9))
-    plain, hiding = (StepModel(cluster, workload(tables, pipeline=name)) for name in ("none", "sparse-dist"))
+    plain, hiding, further = (
+        StepModel(cluster, workload(tables, pipeline=name)) for name in ("none", "sparse-dist", "prefetch")
+    )
     one = np.zeros(1, dtype=np.int64)
     blocks = Blocks(one, one + 1, one, one + 4, np.zeros(1))
 
-    def loads(model: StepModel, stage: str, *resources: str) -> float:
+    def loads(model: StepModel, stage: str, resource: str) -> tuple[float, float]:
         costs = model.block_costs(blocks, 0)
-        return sum(
-            float(costs.fixed[0, c] + costs.by_rows[0, c])
-            for c, column in enumerate(model.columns)
-            if model.stages[column.stage] == stage and column.resource in resources
+        (column,) = (
+            c for c, each in enumerate(model.columns) if (model.stages[each.stage], each.resource) == (stage, resource)
         )
+        return float(costs.fixed[0, column] + costs.by_rows[0, column]), float(model.base_loads[0, column])
 
-    ids = loads(plain, "input_dist", "nic_in")
-    lookup = sum(loads(plain, stage, "device") for stage in ("lookup_forward", "lookup_backward"))
-    assert 0 < lookup < ids
-    assert loads(hiding, "dense", "nic_in") == pytest.approx(ids - lookup, rel=0.05)
+    ids, _ = loads(plain, "input_dist", "nic_in")
+    update, launch = loads(plain, "lookup_backward", "device")
+    lookup, _ = loads(plain, "lookup_forward", "device")
+    world = cluster.world_size
+    shown, hidden = loads(hiding, "dense", "nic_in_with_ids")
+    assert shown == pytest.approx(ids)
+    gradients = loads(hiding, "dense", "nic_in")[1]
+    overhead = float(hiding.constants[hiding.stages.index("overhead")])
+    assert gradients - hidden == pytest.approx(update / world + overhead, rel=1e-6)
+    assert launch > 0
+    more = loads(further, "dense", "nic_in_with_ids")[1]
+    assert hidden - more == pytest.approx(lookup / world, rel=1e-6)
 
 
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:
