@@ -17,7 +17,7 @@ from cost_models.shards import EXTENT_OF_SHARDING, MEMORY_TIERS, RANK, PlacedSha
 from cost_models.workload.models import Workload
 from planner import api
 from planner.document import Plan
-from planner.verification import placed_shards
+from planner.planned import placed_shards
 from topologies.cluster import Topology
 
 

@@ -24,9 +24,20 @@ from cost_models.collective_laws import (
     wire_bytes,
 )
 from cost_models.dense_size import dense_size
-from cost_models.lookup_terms import LookupRates
 from cost_models.workload.models import DTYPE_BYTES, Workload
 from topologies.cluster import NodeGroup, Topology
+
+
+@dataclass(frozen=True)
+class LookupRates:
+    """What a device achieves in lookups; bytes and bytes/s."""
+
+    hbm_bytes_per_s: float
+    l2_bytes_per_s: float
+    l2_reach_bytes: float
+    """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
+    pcie_bytes_per_s: float
+    sector_bytes: float
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.kinds import LookupRates
 from cost_models.shards import Floats
 
 Numbers = Floats | float
@@ -33,18 +34,6 @@ class Reads:
     """Optimizer state of one row, in whole sectors."""
     state_arrays: Numbers = 0.0
     """Element-wise optimizer state arrays."""
-
-
-@dataclass(frozen=True)
-class LookupRates:
-    """What a device achieves; bytes and bytes/s."""
-
-    hbm_bytes_per_s: float
-    l2_bytes_per_s: float
-    l2_reach_bytes: float
-    """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
-    pcie_bytes_per_s: float
-    sector_bytes: float
 
 
 def in_sectors(row_bytes: Numbers, sector_bytes: float) -> Floats:

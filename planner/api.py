@@ -17,6 +17,7 @@ from planner.permits import permits_of, planning_model
 from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.remedies import remedies
+from planner.simulation import with_simulation
 from planner.solvers.replan import MoveTerms, replan
 from planner.solvers.search import Limits, Outcome, Progress, solve
 from topologies.cluster import Topology
@@ -46,6 +47,7 @@ def plan(
     max_move_bytes: int | None = None,
     pay_back_steps: int | None = None,
     lost_nodes: Sequence[int] = (),
+    simulate: bool = True,
 ) -> Plan:
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
@@ -62,6 +64,8 @@ def plan(
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
     neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
     that are gone.
+
+    `simulate` has the plan's step played by the simulator too, a judge that shares no formula with the costs.
 
     The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
     Raises InputError for inputs that are wrong, limits among them.
@@ -90,9 +94,10 @@ def plan(
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
         return remedies(model, allowed, short, stop or (lambda: False))
 
+    judged = with_simulation if simulate else _as_it_is
     if previous is None:
         outcome = solve(problem, limits, progress)
-        return document(model, options, problem, outcome, origin, remedies=helps(outcome))
+        return judged(document(model, options, problem, outcome, origin, remedies=helps(outcome)))
     migration = migration_from(previous, model, lost_nodes)
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
@@ -102,7 +107,11 @@ def plan(
     helpful = helps(found.outcome) if found.outcome.shortage is not None or max_move_bytes is None else ()
     new = document(model, options, problem, found.outcome, origin, homes, helpful)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
-    return with_moves(new, moves)
+    return judged(with_moves(new, moves))
+
+
+def _as_it_is(found: Plan) -> Plan:
+    return found
 
 
 def _expect_limits(**given: object) -> None:

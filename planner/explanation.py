@@ -16,11 +16,11 @@ from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, Placeme
 from planner.document import Plan, StageTime, TablePlan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import planning_model
+from planner.planned import placed_shards, planned_inputs
 from planner.problem import Bools, Floats, Ints, Problem
 from planner.proof import read_proof
 from planner.sensitivity import Gain, gains
 from planner.solvers.fluid import Fluid
-from planner.verification import placed_shards, planned_inputs
 
 GIB = 1 << 30
 

@@ -18,9 +18,7 @@ from cost_models.shards import (
     SHARDINGS,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Blocks,
     Ints,
-    PlacedShards,
     block_rows,
 )
 from cost_models.workload.models import TableProfile, Workload
@@ -28,6 +26,7 @@ from planner.document import Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import build_problem, enumerate_options
 from planner.permits import Held, Permits, permits_of, planning_model, violations
+from planner.planned import placed_shards, planned_inputs
 from planner.proof import (
     faults_of,
     faults_of_cases,
@@ -37,24 +36,19 @@ from planner.proof import (
     recomputed_bound_s,
 )
 from planner.provenance import coefficient_sources
+from planner.simulation import play, simulated
 from topologies.cluster import Topology, fingerprint
-from topologies.documents import Document, validate
 from topologies.errors import InputError
 
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
+SIMULATED_TOLERANCE = 1e-6
+"""Relative difference that rounding may make of a simulation: events may change places."""
 OPTIMAL_GAP = 1e-6
 """The largest gap of a plan that may be called optimal."""
 COLUMN_UNIT = 4
 ROUNDED = 3
 """Bytes by which sums of three rounded counts may differ."""
-
-
-def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
-    """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
-    topology = validate(Document(plan.provenance.topology.content, "provenance.topology.content"), Topology)
-    workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
-    return topology, workload
 
 
 def verify(plan: Plan, former: Plan | None = None) -> list[str]:
@@ -92,6 +86,7 @@ def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     found += _objective(plan)
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
+    found += _simulated(plan)
     return found
 
 
@@ -242,30 +237,6 @@ def _column_blocks(shards: Shards) -> list[tuple[int, int, Ints]] | None:
     return found
 
 
-def placed_shards(plan: Plan) -> PlacedShards:
-    """The shards of all tables as one set of arrays."""
-    sizes = [len(table.shards) for table in plan.tables]
-    matrix = np.concatenate([table.shards.as_matrix() for table in plan.tables])
-
-    def spread(values: list[int] | list[float]) -> np.ndarray:
-        return np.repeat(np.array(values), sizes)
-
-    opens = np.concatenate(
-        [
-            np.isin(np.arange(len(table.shards)), np.unique(table.shards.column_start, return_index=True)[1])
-            for table in plan.tables
-        ]
-    )
-    blocks = Blocks(
-        table=spread(list(range(len(sizes)))),
-        sharding=spread([SHARDINGS.index(table.sharding) for table in plan.tables]),
-        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in plan.tables]),
-        columns=matrix[:, 4],
-        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in plan.tables]),
-    )
-    return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)
-
-
 def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
     placed = placed_shards(plan)
     expected = model.shard_bytes(placed)
@@ -338,6 +309,15 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     proven = recomputed_bound_s(plan.proof, model, problem)
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
+
+
+def _simulated(plan: Plan) -> Iterator[str]:
+    if plan.simulated is None:
+        return
+    for name, found in simulated(play(plan)):
+        stated = getattr(plan.simulated, name)
+        if not np.isclose(stated, found, rtol=SIMULATED_TOLERANCE, atol=0.0):
+            yield f"simulated: {name} is {stated!r}; played again, it is {found!r}"
 
 
 def _objective(plan: Plan) -> Iterator[str]:

@@ -15,6 +15,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import harness_coefficients
 from cost_models.error_bars import band
+from cost_models.kinds import LookupRates
 
 HARNESS, HBM_BYTES_PER_S, L2_BYTES, SECTOR_BYTES = "torchrec-pr-2365", 2.039e12, 40 * 2**20, 32
 FITTED = ("lookup_efficiency", "l2_reach", "l2_speedup", "launch_s")
@@ -37,7 +38,7 @@ def shipped() -> dict[str, float]:
 def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     """Predicted seconds of each row."""
     rate = HBM_BYTES_PER_S * values["lookup_efficiency"]
-    rates = terms.LookupRates(
+    rates = LookupRates(
         hbm_bytes_per_s=rate,
         l2_bytes_per_s=rate * values["l2_speedup"],
         l2_reach_bytes=L2_BYTES * values["l2_reach"],

@@ -35,7 +35,7 @@ from cost_models.shards import (
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from planner import api
-from planner.verification import placed_shards
+from planner.planned import placed_shards
 from topologies.loading import load_topology
 
 BAND_90 = 0.025

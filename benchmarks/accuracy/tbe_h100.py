@@ -16,6 +16,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import SoftwareCoefficients, device_coefficients, software_coefficients
 from cost_models.error_bars import band
+from cost_models.kinds import LookupRates
 
 DEVICE, SOFTWARE = "H100-SXM5-80GB", "torchrec"
 HBM_BYTES_PER_S, PCIE_BYTES_PER_S, L2_BYTES = 3.352e12, 63e9, 50 * 2**20
@@ -137,7 +138,7 @@ def _software(values: dict[str, float]) -> SoftwareCoefficients:
 def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     """Predicted seconds of each row."""
     device, software = device_coefficients(DEVICE), _software(values)
-    rates = terms.LookupRates(
+    rates = LookupRates(
         hbm_bytes_per_s=HBM_BYTES_PER_S * values["lookup_efficiency"],
         l2_bytes_per_s=HBM_BYTES_PER_S * values["lookup_efficiency"] * device.l2_speedup.value,
         l2_reach_bytes=L2_BYTES * device.l2_reach.value,

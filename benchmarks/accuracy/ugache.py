@@ -10,6 +10,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import device_coefficients, harness_coefficients
 from cost_models.error_bars import band
+from cost_models.kinds import LookupRates
 
 HARNESS, DEVICE = "ugache", "V100-SXM2-32GB"
 HBM_BYTES_PER_S, PCIE_BYTES_PER_S, NVLINK_BYTES_PER_S = 0.9e12, 15.75e9, 150e9
@@ -34,7 +35,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     """Predicted seconds: all rows are written, the local and the remote ones read at the device's pace, the host's
     ones over PCIe. Remote reads (at most 15 % here) run beside the local ones, on links that are not the bottleneck."""
     is_mps = rows.path.str.contains("MPSPhase").to_numpy()
-    rates = terms.LookupRates(
+    rates = LookupRates(
         hbm_bytes_per_s=HBM_BYTES_PER_S * values["lookup_efficiency"],
         l2_bytes_per_s=HBM_BYTES_PER_S,
         l2_reach_bytes=0.0,

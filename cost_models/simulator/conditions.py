@@ -24,6 +24,8 @@ class Conditions:
     slow_links: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
     """By sort (`nic`, `link`, `host_link`, `pcie`, `ddr`, `ssd`, `front_end`) and number, the share of its bandwidth
     that is left."""
+    lost_cards: tuple[int, ...] = ()
+    """Scale-out cards that are gone; their ranks use another one of their node."""
     data_loading: bool = False
     """Whether steps wait for their data on the front-end network; else it arrives in time, whatever it takes."""
     seed: int = 0
@@ -38,7 +40,7 @@ class Conditions:
         return list(np.maximum(1 + drawn * spread, 0.0))
 
     def slowness(self, world: int, steps: int) -> list[Floats]:
-        """Per step, [W] times as long as usual that each device takes. Raises ValueError for ranks that do not exist."""
+        """Per step, [W] times as long as usual that each device takes. Raises ValueError for unknown ranks."""
         usual = np.ones(world)
         for rank, factor in self.slow_ranks.items():
             if not 0 <= rank < world:

@@ -91,9 +91,10 @@ class Counter:
         self.lookups: Floats = self._of_samples * tables.lookups_per_sample[table]
         """[n] of all rows of the table, in an average step."""
         distinct, which = self._blocks.distinct
-        asked = np.where(
-            distinct.sharding == DATA_PARALLEL, own_samples, global_samples
-        ) * tables.lookups_per_sample[distinct.table]
+        asked = (
+            np.where(distinct.sharding == DATA_PARALLEL, own_samples, global_samples)
+            * tables.lookups_per_sample[distinct.table]
+        )
         self._unique: Floats = tables.access.unique_rows(distinct.table, asked)[which]
         self._missed: Floats = self._missed_rows()
         self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
@@ -116,14 +117,15 @@ class Counter:
         chosen = self._kind_of_rank[np.where(self._replicated, 0, self._rank)]
         found = {name: np.choose(chosen, [part[name] for part in parts]) for name in parts[0]}
         of_rank = {name: self._summed(values, [part[name] for part in parts]) for name, values in found.items()}
-        return Demand(**of_rank, **self._exchanged(factor))
+        raw = float((self._tables.ids_per_sample * self._tables.id_bytes).sum())
+        return Demand(**of_rank, **self._exchanged(factor), raw_ids_per_sample_bytes=raw)
 
     def _summed(self, values: Floats, by_kind: list[Floats]) -> Floats:
         """[W] from [n]; a replicated shard counts on every rank, at the cost of its kind."""
         single = ~self._replicated
         total = np.bincount(self._rank[single], weights=values[single], minlength=self._world)
         everywhere = np.array([part[self._replicated].sum() for part in by_kind])
-        return total + everywhere[self._kind_of_rank]
+        return np.asarray(total + everywhere[self._kind_of_rank])
 
     def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
         """[n] seconds and bytes of each shard on a rank of this kind."""
@@ -137,7 +139,7 @@ class Counter:
         hbm_s = 1 / rates.hbm_bytes_per_s
 
         # Lookup: ids in, rows in (some out of L2), vectors out.
-        from_l2 = 0.0
+        from_l2: Floats = np.zeros(len(table))
         if rates.l2_reach_bytes:
             from_l2 = (1 + (tables.rows[table] * row / rates.l2_reach_bytes) ** 2) ** -0.5
         row_s = row * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
@@ -195,15 +197,13 @@ class Counter:
         vector = tables.outputs_per_sample[table] * self._blocks.columns * tables.forward_wire_bytes * sequence
 
         def summed(values: Floats, kept: Ints) -> Floats:
-            return np.bincount(self._rank[kept], weights=values[kept], minlength=self._world)
+            return np.bincount(self._rank[kept], weights=values[kept], minlength=self._world).astype(np.float64)
 
         own_samples = self._samples / self._world
         elements = (self._rows * self._blocks.columns)[self._replicated].sum() if tables.training else 0.0
         everywhere = np.ones(self._world)
-        raw = float((tables.ids_per_sample * tables.id_bytes).sum())
         return {
             "ids_per_sample_bytes": everywhere * ids[moving & self._opens].sum(),
-            "raw_ids_per_sample_bytes": raw,
             "ids_received_bytes": summed(self._samples * ids * self._share, np.flatnonzero(moving)),
             "vectors_to_each_bytes": summed(own_samples * vector, np.flatnonzero(extent == RANK)),
             "node_sums_bytes": summed(self._samples * vector, np.flatnonzero(extent == NODE)),

@@ -120,8 +120,8 @@ class Graph:
                 hub[own, i], share[own, i] = use.of, use.weight
         seconds = np.concatenate(self._seconds) if self._seconds else np.zeros(0)
         amount = np.concatenate(self._amount) if self._amount else np.zeros(0)
-        edges = [np.concatenate(side) for side in zip(*self._edges, strict=True)] if self._edges else [[], []]
-        before, after = (np.asarray(side, dtype=np.int64) for side in edges)
+        none = np.zeros(0, dtype=np.int64)
+        before, after = (np.concatenate([none, *(edge[side] for edge in self._edges)]) for side in (0, 1))
         return Arrays(seconds, amount, before, after, resource, weight, hub, share, yields)
 
 
@@ -195,6 +195,37 @@ class _Pool:
     version: int = 0
 
 
+class _Play:
+    """Who waits for whom, and what has happened so far."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        count = len(arrays.seconds)
+        order = np.argsort(arrays.before, kind="stable")
+        self._followers: list[int] = arrays.after[order].tolist()
+        self._first: list[int] = np.searchsorted(arrays.before[order], np.arange(count + 1)).tolist()
+        self._waiting: list[int] = np.bincount(arrays.after, minlength=count).tolist()
+        self.ready = [i for i in range(count) if not self._waiting[i]]
+        self.start, self._end = [np.nan] * count, [np.nan] * count
+        self._released = [NONE] * count
+        self._left = count
+
+    def finish(self, i: int, now: float) -> None:
+        """Activity `i` has ended."""
+        self._end[i] = now
+        self._left -= 1
+        for j in self._followers[self._first[i] : self._first[i + 1]]:
+            self._waiting[j] -= 1
+            if not self._waiting[j]:
+                self._released[j] = i
+                self.ready.append(j)
+
+    def result(self) -> Run:
+        """All of it. Raises ValueError if something has never started."""
+        if self._left:
+            raise ValueError(f"{self._left} of {len(self._end)} activities wait for each other")
+        return Run(np.array(self.start), np.array(self._end), np.array(self._released, dtype=np.int64))
+
+
 class Engine:
     """Runs a graph on resources of a capacity each."""
 
@@ -259,64 +290,36 @@ class Engine:
 
     def run(self, observe: Observer | None = None) -> Run:
         """Play everything from time 0. Raises ValueError where activities wait for each other in a circle."""
-        count = len(self._all.seconds)
-        order = np.argsort(self._all.before, kind="stable")
-        followers = self._all.after[order].tolist()
-        first = np.searchsorted(self._all.before[order], np.arange(count + 1)).tolist()
-        waiting = np.bincount(self._all.after, minlength=count).tolist()
+        play = _Play(self._all)
         seconds, pool_of = self._all.seconds.tolist(), self._pool_of.tolist()
-        start, end, released = np.full(count, np.nan), np.full(count, np.nan), np.full(count, NONE, dtype=np.int64)
         events: list[tuple[float, int, int]] = []  # (time, activity, -1) or (time, pool, version of the pool)
+        touched: set[int] = set()  # pools in which something starts or ends now
         now = 0.0
-        ready = [i for i in range(count) if not waiting[i]]
-        dirty: dict[int, list[int]] = {}  # pools in which something starts or ends now: what ends
-        done = 0
         while True:
-            while ready:
-                i = ready.pop()
-                start[i] = now
+            while play.ready:
+                i = play.ready.pop()
+                play.start[i] = now
                 if pool_of[i] != NONE:
                     self._pools[pool_of[i]].starting.append(i)
-                    dirty.setdefault(pool_of[i], [])
+                    touched.add(pool_of[i])
                 elif seconds[i] > 0:
                     heapq.heappush(events, (now + seconds[i], i, NONE))
                 else:
-                    end[i] = now
-                    done += 1
-                    for j in followers[first[i] : first[i + 1]]:
-                        waiting[j] -= 1
-                        if not waiting[j]:
-                            released[j] = i
-                            ready.append(j)
-            for number in dirty:
+                    play.finish(i, now)
+            for number in sorted(touched):
                 self._update(number, now, events, observe)
-            dirty.clear()
+            touched.clear()
             if not events:
-                break
+                return play.result()
             now = events[0][0]
-            finished: list[int] = []
             while events and events[0][0] <= now + SAME_TIME_S:
                 _, number, version = heapq.heappop(events)
                 if version == NONE:
-                    finished.append(number)
-                elif self._pools[number].version == version:
-                    dirty[number] = self._ended(number, now)
-                    finished += dirty[number]
-            for i in finished:
-                end[i] = now
-                done += 1
-                for j in followers[first[i] : first[i + 1]]:
-                    waiting[j] -= 1
-                    if not waiting[j]:
-                        released[j] = i
-                        ready.append(j)
-        if done < count:
-            raise ValueError(f"{count - done} of {count} activities wait for each other")
-        return Run(start, end, released)
-
-    def _ended(self, number: int, now: float) -> list[int]:
-        pool = self._pools[number]
-        return [int(i) for i in pool.active[pool.finish <= now + SAME_TIME_S]]
+                    play.finish(number, now)
+                elif (pool := self._pools[number]).version == version:
+                    touched.add(number)
+                    for i in pool.active[pool.finish <= now + SAME_TIME_S].tolist():
+                        play.finish(i, now)
 
     def _update(self, number: int, now: float, events: list[tuple[float, int, int]], observe: Observer | None) -> None:
         """Take out what has ended, take in what starts, share anew where that changes anything."""
@@ -366,7 +369,7 @@ class Engine:
                 minlength=pool.hub_count,
             )
             load += np.bincount(pool.hub_resource, weights=pool.hub_weight * entering[pool.hub], minlength=size)
-        return load
+        return np.asarray(load, dtype=np.float64)
 
     def _share_out(self, pool: _Pool) -> Floats:
         """Max-min fair rates, first of those that do not yield, then of the others from what is left."""

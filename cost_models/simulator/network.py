@@ -4,7 +4,7 @@ The capacity of every resource is one second per second, and a transfer's weight
 keeps it busy at the rate that such traffic achieves: exchanges and reductions achieve different rates on one wire.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -26,8 +26,9 @@ class Network:
     `pcie` a PCIe switch, `ddr`, `ssd` and `front_end` those of a node.
     """
 
-    def __init__(self, topology: Topology, kinds: tuple[RankKind, ...]) -> None:
+    def __init__(self, topology: Topology, kinds: tuple[RankKind, ...], lost_cards: Sequence[int] = ()) -> None:
         self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
+        self.card_of_rank: Ints = self._cards(lost_cards)
         self.world = topology.world_size
         self.kind_of_rank: Ints = self.fabric.group_of_rank
         self.node_of_rank: Ints = self.fabric.node_of_rank
@@ -47,6 +48,24 @@ class Network:
         ):
             self.first[sort] = self.count
             self.count += number
+
+    def _cards(self, lost: Sequence[int]) -> Ints:
+        """[W] the scale-out card that each rank uses; ranks of a lost one use the next of their node.
+
+        Raises ValueError for a card that there is not, and for a node without any left.
+        """
+        serving = self.fabric.nic_of_rank
+        cards = len(self.fabric.nic_bytes_per_s)
+        if unknown := [card for card in lost if not 0 <= card < cards]:
+            raise ValueError(f"there is no scale-out card {unknown[0]}; there are {cards}, numbered from 0")
+        used = serving.copy()
+        for rank in np.flatnonzero(np.isin(serving, list(lost))):
+            of_node = np.unique(serving[self.fabric.node_of_rank == self.fabric.node_of_rank[rank]])
+            left = of_node[~np.isin(of_node, list(lost))]
+            if not len(left):
+                raise ValueError(f"node {self.fabric.node_of_rank[rank]} has no scale-out card left")
+            used[rank] = left[np.searchsorted(left, serving[rank]) % len(left)]
+        return used
 
     def of_kind(self, values: list[float]) -> Floats:
         """[W] a value of each kind, for every rank."""
@@ -78,8 +97,11 @@ class Network:
     def card(self, way: str, *, reduction: bool = False) -> list[Use]:
         """Every rank's traffic over the card that serves it, and over switches above it that are oversubscribed."""
         rate = self.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in self.kinds])
-        own = Use(self.resource(f"nic_{way}", self.fabric.nic_of_rank), 1 / rate)
-        return [own, *(Use(self.resource(sort, switch), share / rate) for sort, switch, share, rate in self._above(way))]
+        own = Use(self.resource(f"nic_{way}", self.card_of_rank), 1 / rate)
+        return [
+            own,
+            *(Use(self.resource(sort, switch), share / rate) for sort, switch, share, rate in self._above(way)),
+        ]
 
     def inside(self, way: str) -> list[Use]:
         """Every rank's traffic from or to all ranks of its domain alike: hubs."""
@@ -123,7 +145,7 @@ class Network:
 
     def _above(self, way: str) -> Iterator[tuple[str, Ints, Floats, Floats]]:
         """(sort, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""
-        served = self.fabric.nic_of_rank
+        served = self.card_of_rank
         for level in self._levels:
             plane = self.fabric.switch_of_node[level][self.node_of_rank]
             switch = np.where(served == NONE, NONE, self.fabric.leaf_of_nic[served] if level == 0 else plane)

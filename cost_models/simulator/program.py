@@ -121,19 +121,25 @@ class Builder:
         self._demands, self._slowness = demands, slowness
         start: Ints | None = None
         for step in range(len(demands)):
-            self._bring(step + self._ahead.copy, self._copied, lambda batch: self._copy(batch, start))
-            if not step or not self._training:
-                self._bring(step + self._ahead.ids, self._given, lambda batch: self._exchange_ids(batch, start))
+            self._bring(step + self._ahead.copy, self._copied, self._copy, start)
+            if not step or not self._ahead.ids:
+                self._bring(step + self._ahead.ids, self._given, self._exchange_ids, start)
             if self._ahead.fetch:
-                self._bring(step + self._ahead.fetch, self._fetched, lambda batch: self._prefetch(batch, start))
+                self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
             start = self._step(step)
             self._program.done.append(start)
         return self._program
 
-    def _bring(self, batch: int, there: list[Ints | None], bring: Callable[[int], Ints | None]) -> None:
+    def _bring(
+        self,
+        batch: int,
+        there: list[Ints | None],
+        bring: Callable[[int, Ints | None], Ints | None],
+        after: Ints | None,
+    ) -> None:
         """Whatever is not `there` up to this batch."""
         while len(there) <= min(batch, len(self._demands) - 1):
-            there.append(bring(len(there)))
+            there.append(bring(len(there), after))
 
     # --- pieces of a program ---------------------------------------------------------------------------------------
 
@@ -267,9 +273,7 @@ class Builder:
             self._joined(COMPUTE, [self._fetched[step]])
         else:
             self._fetch(COMPUTE, step, ())
-        looked_up = self._run(
-            COMPUTE, "lookup", step, (software.forward_launch_s.value + demand.forward_s) * slow
-        )
+        looked_up = self._run(COMPUTE, "lookup", step, (software.forward_launch_s.value + demand.forward_s) * slow)
         if demand.forward_host_bytes.any():
             uses = self._network.host(ddr=1.0)
             looked_up = self._move(COMPUTE, "lookup (host)", step, demand.forward_host_bytes, uses)
@@ -283,8 +287,8 @@ class Builder:
         if not self._training:
             return self._last[COMPUTE]
         # TorchRec's pipeline sends the sizes of the next batch before the forward pass, and its ids after it.
-        forward = self._last[COMPUTE]
-        self._bring(step + self._ahead.ids, self._given, lambda batch: self._exchange_ids(batch, forward))
+        if self._ahead.ids:
+            self._bring(step + self._ahead.ids, self._given, self._exchange_ids, self._last[COMPUTE])
         return self._backward(step, demand, slow, parts)
 
     def _backward(self, step: int, demand: Demand, slow: Floats, parts: dict[PartName, DenseSize]) -> Ints:
@@ -352,7 +356,9 @@ class Builder:
         if not inside and not network.leaves_domain:
             return Transfer(np.zeros(self._world), [], [], False, reduction)
         ends = network.port if inside else network.card
-        return Transfer(amount, [*ends(OUT, reduction=reduction), *ends(IN, reduction=reduction)], [], inside, reduction)
+        return Transfer(
+            amount, [*ends(OUT, reduction=reduction), *ends(IN, reduction=reduction)], [], inside, reduction
+        )
 
     def _all_reduce(self, step: int, size: float, ready: Ints) -> Ints:
         """Ring inside the domains, then across them with the shares."""
@@ -376,8 +382,8 @@ class Builder:
         size, network = parts[part], self._network
         flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        moved = size.activation_elements * DTYPE_BYTES[self._workload.dense.dtype]
-        moved *= self._software.activation_passes.value * ACTIVATIONS_FORWARD
+        crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
+        moved = size.activation_elements * DTYPE_BYTES[self._workload.dense.dtype] * crossings
         seconds = self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow
         name = f"{part.replace('_', ' ')} {way}"
         if way == "forward":

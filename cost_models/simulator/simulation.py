@@ -13,7 +13,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
 from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import Network
-from cost_models.simulator.program import COMPUTE, COPY, DATA, Builder, Program, Task
+from cost_models.simulator.program import COMPUTE, Builder, Program, Task
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -155,7 +155,7 @@ def covered(intervals: Floats) -> Floats:
     end = np.take_along_axis(intervals[:, :, 1], order, axis=1)
     reached = np.maximum.accumulate(end, axis=1)
     before = np.concatenate([start[:, :1], reached[:, :-1]], axis=1)
-    return np.maximum(end - np.maximum(start, before), 0.0).sum(axis=1)
+    return np.asarray(np.maximum(end - np.maximum(start, before), 0.0).sum(axis=1))
 
 
 def simulate(
@@ -173,7 +173,7 @@ def simulate(
     """
     conditions = conditions or Conditions()
     kinds = rank_kinds(topology, workload)
-    network = Network(topology, kinds)
+    network = Network(topology, kinds, conditions.lost_cards)
     software = software_coefficients(workload.software)
     fill = FILL_STEPS[workload.pipeline] if workload.mode == "training" else 1
     played = fill + steps + fill  # the last ones keep the pipeline full for the ones before
@@ -192,6 +192,3 @@ def simulate(
     program = builder.build(demands, conditions.slowness(network.world, played))
     run = Engine(program.graph, conditions.capacity(network), network.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps)
-
-
-__all__ = ["COPY", "DATA", "Share", "Simulation", "covered", "simulate"]

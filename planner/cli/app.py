@@ -8,7 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from planner._version import VERSION
-from planner.cli import calibrate, catalog, check, diff, doctor, explain, init, memory, plan, schema, streams, verify
+from planner.cli import (
+    calibrate,
+    catalog,
+    check,
+    diff,
+    doctor,
+    explain,
+    init,
+    memory,
+    plan,
+    schema,
+    simulate,
+    streams,
+    verify,
+)
 from planner.cli.exits import guarded
 from planner.cli.group import Group
 
@@ -56,6 +70,7 @@ def program(
 app.command()(plan.plan)
 app.command()(check.check)
 app.command()(verify.verify)
+app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(memory.memory)

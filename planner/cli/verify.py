@@ -41,7 +41,7 @@ def verify(
       planner verify plan.json
     """
     from planner.document import read_plan
-    from planner.verification import planned_inputs
+    from planner.planned import planned_inputs
     from planner.verification import verify as violations_of
 
     of = flags.split_overrides(set_ or ())

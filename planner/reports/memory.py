@@ -13,8 +13,8 @@ from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document import Plan
 from planner.permits import planning_model
+from planner.planned import placed_shards, planned_inputs
 from planner.policy import Policy
-from planner.verification import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
 

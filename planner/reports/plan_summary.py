@@ -11,9 +11,9 @@ from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
+from planner.planned import placed_shards, planned_inputs
 from planner.reports.words import amount, grid, resource_words
 from planner.sensitivity import describe, gains
-from planner.verification import placed_shards, planned_inputs
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def render(plan: Plan, console: "Console") -> None:
     model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
-    _render_objective(plan.objective, plan.status, model, console)
+    _render_objective(plan, plan.objective, model, console)
     if model.quantity == "step":
         console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
         console.print()
@@ -53,15 +53,23 @@ def render(plan: Plan, console: "Console") -> None:
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
 
 
-def _render_objective(objective: Objective, status: str, model: CostModel, console: "Console") -> None:
+def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
     lines = grid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
     lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
-    words = "proven optimal" if status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
+    words = (
+        "proven optimal" if plan.status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
+    )
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    if plan.simulated is not None:
+        played = plan.simulated
+        shown = f"{played.exposed_comm_fraction:.0%} of it exposed communication"
+        if model.quantity == "step":
+            shown = f"{played.step_s / objective.step_s - 1:+.1%} of the estimate, {shown}"
+        lines.add_row("simulated", format_seconds(played.step_s), shown)
     console.print(lines)
     console.print()
 

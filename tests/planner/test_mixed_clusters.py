@@ -6,7 +6,7 @@ import pytest
 from cost_models.shards import Floats
 from planner import load_topology, plan, verify
 from planner.document import Plan
-from planner.verification import placed_shards, planned_inputs
+from planner.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 
 WORKLOAD = "synthetic:60"

@@ -9,9 +9,10 @@ from cost_models.registry import cost_model
 from planner.api import plan
 from planner.document import Plan
 from planner.options import build_problem, enumerate_options
+from planner.planned import planned_inputs
 from planner.policy import Policy
 from planner.proof import recomputed_bound_s
-from planner.verification import planned_inputs, verify
+from planner.verification import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 
 

@@ -1,0 +1,137 @@
+"""`planner simulate`: plays training steps of a plan."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from cost_models.simulator.conditions import Conditions
+
+STEPS = 20
+"""Played where something varies and no number is given."""
+
+
+def simulate(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+    steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help=f"Steps to play. Unset: {STEPS} where they differ, else 1."),
+    ] = None,
+    pooling: Annotated[
+        bool, typer.Option(help="Draw the number of ids of each step from the tables' pooling_std.")
+    ] = True,
+    jitter: Annotated[
+        str, typer.Option(metavar="SHARE", help="Spread of every rank's device time from step to step, as in 5%.")
+    ] = "0%",
+    slow_rank: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RANK=FACTOR", help="A straggler: rank 3 takes 1.5 times as long with 3=1.5."),
+    ] = None,
+    slow_link: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SORT:N=SHARE",
+            help="What is left of a link: nic:4=50%, link:7=25% (scale-up port), also host_link, pcie, ddr, ssd.",
+        ),
+    ] = None,
+    lost_card: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Scale-out cards that are gone; their ranks use another.")
+    ] = None,
+    data_loading: Annotated[
+        bool, typer.Option("--data-loading", help="Wait for the data on the front-end network too.")
+    ] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same plan and seed, same steps.")] = 0,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Play training steps of a plan, event by event.
+
+    A judge of the estimate that shares none of its formulas: streams, queues
+    and links of every rank. Prints the step, what its critical path waits
+    for, how busy ranks, links and tiers are, and what each adverse condition
+    costs.
+
+    \b
+    Examples:
+      planner simulate plan.json
+      planner simulate plan.json --jitter 3% --slow-rank 5=1.3 --lost-card 0
+    """
+    from planner import simulation
+    from planner.document import read_plan
+    from planner.reports import simulation as report
+
+    conditions = _conditions(
+        pooling=pooling,
+        jitter=jitter,
+        slow_rank=slow_rank or [],
+        slow_link=slow_link or [],
+        lost_card=lost_card,
+        data_loading=data_loading,
+        seed=seed,
+    )
+    document = read_plan(plan)
+    if document.objective is None:
+        raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
+    try:
+        found = simulation.judge(document, steps, conditions, default_steps=STEPS)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="the conditions") from None
+    if output_format is Format.JSON:
+        streams.write_json(report.as_document(document, found))
+    elif output_format is Format.CSV:
+        streams.write_records(report.critical_path_records(found), output_format)
+    else:
+        report.render(document, found, streams.console())
+
+
+def _conditions(
+    *,
+    pooling: bool,
+    jitter: str,
+    slow_rank: list[str],
+    slow_link: list[str],
+    lost_card: str | None,
+    data_loading: bool,
+    seed: int,
+) -> "Conditions":
+    from cost_models.simulator.conditions import Conditions
+
+    ranks = dict(_slow_rank(text) for text in slow_rank)
+    links = dict(_slow_link(text) for text in slow_link)
+    return Conditions(
+        pooling=pooling,
+        jitter=flags.share("--jitter", jitter),
+        slow_ranks=ranks,
+        slow_links=links,
+        lost_cards=() if lost_card is None else flags.numbers("--lost-card", lost_card),
+        data_loading=data_loading,
+        seed=seed,
+    )
+
+
+def _slow_rank(text: str) -> tuple[int, float]:
+    rank, _, factor = text.partition("=")
+    try:
+        found = int(rank), float(factor.removesuffix("x"))
+    except ValueError:
+        found = -1, 0.0
+    if found[0] < 0 or not 0 < found[1] < float("inf"):
+        raise typer.BadParameter(f"{text!r} is not RANK=FACTOR, as in 3=1.5", param_hint="--slow-rank")
+    return found
+
+
+def _slow_link(text: str) -> tuple[tuple[str, int], float]:
+    link, _, share = text.partition("=")
+    sort, _, number = link.partition(":")
+    if not number.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not SORT:N=SHARE, as in nic:4=50%", param_hint="--slow-link")
+    left = flags.share("--slow-link", share)
+    if left <= 0:
+        raise typer.BadParameter(
+            f"{text!r} leaves nothing: the exchange would never end; for a card use --lost-card",
+            param_hint="--slow-link",
+        )
+    return (sort, int(number)), left

@@ -1,0 +1,40 @@
+"""What a plan document says, as the models and arrays that everything is computed from."""
+
+import numpy as np
+
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, Blocks, PlacedShards
+from cost_models.workload.models import Workload
+from planner.document import Plan
+from topologies.cluster import Topology
+from topologies.documents import Document, validate
+
+
+def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
+    """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
+    topology = validate(Document(plan.provenance.topology.content, "provenance.topology.content"), Topology)
+    workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
+    return topology, workload
+
+
+def placed_shards(plan: Plan) -> PlacedShards:
+    """The shards of all tables as one set of arrays."""
+    sizes = [len(table.shards) for table in plan.tables]
+    matrix = np.concatenate([table.shards.as_matrix() for table in plan.tables])
+
+    def spread(values: list[int] | list[float]) -> np.ndarray:
+        return np.repeat(np.array(values), sizes)
+
+    opens = np.concatenate(
+        [
+            np.isin(np.arange(len(table.shards)), np.unique(table.shards.column_start, return_index=True)[1])
+            for table in plan.tables
+        ]
+    )
+    blocks = Blocks(
+        table=spread(list(range(len(sizes)))),
+        sharding=spread([SHARDINGS.index(table.sharding) for table in plan.tables]),
+        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in plan.tables]),
+        columns=matrix[:, 4],
+        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in plan.tables]),
+    )
+    return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)
