@@ -69,7 +69,7 @@ def test_the_critical_path_makes_the_step(planned: Plan) -> None:
 Cluster = Callable[[], CostModel]
 WORKLOADS: dict[str, Cluster] = {
     "few, large": lambda: cost_model("physical", CLUSTER, workload(TABLES[:6])),
-    "many": lambda: cost_model("physical", CLUSTER, workload(TABLES * 1)),
+    "many": lambda: cost_model("physical", CLUSTER, workload(TABLES)),
     "one node": lambda: cost_model("physical", topology(node_group("a", ranks=8)), workload(TABLES)),
     "mixed": lambda: cost_model(
         "physical",
@@ -82,12 +82,12 @@ WORKLOADS: dict[str, Cluster] = {
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_both_rank_plans_alike(name: str) -> None:
-    """Estimate and simulator order 40 random placements alike: Kendall's tau of at least 0.9."""
+    """Estimate and simulator order 24 random placements alike: Kendall's tau of at least 0.9."""
     from tests.properties.test_simulator import random_shards
 
     model = WORKLOADS[name]()
     estimates, steps = [], []
-    for seed in range(40):
+    for seed in range(24):
         placed = random_shards(model, np.random.default_rng(seed), tuple(range(1, 7)))
         estimates.append(model.evaluate(placed).step_s)
         steps.append(simulate(model.topology, model.workload, placed).step_s)
@@ -95,14 +95,14 @@ def test_both_rank_plans_alike(name: str) -> None:
 
 
 def test_no_neighbour_plays_faster(planned: Plan) -> None:
-    """Of 200 plans in which one or two shards are elsewhere, none is played more than 2 % faster."""
+    """Of 50 plans in which one or two shards are elsewhere, none is played more than 2 % faster."""
     placed = placed_shards(planned)
     inputs = planned_inputs(planned)
     own = simulate(*inputs, placed).step_s
     random = np.random.default_rng(0)
     movable = np.flatnonzero(np.isin(placed.blocks.sharding, (1, 2)))
     best = np.inf
-    for _ in range(200):
+    for _ in range(50):
         rank = placed.rank.copy()
         chosen = random.choice(movable, size=int(random.integers(1, 3)), replace=False)
         rank[chosen] = random.integers(0, CLUSTER.world_size, len(chosen))
