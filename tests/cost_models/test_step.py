@@ -172,7 +172,7 @@ def test_one_rank_waits_for_nobody() -> None:
     model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
     constants = dict(zip(model.stages, model.constants, strict=True))
     assert {stage for stage, seconds in constants.items() if seconds} == {"input_dist", "overhead"}
-    ids, lengths, label = 2 * 10 * 8, 2 * 4, 4
+    ids, lengths, label = 10 * 8, 4, 4
     expected = 4096 * (ids + lengths + label) / model.kinds[0].pcie_bytes_per_s
     assert constants["input_dist"] == pytest.approx(expected)
 
