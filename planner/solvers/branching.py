@@ -16,6 +16,7 @@ from planner.case_trees import CaseNode, CaseTree
 from planner.cases import Cases, Multipliers, Part, State
 from planner.problem import Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
+from planner.solvers.programs import optimum
 
 ENOUGH = 1e-7
 """Relative distance from the threshold at which a case counts as closed."""
@@ -248,8 +249,9 @@ def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
 
 
 class _Dual:
-    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight
-    and prices of the whole free memory."""
+    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight,
+    prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
+    """
 
     def __init__(self, cases: Cases, state: State) -> None:
         from ortools.math_opt.python import mathopt
@@ -275,8 +277,12 @@ class _Dual:
         self._bound = model.add_variable(lb=-np.inf)
         self._shares = [model.add_variable(lb=0.0) for _ in columns]
         self._prices = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
-        for s in np.unique(stage):
-            members = [self._shares[i] for i in np.flatnonzero(stage == s)]
+        has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
+        self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
+        constant = self._constant / len(problem.stage_constants)
+        self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
+        for s in np.unique(stage).tolist():
+            members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
             model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
         self._stage = stage
         model.maximize(self._bound)
@@ -298,13 +304,13 @@ class _Dual:
                 values[at + number] = np.mean(weights)
         values *= self._count
         values[self._columns :] *= self._unit_bytes / self._count[self._columns :]
-        return values
+        shares = np.bincount(self._stage, weights=values[: self._columns], minlength=len(self._idle))
+        return np.concatenate([values, np.maximum(1.0 - shares, 0.0)])
 
     def multipliers(self, values: Floats) -> Multipliers:
         """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
-        share, price = np.maximum(values[: self._columns], 0.0), np.maximum(values[self._columns :], 0.0)
-        total = np.zeros(len(self._problem.stage_constants))
-        np.add.at(total, self._stage, share)
+        share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
+        total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
         weight = share / total[self._stage] / self._count[: self._columns]
         return Multipliers(weight[self._column_slot], (price / self._unit_bytes)[self._pool_slot])
 
@@ -320,6 +326,7 @@ class _Dual:
         size = size / self._unit_bytes
         terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
         terms += [float(value) * price for value, price in zip(size, self._prices, strict=True)]
+        terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
 
     def solve(self) -> tuple[Floats, float] | None:
@@ -327,14 +334,9 @@ class _Dual:
 
         None where the solver gives up.
         """
-        mathopt = self._mathopt
         while True:
-            result = self._solver.solve()
-            for solver in (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS):
-                if result.termination.reason is mathopt.TerminationReason.OPTIMAL:
-                    break
-                result = mathopt.solve(self._model, solver)
-            if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
+            result = optimum(self._model, self._solver)
+            if result is None:
                 return None
             values = result.variable_values()
             pressed = [
@@ -344,8 +346,8 @@ class _Dual:
                 price.upper_bound *= 10
             if not pressed:
                 break
-        point = np.array([values[v] for v in (*self._shares, *self._prices)])
-        point[self._columns :] /= self._scale
+        point = np.array([values[v] for v in (*self._shares, *self._prices, *self._idle)])
+        point[self._columns : len(self._count)] /= self._scale
         return point, values[self._bound] / self._scale
 
 

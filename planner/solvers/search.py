@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 
 from planner.enumeration import Tried, proven_s, try_all
+from planner.grains import grain_seconds
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
 from planner.solvers.branching import branch
 from planner.solvers.choices import cheapest_first
+from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
@@ -139,7 +141,15 @@ class Outcome:
 
 def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
     """The best placement found within the limits, with a lower bound on all placements."""
-    fluid = Fluid(problem)
+    found = composed(problem)
+    outcome = _solved(found.problem, limits, progress)
+    if outcome.placement is None:
+        return outcome
+    return replace(outcome, placement=found.taken_apart(outcome.placement))
+
+
+def _solved(problem: Problem, limits: Limits, progress: Progress | None) -> Outcome:
+    fluid = Fluid(problem, grain_seconds(problem))
     missing = shortage(fluid)
     if missing is not None:
         return Outcome("infeasible", None, None, None, missing)
