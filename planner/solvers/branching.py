@@ -26,6 +26,13 @@ ROUNDS = 60
 """Cutting planes per case at most."""
 TOLERANCE = 2e-5
 """Relative difference of bound and relaxation at which a case's multipliers are good enough."""
+PAYS = 0.05
+"""A rise of the bound by less than this share of its distance from the target is none."""
+PATIENCE = 24
+"""Cases and cutting planes after which a bound that does not rise is left alone; or half of those until it last rose,
+where these are more."""
+NEAR_CEILING = 0.1
+"""That difference is good enough, too, where it is less than this share of what the relaxation is below the target."""
 CANDIDATES = 4
 """Tables that are tried for each division."""
 MARGIN = 0.05
@@ -89,6 +96,7 @@ class _Tree:
         for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
             row[~np.isin(instance, instance[problem.reach])] = 0.0
         root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
+        self._cuts = 0
         self.nodes: list[Node] = [root]
         self._queue: list[tuple[float, int]] = []
         self._enter(0)
@@ -97,11 +105,20 @@ class _Tree:
     def _target(self) -> float:
         return self.cases.threshold_s * (1 - ENOUGH)
 
+    @property
+    def _work(self) -> int:
+        return len(self.nodes) + self._cuts
+
     def run(self, limit: int, is_over: Callable[[], bool]) -> None:
-        """Best first."""
+        """Best first, as long as the bound rises now and then."""
+        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, 0
         while self._queue and len(self.nodes) < limit and not is_over():
             bound, number = self._queue[0]
             if bound >= self._target:
+                break
+            if bound - risen_s >= PAYS * (self._target - risen_s):
+                risen_s, risen_at = bound, self._work
+            elif self._work - risen_at > max(PATIENCE, risen_at / 2):
                 break
             heapq.heappop(self._queue)
             node = self.nodes[number]
@@ -147,11 +164,13 @@ class _Tree:
         for _ in range(ROUNDS):
             if choice is not None:
                 dual.add_cut(choice)
+            self._cuts += 1
             found = dual.solve()
             if found is None:
                 break
             point, ceiling = found
-            if ceiling - node.bound_s <= TOLERANCE * abs(node.bound_s):
+            left = max(TOLERANCE * abs(node.bound_s), NEAR_CEILING * (self._target - ceiling))
+            if ceiling - node.bound_s <= left:
                 break
             query = (best + point) / 2
             value, choice = self.bounds.priced(node.state, dual.multipliers(query))

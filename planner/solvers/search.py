@@ -61,13 +61,13 @@ RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
 """Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
-STEPS_PER_TABLE = 50
+STEPS_PER_TABLE = 10
 """Another such limit."""
 BUILD_TABLES = 200
 """Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
-LONGER_PASSES = 3
+LONGER_PASSES = 5
 """How often a pass may take twice the steps of the one before."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
@@ -310,7 +310,7 @@ class _Search:
         steps = ruin_steps(self._fluid.problem) << min(number, LONGER_PASSES)
         ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
         found = ruin.best()
-        if found is not None:
+        if found is not None and ruin.best_s < step_s:
             self._offer(found, ruin.best_s, "tables in and out")
             if not self._is_done():
                 self._improve(found, seed, squarings)
