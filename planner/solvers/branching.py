@@ -17,6 +17,7 @@ from planner.cases import Cases, Multipliers, Part, State
 from planner.problem import Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
 from planner.solvers.programs import optimum
+from planner.solvers.slimming import Slim, slimmed
 
 ENOUGH = 1e-7
 """Relative distance from the threshold at which a case counts as closed."""
@@ -28,9 +29,9 @@ TOLERANCE = 2e-5
 """Relative difference of bound and relaxation at which a case's multipliers are good enough."""
 PAYS = 0.05
 """A rise of the bound by less than this share of its distance from the target is none."""
-PATIENCE = 24
-"""Cases and cutting planes after which a bound that does not rise is left alone; or half of those until it last rose,
-where these are more."""
+PATIENCE = (4, 96)
+"""Divisions and cutting planes after which a bound that does not rise is left alone; or half of those until it last
+rose, where these are more."""
 NEAR_CEILING = 0.1
 """That difference is good enough, too, where it is less than this share of what the relaxation is below the target."""
 CANDIDATES = 4
@@ -90,13 +91,15 @@ class _Tree:
         self.cases = Cases(problem, step_s, least)
         self.bounds = CaseBounds(self.cases)
         self.placement: Placement | None = None
-        kind = problem.kind_of_rank
+        self._slim = slimmed(problem)
+        prices, kind = self._slim.whole_prices(prices), problem.kind_of_rank
         state = self.cases.state({})
         weight, byte = prices.weight[kind].T.copy(), prices.byte[kind].T.copy()
         for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
             row[~np.isin(instance, instance[problem.reach])] = 0.0
         root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
-        self._cuts = 0
+        self._work = np.zeros(2, dtype=np.int64)
+        """Divisions and cutting planes so far."""
         self.nodes: list[Node] = [root]
         self._queue: list[tuple[float, int]] = []
         self._enter(0)
@@ -105,20 +108,16 @@ class _Tree:
     def _target(self) -> float:
         return self.cases.threshold_s * (1 - ENOUGH)
 
-    @property
-    def _work(self) -> int:
-        return len(self.nodes) + self._cuts
-
     def run(self, limit: int, is_over: Callable[[], bool]) -> None:
         """Best first, as long as the bound rises now and then."""
-        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, 0
+        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, np.zeros(2, dtype=np.int64)
         while self._queue and len(self.nodes) < limit and not is_over():
             bound, number = self._queue[0]
             if bound >= self._target:
                 break
             if bound - risen_s >= PAYS * (self._target - risen_s):
-                risen_s, risen_at = bound, self._work
-            elif self._work - risen_at > max(PATIENCE, risen_at / 2):
+                risen_s, risen_at = bound, self._work.copy()
+            elif (self._work - risen_at > np.maximum(PATIENCE, risen_at / 2)).any():
                 break
             heapq.heappop(self._queue)
             node = self.nodes[number]
@@ -158,13 +157,13 @@ class _Tree:
 
     def _sharpen(self, node: Node) -> None:
         """Find the best multipliers of a case."""
-        dual = _Dual(self.cases, node.state)
+        dual = _Dual(self.cases, node.state, self._slim)
         best = query = dual.shares_of(node.multipliers)
         value, choice = node.bound_s, node.choice
         for _ in range(ROUNDS):
             if choice is not None:
                 dual.add_cut(choice)
-            self._cuts += 1
+            self._work[1] += 1
             found = dual.solve()
             if found is None:
                 break
@@ -182,6 +181,7 @@ class _Tree:
 
     def _divide(self, number: int) -> None:
         """Choose a table and enter all that it can do."""
+        self._work[0] += 1
         node = self.nodes[number]
         assert node.choice is not None
         best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
@@ -272,14 +272,14 @@ class _Dual:
     prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
     """
 
-    def __init__(self, cases: Cases, state: State) -> None:
+    def __init__(self, cases: Cases, state: State, slim: Slim) -> None:
         from ortools.math_opt.python import mathopt
 
         self._mathopt, problem = mathopt, cases.problem
-        self._problem, self._labels = problem, state.labels
+        self._problem, self._slim, self._labels = problem, slim, state.labels
         self._ranks = np.unique(state.labels, return_index=True)[1]
-        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels)
-        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels)
+        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, slim.columns)
+        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, slim.tiers)
         self._columns = len(columns)
         stage = np.array([problem.stage_of_column[row] for row, _ in columns])
         count = np.array([float(len(ranks)) for _, ranks in columns])
@@ -312,8 +312,8 @@ class _Dual:
         """[slots] of given multipliers, where equal ranks may have had unlike ones."""
         values = np.zeros(len(self._count))
         for table, slot, at in (
-            (multipliers.weight, self._column_slot, 0),
-            (multipliers.byte, self._pool_slot, self._columns),
+            (multipliers.weight[self._slim.columns], self._column_slot, 0),
+            (multipliers.byte[self._slim.tiers], self._pool_slot, self._columns),
         ):
             seen: dict[int, list[float]] = {}
             for row in range(len(slot)):
@@ -328,19 +328,23 @@ class _Dual:
 
     def multipliers(self, values: Floats) -> Multipliers:
         """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
+        problem = self._problem
         share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
         total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
         weight = share / total[self._stage] / self._count[: self._columns]
-        return Multipliers(weight[self._column_slot], (price / self._unit_bytes)[self._pool_slot])
+        of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
+        of_rank[self._slim.columns] = weight[self._column_slot]
+        of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        return Multipliers(of_rank, of_pool)
 
     def add_cut(self, choice: Choice) -> None:
         """Add the cut of a choice."""
         problem = self._problem
         seconds, size = self._load.copy(), -self._free.copy()
-        for c in range(len(problem.stage_of_column)):
-            np.add.at(seconds, self._column_slot[c, self._ranks], choice.seconds[:, c])
-        for m in range(len(problem.pool_capacity)):
-            np.add.at(size, self._pool_slot[m, self._ranks], choice.size[:, m])
+        for slot, column in zip(self._column_slot, self._slim.columns.tolist(), strict=True):
+            np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
+        for slot, tier in zip(self._pool_slot, self._slim.tiers.tolist(), strict=True):
+            np.add.at(size, slot[self._ranks], choice.size[:, tier])
         seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
         size = size / self._unit_bytes
         terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
@@ -370,12 +374,13 @@ class _Dual:
         return point, values[self._bound] / self._scale
 
 
-def _slots(instances: Ints, labels: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
-    """Instances that equal ranks use: (their number [R, W], row and first ranks of the instances of each)."""
-    slot = np.zeros(instances.shape, dtype=np.int64)
+def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
+    """Instances that equal ranks use, of n rows: (number [n, W], row and first ranks of the instances of each)."""
+    slot = np.zeros((len(rows), len(labels)), dtype=np.int64)
     known: dict[tuple[int, bytes], int] = {}
     members: list[tuple[int, list[int]]] = []
-    for row, instance in enumerate(instances):
+    for n, row in enumerate(rows.tolist()):
+        instance = instances[row]
         firsts = np.flatnonzero(np.concatenate([[True], instance[1:] != instance[:-1]]))
         lasts = [*firsts[1:].tolist(), len(instance)]
         for first, last in zip(firsts.tolist(), lasts, strict=True):
@@ -384,7 +389,7 @@ def _slots(instances: Ints, labels: Ints) -> tuple[Ints, list[tuple[int, Ints]]]
             if number == len(members):
                 members.append((row, []))
             members[number][1].append(first)
-            slot[row, first:last] = number
+            slot[n, first:last] = number
     return slot, [(row, np.array(firsts)) for row, firsts in members]
 
 

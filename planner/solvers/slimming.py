@@ -29,6 +29,12 @@ class Slim:
                 weight[:, holder] += prices.weight[:, column]
         return Prices(weight[:, self.columns], prices.byte[:, self.tiers], prices.of_table)
 
+    def whole_prices(self, prices: Prices) -> Prices:
+        """The same multipliers of the whole problem, nothing on columns that are left out."""
+        slim, weight, byte = self.prices(prices), np.zeros_like(prices.weight), np.zeros_like(prices.byte)
+        weight[:, self.columns], byte[:, self.tiers] = slim.weight, slim.byte
+        return Prices(weight, byte, prices.of_table)
+
 
 def slimmed(problem: Problem) -> Slim:
     """Leave out columns that nothing loads or that another one of their stage is always as loaded as, and memory tiers

@@ -40,7 +40,7 @@ def example() -> tuple[Problem, Branching, Floats]:
     best = optimum(problem)
     assert best is not None
     found, least = branched(problem, best.step_s * 1.01)
-    assert len(found.tree.nodes) > 20
+    assert len(found.tree.nodes) > 10
     return problem, found, least
 
 
