@@ -75,14 +75,20 @@ class Branching:
 
 
 def branch(
-    problem: Problem, prices: Prices, least: Floats, step_s: float, cases: int, is_over: Callable[[], bool]
+    problem: Problem,
+    prices: Prices,
+    least: Floats,
+    step_s: float,
+    cases: int,
+    is_over: Callable[[], bool],
+    gap: float = 0.0,
 ) -> Branching:
-    """Divide until the bound is `step_s`, which some placement takes, or `cases` were looked at.
+    """Divide until the bound is within `gap` of `step_s`, which some placement takes, or `cases` were looked at.
 
     `least` [S] are seconds that every placement takes in each stage.
     """
     search = _Tree(problem, prices, least * (1 - LEAST_ROUNDING), step_s)
-    search.run(cases, is_over)
+    search.run(cases, is_over, gap)
     return search.result()
 
 
@@ -108,12 +114,12 @@ class _Tree:
     def _target(self) -> float:
         return self.cases.threshold_s * (1 - ENOUGH)
 
-    def run(self, limit: int, is_over: Callable[[], bool]) -> None:
+    def run(self, limit: int, is_over: Callable[[], bool], gap: float) -> None:
         """Best first, as long as the bound rises now and then."""
         risen_s, risen_at = self._queue[0][0] if self._queue else self._target, np.zeros(2, dtype=np.int64)
         while self._queue and len(self.nodes) < limit and not is_over():
             bound, number = self._queue[0]
-            if bound >= self._target:
+            if bound >= min(self._target, self.cases.threshold_s / (1 + gap)):
                 break
             if bound - risen_s >= PAYS * (self._target - risen_s):
                 risen_s, risen_at = bound, self._work.copy()

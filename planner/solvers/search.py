@@ -258,7 +258,7 @@ class _Search:
         if self.best[1] == self._branched_s or self._is_done():
             return
         least = least_of_stages(self._fluid, self.bound.prices)
-        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over)
+        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over, self._limits.gap)
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
         self._branched_s = self.best[1]
