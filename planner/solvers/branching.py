@@ -74,21 +74,26 @@ class Branching:
     """Of that placement, or of the one that was known."""
 
 
-def branch(
-    problem: Problem,
-    prices: Prices,
-    least: Floats,
-    step_s: float,
-    cases: int,
-    is_over: Callable[[], bool],
-    gap: float = 0.0,
-) -> Branching:
-    """Divide until the bound is within `gap` of `step_s`, which some placement takes, or `cases` were looked at.
+@dataclass(frozen=True)
+class Stop:
+    """When branching ends, if it does not close all cases."""
+
+    cases: int
+    """So many were looked at."""
+    is_over: Callable[[], bool] = lambda: False
+    gap: float = 0.0
+    """The bound is so near to the known step, relatively."""
+    patience: float = np.inf
+    """It has not risen for so many times `PATIENCE`."""
+
+
+def branch(problem: Problem, prices: Prices, least: Floats, step_s: float, stop: Stop) -> Branching:
+    """Divide until the bound is `step_s`, which some placement takes.
 
     `least` [S] are seconds that every placement takes in each stage.
     """
     search = _Tree(problem, prices, least * (1 - LEAST_ROUNDING), step_s)
-    search.run(cases, is_over, gap)
+    search.run(stop)
     return search.result()
 
 
@@ -114,16 +119,17 @@ class _Tree:
     def _target(self) -> float:
         return self.cases.threshold_s * (1 - ENOUGH)
 
-    def run(self, limit: int, is_over: Callable[[], bool], gap: float) -> None:
+    def run(self, stop: Stop) -> None:
         """Best first, as long as the bound rises now and then."""
         risen_s, risen_at = self._queue[0][0] if self._queue else self._target, np.zeros(2, dtype=np.int64)
-        while self._queue and len(self.nodes) < limit and not is_over():
+        patience = stop.patience * np.array(PATIENCE)
+        while self._queue and len(self.nodes) < stop.cases and not stop.is_over():
             bound, number = self._queue[0]
-            if bound >= min(self._target, self.cases.threshold_s / (1 + gap)):
+            if bound >= min(self._target, self.cases.threshold_s / (1 + stop.gap)):
                 break
             if bound - risen_s >= PAYS * (self._target - risen_s):
                 risen_s, risen_at = bound, self._work.copy()
-            elif (self._work - risen_at > np.maximum(PATIENCE, risen_at / 2)).any():
+            elif (self._work - risen_at > np.maximum(patience, risen_at / 2)).any():
                 break
             heapq.heappop(self._queue)
             node = self.nodes[number]

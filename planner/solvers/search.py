@@ -11,7 +11,7 @@ import numpy as np
 from planner.enumeration import Tried, proven_s, try_all
 from planner.grains import grain_seconds
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
-from planner.solvers.branching import branch
+from planner.solvers.branching import Stop, branch
 from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
@@ -174,7 +174,8 @@ class _Search:
         self._slim = slimmed(fluid.problem)
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
-        self._branched_s: float | None = None
+        self._branched: tuple[float, float] | None = None
+        self._patience = 1.0
         self._gave_up: tuple[float, float] | None = None
         effort = limits.effort or (0 if limits.effort == 0 else LONGER_TRIES)
         self._work = TRIED_WORK * max(effort, 1)
@@ -255,13 +256,14 @@ class _Search:
             cases = min(cases, CASES_OF_A_PASS * max(self._limits.effort, 1))
         if self.best is None or cases < FEWEST_CASES:
             return
-        if self.best[1] == self._branched_s or self._is_done():
+        if self._branched == (self.best[1], self._patience) or self._is_done():
             return
         least = least_of_stages(self._fluid, self.bound.prices)
-        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over, self._limits.gap)
+        stop = Stop(cases, self._clock.is_over, self._limits.gap, self._patience)
+        found = branch(problem, self.bound.prices, least, self.best[1], stop)
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
-        self._branched_s = self.best[1]
+        self._branched = self.best[1], self._patience
         if found.bound_s > self.bound.seconds:
             self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree, tried_s=None)
             self._tell("bound", self.best[1], self.bound.seconds)
@@ -269,6 +271,7 @@ class _Search:
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan.
 
+        The bound is raised after the first pass, the second, the fourth, …, with more patience each time.
         The smallest problems need none of it.
         """
         self._try_from_below()
@@ -286,7 +289,8 @@ class _Search:
             placement, _ = queue.pop(0) if queue else self.best
             self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
-            if done == 1:
+            if done & (done - 1) == 0:
+                self._patience = float(done * done)
                 self.raise_bound()
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
