@@ -69,7 +69,7 @@ BUILD_TABLES = 200
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
 LONGER_PASSES = 3
-"""How often a pass may take twice the steps of the one before; of steps for each table twice as often."""
+"""How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
@@ -469,10 +469,11 @@ def may_ruin(problem: Problem) -> bool:
 
 
 def ruin_steps(problem: Problem, number: int) -> int:
-    """Steps of ruin and recreate in a pass: few in the first one, twice as many in each that follows."""
+    """Steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
     columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
     most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
-    return min(most << min(number, LONGER_PASSES), STEPS_PER_TABLE * problem.tables << min(number, 2 * LONGER_PASSES))
+    later = min(number, LONGER_PASSES)
+    return min(most << later, STEPS_PER_TABLE * problem.tables << 2 * later)
 
 
 def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Floats:
