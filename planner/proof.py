@@ -1,12 +1,12 @@
 """The proof of a lower bound, as the document carries it: written from a solver's multipliers, recomputed without one.
 
-Weak duality (Lagrange): give every stage weights that sum to one, over its resources and over tables, and every memory
-a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each table.
-The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of the
-priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the whole
-memory. Where the weights of a stage sum to less than one, the rest counts the seconds that whole multiples of one load
-make the stage take in any case (`planner.grains`). A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out the
-blocks that alone make the step z long: a plan with one of them takes z anyway.
+Weak duality (Lagrange): give every stage weights that sum to one at most, over its resources and over tables, and every
+memory a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each
+table. The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of
+the priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the
+whole memory. Where the weights of a stage sum to less than one, the rest counts the seconds that whole multiples of one
+load make the stage take in any case (`planner.grains`). A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out
+the blocks that alone make the step z long: a plan with one of them takes z anyway.
 """
 
 from collections.abc import Iterator
