@@ -38,9 +38,10 @@ def _least(problem: Problem, load: Floats, column: int) -> float:
     if times is None:
         return 0.0
     instance = problem.resource_of_rank[column]
-    ranks = np.bincount(instance)[np.unique(instance[problem.reach])]
-    each = -(-int(_fewest(problem, times).sum()) // len(ranks))
-    return float((each * amount + ranks.min() * problem.base_loads[0, column]) * (1 - ROUNDING))
+    used = len(np.unique(instance[problem.reach]))
+    each = -(-int(_fewest(problem, times).sum()) // used)
+    base = float(problem.base_of_instance[0, column])
+    return max(0.0, (each * amount + base) * (1 - ROUNDING))
 
 
 def _multiples(load: Floats) -> tuple[Ints | None, float]:

@@ -68,7 +68,7 @@ def _holders(problem: Problem) -> Ints:
     """[C] see `Slim.column_for`."""
     local = (problem.fixed + problem.by_rows).max(axis=(0, 1), initial=0.0)
     everywhere = problem.everywhere.max(axis=(0, 1), initial=0.0)
-    idle = (local == 0) & (everywhere == 0) & (problem.base_loads == 0).all(axis=0)
+    idle = (local == 0) & (everywhere == 0) & (problem.base_loads <= 0).all(axis=0)
     found = np.where(idle, -1, np.arange(len(idle)))
     if problem.kinds > 1 or (problem.block_extent != RANK).any():
         return found
