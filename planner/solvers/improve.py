@@ -89,9 +89,9 @@ class Improver:
     def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self._problem = problem
         self._random = np.random.default_rng(seed)
-        self._load: Floats = _with_nothing(problem.fixed + problem.by_rows)
-        self._size: Floats = _with_nothing(problem.bytes_fixed + problem.bytes_by_rows)
-        self._everywhere: Floats = _with_nothing(problem.everywhere)
+        self._load: Floats = problem.whole_load
+        self._size: Floats = problem.whole_bytes
+        self._everywhere: Floats = problem.everywhere_load
         self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
         may_move = ~self._is_held(blocks)
@@ -297,8 +297,10 @@ class Improver:
         """Every rank with the items that its partner may take in one round; and the items in the order of theirs."""
         problem, items = self._problem, self._items
         partner = self._partners(*pairs, problem.world)[items.rank]
-        order = np.argsort(items.rank, kind="stable")
-        order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
+        order = np.flatnonzero(partner >= 0)
+        order = order[np.argsort(items.rank[order], kind="stable")]
+        if problem.is_confined:
+            order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
         kind = problem.kind_of_rank[items.rank[order]]
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
@@ -571,8 +573,3 @@ class Improver:
         everywhere = self._everywhere[:, block].sum(axis=1)
         self._state.add(sign * per_rank, sign * stored, slice(0, world))
         self._state.add_everywhere(sign * everywhere)
-
-
-def _with_nothing(array: Floats) -> Floats:
-    """The array [K, B, n] with a row of zeros behind the last block."""
-    return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)
