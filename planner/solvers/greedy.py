@@ -41,6 +41,7 @@ def place(
     loose: Ints | None = None,
     random: np.random.Generator | None = None,
     scarce: Bools | None = None,
+    spare: Floats | None = None,
 ) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
@@ -50,9 +51,15 @@ def place(
     `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide. Blocks that are
     `held` have their places already; `loose` ones, of single ranks or nodes, are placed like those of the picks, and
     all together make up an option of each table. With `random`, another order and other places are tried.
+    Of each tier's pools `spare` [M] bytes are left free, where that is possible.
     """
     tiers = np.zeros(len(problem.pool_capacity), dtype=bool) if scarce is None else scarce
-    return _Greedy(problem, stage_seconds, held, random, tiers).run(picks, [] if loose is None else loose.tolist())
+    others = [] if loose is None else loose.tolist()
+    for kept in (spare, None) if spare is not None and spare.any() else (None,):
+        found = _Greedy(problem, stage_seconds, held, random, tiers, kept).run(picks, others)
+        if found is not None:
+            return found
+    return None
 
 
 class _Greedy:
@@ -63,9 +70,12 @@ class _Greedy:
         held: Placement | None,
         random: np.random.Generator | None,
         scarce: Bools,
+        spare: Floats | None,
     ) -> None:
         self._problem, self._random = problem, random
         self._state = LoadState(problem) if held is None else load_state(problem, held)
+        self._spare = np.zeros((len(problem.pool_capacity), 1)) if spare is None else spare[:, None]
+        self._state.free -= self._spare
         self._tiers: Ints = np.flatnonzero(scarce)
         self._room: Floats = np.maximum(LoadState(problem).free[self._tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
@@ -117,6 +127,7 @@ class _Greedy:
             return None
         order = np.argsort(self._items, kind="stable")
         items, places = np.array(self._items)[order], np.array(self._places)[order]
+        state.free += self._spare
         return Placement(items, places), self._state
 
     def _follow_held(self) -> None:
