@@ -330,16 +330,21 @@ class Problem:
 
         Infinite for a block that no rank may hold.
         """
-        found = np.full((len(self.block_option), len(self.stage_constants)), np.inf)
+        return np.asarray(self.stage_peaks_of_kind.min(axis=0))
+
+    @cached_property
+    def stage_peaks_of_kind(self) -> Floats:
+        """[K, B, S] the same if it is on ranks of the kind."""
+        found = np.full((self.kinds, len(self.block_option), len(self.stage_constants)), np.inf)
         for kind in range(self.kinds):
-            for begin in range(0, len(found), _BLOCKS_AT_ONCE):
-                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, len(found)))
+            for begin in range(0, found.shape[1], _BLOCKS_AT_ONCE):
+                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, found.shape[1]))
                 some = some[self.allowed[kind, some]]
                 load = self.peak_load(kind, some) + self.base_loads[kind]
-                peak = np.zeros((len(some), found.shape[1]))
+                peak = np.zeros((len(some), found.shape[2]))
                 for column, stage in enumerate(self.stage_of_column):
                     peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
-                found[some] = np.minimum(found[some], peak)
+                found[kind, some] = peak
         return found
 
     def world_share(self, block: int) -> Floats:

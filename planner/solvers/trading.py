@@ -309,7 +309,7 @@ class Trade:
 
 
 def within_spare(free: Floats, spare: Floats) -> Floats:
-    """[M, n] bytes that blocks may still take of pools of which `spare` [M, 1] are kept free; over-full ones stay so."""
+    """[M, n] bytes that blocks may still take of pools of which `spare` [M, 1] are kept; over-full ones stay so."""
     return np.asarray(np.maximum(free - spare, np.minimum(free, 0.0)))
 
 
