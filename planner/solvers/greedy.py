@@ -29,8 +29,9 @@ _HEAVY = 0.5
 """Share of a rank's memory above which a single rank's block is placed before those that need a node."""
 _FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
-_ONE_OF = 16
-"""Blocks are placed together, each on another rank, while they are at most one for so many ranks."""
+_ONE_OF, _WORTHWHILE = 32, 8
+"""Blocks are placed together, each on another rank, at most one for so many ranks; where these are fewer than the second
+number, one by one."""
 
 
 def place(
@@ -254,7 +255,7 @@ class _Greedy:
         """Blocks that may be anywhere, in this order; some at once where they share nothing with other ranks."""
         problem = self._problem
         at_once = 1 if self._random is not None else problem.world // _ONE_OF
-        if at_once < 2 or not blocks:
+        if at_once < _WORTHWHILE or not blocks:
             return all(self._put_on_rank(block) for block in blocks)
         instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
         shared = np.flatnonzero((instances[:, 1:] == instances[:, :-1]).any(axis=1))
