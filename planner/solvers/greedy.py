@@ -30,8 +30,8 @@ _HEAVY = 0.5
 _FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
 _ONE_OF, _WORTHWHILE = 32, 8
-"""Blocks are placed together, each on another rank, at most one for so many ranks; where these are fewer than the second
-number, one by one."""
+"""Blocks are placed together, each on another rank, at most one for so many ranks; one by one where these would be
+fewer than the second number."""
 
 
 def place(

@@ -68,9 +68,9 @@ def _steps(goods: Goods, state: LoadState) -> list[tuple[int, float, float]]:
         usual, count = np.unique(beyond, return_counts=True)
         if count.max() < ALIKE * len(load):
             continue
-        offset_s = usual[count.argmax()] * NEAR * height_s
+        offset_s = float(usual[count.argmax()]) * NEAR * height_s
         mean_s = float(load.mean())
-        below_s = offset_s + np.floor((mean_s - offset_s) / height_s) * height_s
+        below_s = offset_s + float(np.floor((mean_s - offset_s) / height_s)) * height_s
         found.append((column, len(load) * (mean_s - below_s), height_s))
     return found
 
