@@ -45,7 +45,7 @@ class Uplink:
     resource: Resource
     level: int
     seconds_per_card_second: Floats
-    """[K] load on the uplink for one second of traffic on the card of a rank."""
+    """[K] load on the uplink for one second of an all-to-all's traffic on the card of a rank."""
 
 
 class Schedule:
@@ -144,8 +144,10 @@ class Schedule:
         reached = [("device" if serial else resource, 1.0)]
         if resource.startswith("nic"):
             way = resource.removeprefix("nic")
+            card = self._kinds[kind]
+            achieved = card.nic_all_reduce / card.nic_all_to_all if term == "all_reduce" else 1.0
             reached += [
-                (uplink.resource, float(uplink.seconds_per_card_second[kind]))
+                (uplink.resource, float(uplink.seconds_per_card_second[kind]) * achieved)
                 for uplink in self.uplinks
                 if uplink.resource.endswith(way)
             ]

@@ -25,7 +25,7 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
-from cost_models.tables import Tables
+from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
@@ -49,7 +49,9 @@ class StepModel(CostModel):
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
-        self.constants: Floats = self.schedule.constants
+        self.constants: Floats = self.schedule.constants.copy()
+        if workload.mode == "training" and workload.pipeline == "none":
+            self.constants[self.stages.index("input_dist")] += self._copy_seconds()
         self.base_loads: Floats = self._base_loads()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
@@ -87,6 +89,15 @@ class StepModel(CostModel):
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
         self._take_off_hidden_ids(base)
         return base
+
+    def _copy_seconds(self) -> float:
+        """Ids with their lengths, numerical features and labels of a batch to the device; pipelines hide it."""
+        dense, tables = self.workload.dense, self.tables
+        features = sum(table.feature_count for table in self.workload.tables)
+        per_sample = float((tables.ids_per_sample * tables.id_bytes).sum()) + LENGTH_BYTES * features
+        moved = self.batching.samples_per_rank * (per_sample + NUMBER_BYTES * (dense.numerical_features + 1))
+        sharing = np.bincount(self.schedule.fabric.pcie_switch_of_rank).max()
+        return float(max(moved * sharing / kind.pcie_bytes_per_s for kind in self.kinds))
 
     def _take_off_hidden_ids(self, base: Floats) -> None:
         """Ids of the next batch travel from one forward pass to the next one that needs them: what of that time the

@@ -12,6 +12,10 @@ ID_BYTES = 8
 """An id on the wire and in memory: int64."""
 WEIGHT_BYTES = 4
 """The fp32 weight of an id in a weighted table."""
+LENGTH_BYTES = 4
+"""The number of ids of one feature of one sample: int32."""
+NUMBER_BYTES = 4
+"""One numerical feature, or the label: fp32."""
 STATE_BYTES = 4
 """Optimizer state is kept in fp32 (FBGEMM, HugeCTR)."""
 STATE_ARRAYS: dict[Optimizer, int] = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2, "lamb": 2}

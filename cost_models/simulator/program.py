@@ -17,6 +17,7 @@ from cost_models.shards import Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
 from cost_models.simulator.network import IN, OUT, Network
+from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES
 from cost_models.workload.models import DTYPE_BYTES, Workload
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
@@ -24,10 +25,6 @@ COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input d
 BUCKET_BYTES = 25e6
 """Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
 MOST_BUCKETS = 16
-LENGTH_BYTES = 4
-"""Of the number of ids of one feature of one sample."""
-NUMBER_BYTES = 4
-"""Of one dense feature, and of the label."""
 STATE_ARRAYS = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": 1, "adam": 2, "lamb": 2}
 BACKWARD_OVER_FORWARD = 2.0
 """Dense part: gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""

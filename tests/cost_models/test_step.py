@@ -168,10 +168,13 @@ def test_an_oversubscribed_uplink_takes_as_much_longer_as_it_is_oversubscribed()
 
 
 def test_one_rank_waits_for_nobody() -> None:
-    """No collective has a latency in a world of one."""
+    """No collective has a latency in a world of one; the batch is copied to the device all the same."""
     model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
     constants = dict(zip(model.stages, model.constants, strict=True))
-    assert {stage for stage, seconds in constants.items() if seconds} == {"overhead"}
+    assert {stage for stage, seconds in constants.items() if seconds} == {"input_dist", "overhead"}
+    ids, lengths, label = 10 * 8, 4, 4
+    expected = 4096 * (ids + lengths + label) / model.kinds[0].pcie_bytes_per_s
+    assert constants["input_dist"] == pytest.approx(expected)
 
 
 def test_ids_travel_beside_the_update_too() -> None:

@@ -1,0 +1,110 @@
+"""Plans and the simulator: what the document says of the step, and whether the solver's plans hold when played."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from cost_models.simulator.conditions import Conditions
+from cost_models.simulator.simulation import simulate
+from planner import plan, verify
+from planner.document import Plan
+from planner.planned import placed_shards, planned_inputs
+from planner.simulation import judge, play
+from tests.oracles.instances import node_group, topology, workload
+
+TABLES = [
+    {"rows": 50_000 * (1 + 5 * i % 13), "dim": 32 + 32 * (i % 3), "pooling_factor": 1 + 7 * i % 40, "pooling_std": 5.0}
+    for i in range(24)
+]
+CLUSTER = topology(node_group("a", nodes=2, ranks=4))
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(CLUSTER, workload(TABLES))
+
+
+def test_a_plan_says_how_it_plays(planned: Plan) -> None:
+    assert planned.objective is not None
+    assert planned.simulated is not None
+    assert planned.simulated.step_s == pytest.approx(planned.objective.step_s, rel=0.03)
+    assert planned.simulated.samples_per_s == pytest.approx(4096 / planned.simulated.step_s)
+    assert 0 < planned.simulated.exposed_comm_fraction < 1
+
+
+def test_other_figures_are_refused(planned: Plan) -> None:
+    assert verify(planned) == []
+    assert planned.simulated is not None
+    other = planned.simulated.model_copy(update={"step_s": planned.simulated.step_s * 1.001})
+    (fault,) = verify(planned.model_copy(update={"simulated": other}))
+    assert fault.startswith("simulated: step_s is ")
+
+
+def test_simulation_can_be_left_out() -> None:
+    found = plan(CLUSTER, workload(TABLES[:3]), simulate=False)
+    assert found.simulated is None
+    assert verify(found) == []
+
+
+def test_conditions_are_priced_one_by_one(planned: Plan) -> None:
+    found = judge(planned, None, Conditions(pooling=True, slow_ranks={1: 2.0}), default_steps=8)
+    words = [effect.condition for effect in found.effects]
+    assert words == ["mean step", "pooling varies", "rank 1 takes 2 times as long", "all together"]
+    costs = dict(zip(words, (effect.cost for effect in found.effects), strict=True))
+    assert costs["mean step"] == 0
+    assert 0 < costs["pooling varies"] < costs["rank 1 takes 2 times as long"] <= costs["all together"]
+    assert len(found.simulation.step_seconds) == 8
+
+
+def test_the_critical_path_makes_the_step(planned: Plan) -> None:
+    """Its parts add up to the counted time."""
+    found = play(planned, steps=3)
+    assert sum(share.seconds for share in found.critical_path()) == pytest.approx(found.step_s, rel=1e-6)
+
+
+Cluster = Callable[[], CostModel]
+WORKLOADS: dict[str, Cluster] = {
+    "few, large": lambda: cost_model("physical", CLUSTER, workload(TABLES[:6])),
+    "many": lambda: cost_model("physical", CLUSTER, workload(TABLES)),
+    "one node": lambda: cost_model("physical", topology(node_group("a", ranks=8)), workload(TABLES)),
+    "mixed": lambda: cost_model(
+        "physical",
+        topology(node_group("a", nodes=2, ranks=2), node_group("b", ranks=4, hbm_bytes_per_s=3e12)),
+        workload(TABLES),
+    ),
+    "no pipeline": lambda: cost_model("physical", CLUSTER, workload(TABLES, pipeline="none")),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_both_rank_plans_alike(name: str) -> None:
+    """Estimate and simulator order 24 random placements alike: Kendall's tau of at least 0.9."""
+    from tests.properties.test_simulator import random_shards
+
+    model = WORKLOADS[name]()
+    estimates, steps = [], []
+    for seed in range(24):
+        placed = random_shards(model, np.random.default_rng(seed), tuple(range(1, 7)))
+        estimates.append(model.evaluate(placed).step_s)
+        steps.append(simulate(model.topology, model.workload, placed).step_s)
+    assert kendalltau(estimates, steps).statistic >= 0.9
+
+
+def test_no_neighbour_plays_faster(planned: Plan) -> None:
+    """Of 50 plans in which one or two shards are elsewhere, none is played more than 2 % faster."""
+    placed = placed_shards(planned)
+    inputs = planned_inputs(planned)
+    own = simulate(*inputs, placed).step_s
+    random = np.random.default_rng(0)
+    movable = np.flatnonzero(np.isin(placed.blocks.sharding, (1, 2)))
+    best = np.inf
+    for _ in range(50):
+        rank = placed.rank.copy()
+        chosen = random.choice(movable, size=int(random.integers(1, 3)), replace=False)
+        rank[chosen] = random.integers(0, CLUSTER.world_size, len(chosen))
+        best = min(best, simulate(*inputs, type(placed)(placed.blocks, rank, placed.rows, placed.opens_block)).step_s)
+    assert own <= best * 1.02

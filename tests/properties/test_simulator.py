@@ -1,0 +1,174 @@
+"""Random placements of random instances, played: what is sent arrives; where nothing overlaps the estimate is near."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from cost_models.coefficients import software_coefficients
+from cost_models.kinds import rank_kinds
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from cost_models.shards import (
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    HBM,
+    NODE,
+    RANK,
+    SHARDINGS,
+    WORLD,
+    Blocks,
+    PlacedShards,
+    block_rows,
+)
+from cost_models.simulator.conditions import Conditions
+from cost_models.simulator.demand import Counter
+from cost_models.simulator.network import Network
+from cost_models.simulator.simulation import Simulation, simulate
+from cost_models.tables import Tables
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+
+CASES = 40
+OVERLAP_NOTHING = tuple(i for i in range(len(SHARDINGS)) if i != DATA_PARALLEL)
+CLUSTERS = (
+    topology(node_group("a", ranks=4)),
+    topology(node_group("a", nodes=3, ranks=2)),
+    topology(node_group("a", nodes=2, ranks=4, cards=2, ranks_per_switch=2)),
+    topology(node_group("a", nodes=2, ranks=2), node_group("b", ranks=4, hbm_bytes_per_s=3e12)),
+    topology(node_group("a", nodes=4, ranks=2), oversubscription=3.0),
+)
+
+
+def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:
+    """Every table cut in some way, its blocks on some ranks; in HBM."""
+    parts: list[tuple[int, int, int, int, int, bool]] = []  # table, sharding, columns, rank, rows, opens
+    world = len(model.kind_of_rank)
+    for table, (rows, dim) in enumerate(zip(model.tables.rows.tolist(), model.tables.dim.tolist(), strict=True)):
+        sharding = int(random.choice(shardings))
+        extent = EXTENT_OF_SHARDING[sharding]
+        count = 2 if SHARDINGS[sharding] in {"column_wise", "table_column_wise", "grid_shard"} else 1
+        nodes = model.node_of_rank
+        for _ in range(count):
+            if extent == RANK:
+                parts.append((table, sharding, dim // count, int(random.integers(world)), rows, True))
+                continue
+            members = np.flatnonzero(nodes == random.integers(nodes.max() + 1)) if extent == NODE else np.arange(world)
+            for place, rank in enumerate(members.tolist()):
+                held = rows if sharding == DATA_PARALLEL else int(block_rows(rows, len(members), place))
+                parts.append((table, sharding, dim // count, rank, held, place == 0))
+    table_of, cut, columns, rank, held, opens = (np.array(column) for column in zip(*parts, strict=True))
+    blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)))
+    return PlacedShards(blocks, rank, held, opens.astype(bool))
+
+
+def cases(
+    pipeline: str, shardings: tuple[int, ...] = tuple(range(len(SHARDINGS)))
+) -> Iterator[tuple[CostModel, PlacedShards]]:
+    for seed in range(CASES):
+        random = np.random.default_rng(seed)
+        tables = [
+            {
+                "rows": int(random.integers(1_000, 2_000_000)),
+                "dim": int(random.choice([16, 64, 128])),
+                "pooling_factor": float(random.integers(1, 40)),
+                "zipf_alpha": float(random.choice([0.0, 1.05])),
+                "pooling_std": 3.0,
+            }
+            for _ in range(random.integers(1, 7))
+        ]
+        model = cost_model("physical", CLUSTERS[seed % len(CLUSTERS)], workload(tables, pipeline=pipeline))
+        yield model, random_shards(model, random, shardings)
+
+
+def played(model: CostModel, placed: PlacedShards, **given: object) -> Simulation:
+    return simulate(model.topology, model.workload, placed, **given)  # type: ignore[arg-type]
+
+
+def test_the_estimate_is_near_where_nothing_overlaps() -> None:
+    """Without a pipeline and without gradients to reduce, within 3 %: two ways to count the same step."""
+    for model, placed in cases("none", OVERLAP_NOTHING):
+        found = played(model, placed)
+        assert found.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+
+
+def test_what_overlaps_is_not_estimated_too_short() -> None:
+    """The estimate hides gradients behind the dense part only; played, they also travel beside the update."""
+    for model, placed in cases("none"):
+        assert played(model, placed).step_s <= model.evaluate(placed).step_s * 1.03
+
+
+def test_what_is_sent_arrives() -> None:
+    """Bytes sent are bytes received, and both are what the shardings imply."""
+    for model, placed in cases("sparse-dist"):
+        tables, world = model.tables, model.topology.world_size
+        samples = model.workload.batch(world)
+        network = Network(model.topology, rank_kinds(model.topology, model.workload))
+        software = software_coefficients(model.workload.software)
+        demand = Counter(
+            Tables.of(model.workload, world), placed, network.kinds, network.kind_of_rank, samples, software
+        ).count()
+        sent = demand.ids_per_sample_bytes.sum() * samples / world
+        assert demand.ids_received_bytes.sum() == pytest.approx(sent)
+        blocks, opens = placed.blocks, placed.opens_block
+        moving = opens & (blocks.sharding != DATA_PARALLEL)
+        ids = tables.lookups_per_sample * tables.id_bytes
+        assert sent == pytest.approx(samples * ids[blocks.table[moving]].sum())
+        vectors = samples * tables.outputs_per_sample[blocks.table] * blocks.columns * tables.forward_wire_bytes
+        extent = EXTENT_OF_SHARDING[blocks.sharding]
+        assert demand.vectors_to_each_bytes.sum() * world == pytest.approx(vectors[extent == RANK].sum())
+        assert demand.node_sums_bytes.sum() == pytest.approx(vectors[extent == NODE].sum())
+        summed = (extent == WORLD) & (blocks.sharding != DATA_PARALLEL)
+        assert demand.world_sums_bytes.sum() == pytest.approx(vectors[summed].sum())
+
+
+def test_no_link_carries_more_than_it_can() -> None:
+    """At every moment; and the work that the transfers ask of links is what the links did."""
+    for model, placed in cases("sparse-dist"):
+        worst = [0.0]
+        found = played(model, placed, observe=lambda _t, _r, load, worst=worst: worst.append(float(load.max())))
+        assert max(worst) <= 1 + 1e-9
+        assert all(0 <= use.min() <= use.max() <= 1 + 1e-9 for use in found.busy().values())
+
+
+def test_tasks_wait_for_their_inputs() -> None:
+    """Every activity of every step, on every rank."""
+    for model, placed in cases("prefetch"):
+        found = played(model, placed)
+        arrays, run = found.program.graph.arrays(), found.run
+        assert (run.start[arrays.after] >= run.end[arrays.before] - 1e-12).all()
+
+
+def test_worse_conditions_never_help() -> None:
+    for number, (model, placed) in enumerate(itertools.islice(cases("sparse-dist"), 10)):
+        usual = played(model, placed).step_s
+        worse: list[Conditions] = [Conditions(slow_ranks={0: 1.4}), Conditions(slow_links={("link", 0): 0.4})]
+        if number % len(CLUSTERS):
+            worse.append(Conditions(slow_links={("nic", 0): 0.4}))
+        for conditions in worse:
+            assert played(model, placed, conditions=conditions).step_s >= usual * (1 - 1e-6)
+
+
+def test_steps_repeat_and_seeds_decide() -> None:
+    """The mean step is the same again and again; drawn steps differ, and equal seeds draw equal steps."""
+    model, placed = next(cases("sparse-dist"))
+    mean = played(model, placed, steps=3).step_seconds
+    assert mean == pytest.approx(np.full(3, mean[0]))
+    drawn = [
+        played(model, placed, steps=5, conditions=Conditions(pooling=True, jitter=0.05, seed=seed)).step_seconds
+        for seed in (0, 0, 1)
+    ]
+    assert len(set(drawn[0].tolist())) == 5
+    assert drawn[0].tolist() == drawn[1].tolist()
+    assert drawn[0].tolist() != drawn[2].tolist()
+
+
+def renamed(cluster: Topology) -> Topology:
+    return cluster.model_copy(update={"name": "other"})
+
+
+def test_names_change_nothing() -> None:
+    model, placed = next(cases("sparse-dist"))
+    again = simulate(renamed(model.topology), model.workload, placed)
+    assert again.step_s == played(model, placed).step_s
