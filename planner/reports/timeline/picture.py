@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -41,7 +41,7 @@ COLOURS = {
 }
 DARK = {"embedding lookup", "dense forward"}
 CRITICAL = "#d6001c"
-OUTLINES = {"critical path": "-", "critical path, on another rank": ":"}
+OUTLINES: dict[str, Literal["-", ":"]] = {"critical path": "-", "critical path, on another rank": ":"}
 HATCH = "///"
 LINK = "#878787"
 
@@ -60,6 +60,7 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
         raise InputError.at(str(path), "pictures need matplotlib: pip install 'shardplan[plot]'") from None
     rank = critical_rank(simulation) if rank is None else rank
@@ -70,10 +71,14 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
     links = _links(loads(simulation, [rank])[rank], step_s)
     heights = [LANE_INCHES * len(lanes), *([LINK_INCHES * len(links)] if links else [])]
     with rc_context({"svg.hashsalt": "shardplan", "font.size": FONT, "hatch.linewidth": 0.6}):
-        figure = Figure(figsize=(WIDTH_PX / DPI, sum(heights) + MARGIN_INCHES), dpi=DPI, layout="constrained")
+        figure = Figure(
+            figsize=(WIDTH_PX / DPI, sum(heights) + MARGIN_INCHES),
+            dpi=DPI,
+            layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1),
+        )
         upper, *lower = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         labels = _draw_lanes(upper, shown, lanes, step_s)
-        _outline(upper, simulation, rank, lanes)
+        outlines = _outline(upper, simulation, rank, lanes)
         upper.set_title(f"Rank {rank} of {simulation.network.world}: one step, {format_seconds(step_s)}", loc="left")
         for axes in lower:
             _draw_links(axes, links)
@@ -82,7 +87,7 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
         bottom.set_xlim(0, step_s)
         bottom.xaxis.set_major_formatter(lambda value, _: f"{value * scale:g}")
         bottom.set_xlabel(f"time ({unit})")
-        handles = _legend(shown)
+        handles = _legend(shown, outlines)
         columns = min(LEGEND_COLUMNS, len(handles))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_FONT)
         figure.draw_without_rendering()
@@ -142,7 +147,7 @@ def _draw_lanes(axes: "Axes", shown: Sequence[Slice], lanes: Sequence[str], step
     return labels
 
 
-def _legend(shown: Sequence[Slice]) -> "list[Patch]":
+def _legend(shown: Sequence[Slice], outlines: Sequence[str]) -> "list[Patch]":
     from matplotlib.patches import Patch
 
     hatched = {_sort(each.task): each.task.is_exchange for each in shown}
@@ -151,25 +156,34 @@ def _legend(shown: Sequence[Slice]) -> "list[Patch]":
         for sort, colour in COLOURS.items()
         if sort in hatched
     ]
-    for label, line in OUTLINES.items():
+    for label in outlines:
+        line = OUTLINES[label]
         found.append(Patch(facecolor="none", edgecolor=CRITICAL, linewidth=2, linestyle=line, label=label))
     return found
 
 
-def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[str]) -> None:
-    """Mark what lies on the critical path; where that is another rank, what that rank does at the time."""
+def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[str]) -> list[str]:
+    """Mark what lies on the critical path; where that is another rank, what that rank does at the time.
+
+    Returns the kinds of outline that were drawn.
+    """
     low, step_s = simulation.window[0], float(simulation.step_seconds[0])
     pieces = [piece for piece in simulation.path() if piece.start - low < step_s and piece.task.stream in lanes]
 
     def where(piece: Piece) -> tuple[int, bool]:
         return id(piece.task), piece.rank not in (None, rank) and not piece.task.is_exchange
 
+    drawn = set()
     for (_, elsewhere), group in groupby(pieces, key=where):
         run = list(group)
         start, end = run[0].start - low, min(run[-1].end - low, step_s)
         bar, place = [(start, end - start)], (lanes.index(run[0].task.stream) - 0.4, 0.8)
-        line = list(OUTLINES.values())[elsewhere]
-        axes.broken_barh(bar, place, facecolor="none", edgecolor=CRITICAL, linewidth=2, linestyle=line, zorder=4)
+        kind = list(OUTLINES)[elsewhere]
+        drawn.add(kind)
+        axes.broken_barh(
+            bar, place, facecolor="none", edgecolor=CRITICAL, linewidth=2, linestyle=OUTLINES[kind], zorder=4
+        )
+    return [kind for kind in OUTLINES if kind in drawn]
 
 
 def _links(found: Sequence[Load], step_s: float) -> list[Load]:
