@@ -9,6 +9,7 @@ ahead, and `data loading` is its only other work.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, pairwise
 from typing import Any
@@ -28,6 +29,9 @@ COLLECTIVES = {
     "gradient dist (row-wise)": ("all_gather", "ncclDevKernel_AllGather_RING_LL"),
 }
 """By task, names of the collective and of its kernel; any other exchange is an all-to-all."""
+
+FIRST_CORRELATION = 100_000
+"""HolisticTraceAnalysis keeps places in the file in the smallest integers that hold the correlations: not too small."""
 
 Event = dict[str, Any]
 
@@ -93,7 +97,7 @@ class _Rank:
         for number, (start, end) in enumerate(pairwise(self._steps)):
             name = f"ProfilerStep#{self._first_step + number}"
             yield self._span("user_annotation", name, self._host, self._host, start, end)
-        correlation = 0
+        correlation = FIRST_CORRELATION
         for each in slices:
             if each.task.stream == DATA:
                 yield self._span("cpu_op", each.task.name, self._host, self._loader, _us(each.start), _us(each.end))
@@ -133,7 +137,7 @@ class _Rank:
 
     def _launch(self, each: Slice, correlation: int) -> Event:
         start = _us(each.start)
-        began = max(step for step in self._steps[:-1] if step <= start)
+        began = self._steps[bisect_right(self._steps, start, hi=len(self._steps) - 1) - 1]
         name = "cudaMemcpyAsync" if _moves_memory(each) else "cudaLaunchKernel"
         ids = {"External id": correlation, "correlation": correlation}
         return self._span("cuda_runtime", name, self._host, self._host, began, began, **ids)
