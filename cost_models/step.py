@@ -50,7 +50,8 @@ class StepModel(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.constants: Floats = self.schedule.constants.copy()
-        if workload.mode == "training" and workload.pipeline == "none":
+        arrives_late = workload.pipeline == "none" and not self.coefficients.software.ids_arrive_sharded
+        if workload.mode == "training" and arrives_late:
             self.constants[self.stages.index("input_dist")] += self._copy_seconds()
         self.base_loads: Floats = self._base_loads()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())

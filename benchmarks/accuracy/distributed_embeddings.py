@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import Place, replaced, software_coefficients
@@ -69,12 +70,14 @@ def placed(model: StepModel) -> PlacedShards:
     return PlacedShards(blocks, rank, rows[table], np.ones(n, dtype=bool))
 
 
-def seconds(rows: pd.DataFrame, values: Mapping[str, float] = MappingProxyType({})) -> np.ndarray:
+def seconds(
+    rows: pd.DataFrame, values: Mapping[str, float] = MappingProxyType({}), judge: Judge = estimated
+) -> np.ndarray:
     """Predicted seconds of each row, with the shipped coefficients or others in place of some."""
     places: dict[Place, float] = {("software", SOFTWARE, name): value for name, value in values.items()}
     with replaced(places):
         models = [model_of(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
-        return np.array([model.evaluate(placed(model)).step_s for model in models])
+        return np.array([judge(model, placed(model)) for model in models])
 
 
 def shipped() -> dict[str, float]:

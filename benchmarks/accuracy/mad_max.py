@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.error_bars import band
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
@@ -18,14 +19,14 @@ BAND_90 = 0.2
 """Assumed: no other row has this software and scale."""
 
 
-def step_s() -> float:
+def step_s(judge: Judge = estimated) -> float:
     """The step with whole tables dealt evenly to the ranks."""
     model = StepModel(load_topology(TOPOLOGY), load_workload(WORKLOAD))
     table = np.arange(len(model.tables.rows))
     n = len(table)
     blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, HBM), model.tables.dim, np.zeros(n))
     rank = table % len(model.kind_of_rank)
-    return model.evaluate(PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool))).step_s
+    return judge(model, PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool)))
 
 
 def predict(folder: Path) -> pd.DataFrame:

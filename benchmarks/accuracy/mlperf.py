@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.coefficients import (
     Place,
@@ -212,7 +213,12 @@ class Configuration:
     plan: int | None
 
 
-def seconds(case: Configuration, folder: Path, values: Mapping[Place, float] = MappingProxyType({})) -> float:
+def seconds(
+    case: Configuration,
+    folder: Path,
+    values: Mapping[Place, float] = MappingProxyType({}),
+    judge: Judge = estimated,
+) -> float:
     """The step of a configuration under its plan, with the shipped coefficients or others in place of some."""
     with replaced({place: value for place, value in values.items() if place not in OVERHEADS.values()}):
         system = SYSTEMS[case.device, case.nodes, case.each]
@@ -220,7 +226,7 @@ def seconds(case: Configuration, folder: Path, values: Mapping[Place, float] = M
         model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
         plans = _facts(folder)["mlperf_dcnv2_plans"]
         held = hierarchical(case.nodes, case.each) if case.nodes > 1 or case.plan is None else printed(plans[case.plan])
-        step_s = model.evaluate(placed(held, model)).step_s
+        step_s = judge(model, placed(held, model))
     software = software_coefficients("hugectr")
     place = OVERHEADS[case.round]
     own = getattr(software, place[2])
@@ -334,8 +340,13 @@ def memory(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["plan", "rank", "log_gb", "ours_gb"])
 
 
-def held_out(folder: Path, left_out: Callable[[Configuration], object] = lambda case: case) -> pd.Series:
-    """Each configuration (or what `left_out` makes of it) predicted from a fit to the others and the priors."""
+def held_out(
+    folder: Path, left_out: Callable[[Configuration], object] = lambda case: case, judge: Judge = estimated
+) -> pd.Series:
+    """Each configuration (or what `left_out` makes of it) predicted from a fit to the others and the priors.
+
+    The fit is the estimate's, whoever judges.
+    """
     rows = cases(folder)
     times = configurations(rows)
     measured = np.array(list(times.values()))
@@ -344,7 +355,8 @@ def held_out(folder: Path, left_out: Callable[[Configuration], object] = lambda 
     for group in dict.fromkeys(map(left_out, times)):
         out = np.array([left_out(case) == group for case in times])
         values = solve(model, measured, ~out)
-        found.update({case: seconds(case, folder, values) for case in rows.configuration if left_out(case) == group})
+        own = dict.fromkeys(case for case in rows.configuration if left_out(case) == group)
+        found.update({case: seconds(case, folder, values, judge) for case in own})
     return rows.configuration.map(found)
 
 

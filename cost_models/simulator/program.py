@@ -225,6 +225,8 @@ class Builder:
     def _copy(self, batch: int, after: Ints | None) -> Ints:
         """A batch comes over the front-end network and then to the device."""
         workload, network = self._workload, self._network
+        if self._software.ids_arrive_sharded:  # the ranks that hold the tables read their ids themselves
+            return self._joined(COPY, [after])
         features = sum(table.feature_count for table in workload.tables)
         numbers = (workload.dense.numerical_features + 1) * NUMBER_BYTES
         per_sample = self._demands[batch].raw_ids_per_sample_bytes + features * LENGTH_BYTES + numbers

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
+from benchmarks.validation.ranking import random_shards
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.simulator.conditions import Conditions
@@ -83,8 +84,6 @@ WORKLOADS: dict[str, Cluster] = {
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_both_rank_plans_alike(name: str) -> None:
     """Estimate and simulator order 24 random placements alike: Kendall's tau of at least 0.9."""
-    from tests.properties.test_simulator import random_shards
-
     model = WORKLOADS[name]()
     estimates, steps = [], []
     for seed in range(24):

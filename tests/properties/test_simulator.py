@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks.validation.ranking import random_shards
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
@@ -13,14 +14,11 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
-    HBM,
     NODE,
     RANK,
     SHARDINGS,
     WORLD,
-    Blocks,
     PlacedShards,
-    block_rows,
 )
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
@@ -39,28 +37,6 @@ CLUSTERS = (
     topology(node_group("a", nodes=2, ranks=2), node_group("b", ranks=4, hbm_bytes_per_s=3e12)),
     topology(node_group("a", nodes=4, ranks=2), oversubscription=3.0),
 )
-
-
-def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:
-    """Every table cut in some way, its blocks on some ranks; in HBM."""
-    parts: list[tuple[int, int, int, int, int, bool]] = []  # table, sharding, columns, rank, rows, opens
-    world = len(model.kind_of_rank)
-    for table, (rows, dim) in enumerate(zip(model.tables.rows.tolist(), model.tables.dim.tolist(), strict=True)):
-        sharding = int(random.choice(shardings))
-        extent = EXTENT_OF_SHARDING[sharding]
-        count = 2 if SHARDINGS[sharding] in {"column_wise", "table_column_wise", "grid_shard"} else 1
-        nodes = model.node_of_rank
-        for _ in range(count):
-            if extent == RANK:
-                parts.append((table, sharding, dim // count, int(random.integers(world)), rows, True))
-                continue
-            members = np.flatnonzero(nodes == random.integers(nodes.max() + 1)) if extent == NODE else np.arange(world)
-            for place, rank in enumerate(members.tolist()):
-                held = rows if sharding == DATA_PARALLEL else int(block_rows(rows, len(members), place))
-                parts.append((table, sharding, dim // count, rank, held, place == 0))
-    table_of, cut, columns, rank, held, opens = (np.array(column) for column in zip(*parts, strict=True))
-    blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)))
-    return PlacedShards(blocks, rank, held, opens.astype(bool))
 
 
 def cases(

@@ -1,0 +1,1 @@
+"""The simulator against the closed form, against measured steps, and as a judge of plans."""

@@ -1,0 +1,74 @@
+"""Estimate and simulation of a quick plan for every workload of the catalog on every topology that it fits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cost_models.workload.loading import WORKLOADS
+from planner import api
+from planner.document import Plan
+from planner.simulation import play
+from topologies.loading import TOPOLOGIES
+
+NOTABLE = 0.10
+STAGE_OF_TASK = {
+    "lookup": "lookup_forward",
+    "lookup (host)": "lookup_forward",
+    "cache fetch (DDR)": "lookup_forward",
+    "cache fetch (SSD)": "lookup_forward",
+    "embedding update": "lookup_backward",
+    "embedding update (host)": "lookup_backward",
+    "all-reduce": "all_reduce",
+    "input dist": "input_dist",
+    "dense optimizer": "overhead",
+    "overhead": "overhead",
+    "copy to device": "input_dist",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One plan, estimated and played."""
+
+    topology: str
+    workload: str
+    estimate_s: float
+    simulated_s: float
+    reason: str | None
+    """Where they differ by more than 10 %: what the played step waits for, beside the estimate's stages."""
+
+    @property
+    def difference(self) -> float:
+        """Of the simulation, relative to the estimate."""
+        return self.simulated_s / self.estimate_s - 1
+
+
+def compare(topology: str, workload: str) -> Comparison | None:
+    """None where the workload does not fit."""
+    plan = api.plan(topology, workload, effort=0)
+    if plan.objective is None or plan.simulated is None:
+        return None
+    estimate, played = plan.objective.step_s, plan.simulated.step_s
+    notable = abs(played / estimate - 1) > NOTABLE
+    return Comparison(topology, workload, estimate, played, _reason(plan) if notable else None)
+
+
+def _reason(plan: Plan) -> str:
+    """The stage whose time differs most."""
+    played: dict[str, float] = {}
+    for share in play(plan).critical_path():
+        name = share.task
+        stage = STAGE_OF_TASK.get(name) or ("dense" if "mlp" in name or "interaction" in name else "")
+        stage = stage or ("output_dist" if name.startswith("output dist") else "gradient_dist")
+        played[stage] = played.get(stage, 0.0) + share.seconds
+    stages = {stage.name: stage.seconds for stage in plan.stages}
+    worst = max({*stages, *played}, key=lambda name: abs(played.get(name, 0.0) - stages.get(name, 0.0)))
+    was, now = stages.get(worst, 0.0), played.get(worst, 0.0)
+    return f"{worst}: {was * 1e3:.2f} ms estimated, {now * 1e3:.2f} ms on the played critical path"
+
+
+def comparisons(topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> Iterator[Comparison]:
+    """Every pair that fits; of the catalog, unless some are named."""
+    for topology in topologies or TOPOLOGIES.names():
+        for workload in workloads or WORKLOADS.names():
+            if (found := compare(topology, workload)) is not None:
+                yield found

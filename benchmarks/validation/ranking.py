@@ -1,0 +1,138 @@
+"""Whether estimate and simulator order plans alike, and whether the solver's plan stands against its neighbours."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from cost_models.shards import (
+    COLUMN_WISE,
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    GRID_SHARD,
+    HBM,
+    NODE,
+    RANK,
+    SHARDINGS,
+    TABLE_COLUMN_WISE,
+    TABLE_WISE,
+    Blocks,
+    PlacedShards,
+    block_rows,
+)
+from cost_models.simulator.simulation import simulate
+from cost_models.workload.loading import load_workload
+from planner import api
+from planner.planned import placed_shards, planned_inputs
+from topologies.loading import load_topology
+
+WORKLOADS = (
+    ("zionex-16", "dlrm-dcnv2"),
+    ("dgx-h100", "dlrm-v1"),
+    ("dgx-a100-80", "criteo-terabyte-10m"),
+    ("dgx1-v100", "fbgemm-013"),
+    ("zionex-16", "synthetic:100"),
+)
+PLANS = 40
+"""Of each workload: 200 in all."""
+NEIGHBOURS = 200
+CUT = 2
+"""Blocks of the shardings that cut columns."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Random plans of one workload."""
+
+    topology: str
+    workload: str
+    plans: int
+    tau: float
+    """Kendall's, between estimate and simulation."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A plan of the solver beside plans in which one or two shards are elsewhere."""
+
+    topology: str
+    workload: str
+    neighbours: int
+    ratio: float
+    """Of its simulated step to the best neighbour's."""
+
+
+def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:
+    """Every table cut in some way, its blocks on some ranks; in HBM."""
+    parts: list[tuple[int, int, int, int, int, bool]] = []  # table, sharding, columns, rank, rows, opens
+    node_of_rank = model.host_of_rank
+    for table, (rows, dim) in enumerate(zip(model.tables.rows.tolist(), model.tables.dim.tolist(), strict=True)):
+        sharding = int(random.choice(shardings))
+        extent = EXTENT_OF_SHARDING[sharding]
+        count = CUT if sharding in {COLUMN_WISE, TABLE_COLUMN_WISE, GRID_SHARD} and dim % (4 * CUT) == 0 else 1
+        for _ in range(count):
+            if extent == RANK:
+                parts.append((table, sharding, dim // count, int(random.integers(len(node_of_rank))), rows, True))
+                continue
+            node = random.integers(node_of_rank.max() + 1)
+            members = np.flatnonzero((node_of_rank == node) | (extent != NODE)).tolist()
+            for place, rank in enumerate(members):
+                held = rows if sharding == DATA_PARALLEL else int(block_rows(rows, len(members), place))
+                parts.append((table, sharding, dim // count, rank, held, place == 0))
+    table_of, cut, columns, rank, held, opens = (np.array(column) for column in zip(*parts, strict=True))
+    blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)))
+    return PlacedShards(blocks, rank, held, opens.astype(bool))
+
+
+def fits(model: CostModel, placed: PlacedShards) -> bool:
+    """Whether no rank holds more than its HBM."""
+    return bool((model.evaluate(placed).rank_bytes[:, 0] <= model.memory_capacity[0]).all())
+
+
+def feasible_plans(model: CostModel, count: int, seed: int) -> Iterator[PlacedShards]:
+    """Random ones; raises ValueError where hardly any fits."""
+    random = np.random.default_rng(seed)
+    shardings = tuple(i for i in range(len(SHARDINGS)) if i != DATA_PARALLEL)
+    found = 0
+    for _ in range(100 * count):
+        placed = random_shards(model, random, shardings)
+        if fits(model, placed):
+            found += 1
+            yield placed
+        if found == count:
+            return
+    raise ValueError(f"{model.workload.name} on {model.topology.name}: {found} of {count} random plans fit")
+
+
+def ranking(topology: str, workload: str, plans: int = PLANS, seed: int = 0) -> Ranking:
+    """Kendall's tau over random feasible plans."""
+    from scipy.stats import kendalltau
+
+    model = cost_model("physical", load_topology(topology), load_workload(workload))
+    pairs = [
+        (model.evaluate(placed).step_s, simulate(model.topology, model.workload, placed, steps=1).step_s)
+        for placed in feasible_plans(model, plans, seed)
+    ]
+    return Ranking(topology, workload, plans, float(kendalltau(*zip(*pairs, strict=True)).statistic))
+
+
+def stand(topology: str, workload: str, neighbours: int = NEIGHBOURS, seed: int = 0) -> Stand:
+    """The solver's plan against the best of random neighbours that fit."""
+    plan = api.plan(topology, workload)
+    inputs, placed = planned_inputs(plan), placed_shards(plan)
+    model = cost_model("physical", *inputs)
+    own = simulate(*inputs, placed, steps=1).step_s
+    random, best = np.random.default_rng(seed), np.inf
+    movable = np.flatnonzero(np.isin(placed.blocks.sharding, (TABLE_WISE, COLUMN_WISE)))
+    tried = 0
+    while tried < neighbours and len(movable):
+        rank = placed.rank.copy()
+        chosen = random.choice(movable, size=min(len(movable), int(random.integers(1, 3))), replace=False)
+        rank[chosen] = random.integers(0, model.topology.world_size, len(chosen))
+        neighbour = replace(placed, rank=rank)
+        if fits(model, neighbour):
+            tried += 1
+            best = min(best, simulate(*inputs, neighbour, steps=1).step_s)
+    return Stand(topology, workload, tried, own / best if tried else 1.0)
