@@ -215,6 +215,15 @@ def test_of_a_large_cluster_a_sample_holds_the_critical_rank() -> None:
     assert all(rank % 2 == 0 for rank in ranks if rank != 13)
 
 
+def test_the_critical_path_has_no_pause_and_fills_the_counted_time(simulation: Simulation) -> None:
+    pieces, (low, high) = simulation.path(), simulation.window
+    assert pieces[0].start == pytest.approx(low, abs=1e-12)
+    assert pieces[-1].end == pytest.approx(high, abs=1e-12)
+    assert all(after.start == pytest.approx(before.end, abs=1e-12) for before, after in pairwise(pieces))
+    total = sum(share.seconds for share in simulation.critical_path())
+    assert total == pytest.approx(simulation.step_s, rel=1e-9)
+
+
 def test_loads_of_a_rank_are_those_of_its_own_links(varied: Simulation) -> None:
     found = loads(varied, [0, 3])
     for rank in (0, 3):
