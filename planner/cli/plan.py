@@ -73,6 +73,7 @@ def plan(
     lost_nodes: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="With --from: nodes of that plan that are gone, as in 3,7.")
     ] = None,
+    simulate: Annotated[bool, typer.Option(help="Play the plan's step by the simulator too.")] = True,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan document here.")
     ] = None,
@@ -151,6 +152,7 @@ def plan(
             max_move_bytes=max_move_bytes,
             pay_back_steps=pay_back,
             lost_nodes=gone,
+            simulate=simulate,
         )
     if output is not None:
         write_plan(found, output)
