@@ -48,6 +48,7 @@ class CaseBounds:
         value, choice = _Pricing(self, state, even).undecided(with_choice=with_choice)
         decided = float((even.weight * state.load)[self.cases.first_of_instance].sum())
         paid = float((even.byte * np.maximum(state.free, 0.0))[self.cases.first_of_pool].sum())
+        decided += float(self.cases.idle_shares(even) @ state.stage_seconds)
         total = value + decided - paid + float(self.cases.problem.stage_constants.sum())
         if np.isinf(total):
             return np.inf, None

@@ -444,9 +444,17 @@ class Cases:
         of_instance = np.take_along_axis(weight, first, axis=1)
         if weight.min() < 0 or multipliers.byte.min() < 0 or np.abs(weight - of_instance).max() > ROUNDING:
             return np.inf
-        total = np.zeros(len(problem.stage_constants))
-        np.add.at(total, problem.stage_of_column, (weight * self.first_of_instance).sum(axis=1))
-        return float(total.max() - 1.0)
+        return float(self._shares(multipliers).max() - 1.0)
+
+    def _shares(self, multipliers: Multipliers) -> Floats:
+        """[S] sums of the weights of each stage."""
+        total = np.zeros(len(self.problem.stage_constants))
+        np.add.at(total, self.problem.stage_of_column, (multipliers.weight * self.first_of_instance).sum(axis=1))
+        return total
+
+    def idle_shares(self, multipliers: Multipliers) -> Floats:
+        """[S] what the weights of each stage leave; it counts the seconds that the stage takes in any case."""
+        return np.maximum(1.0 - self._shares(multipliers), 0.0)
 
 
 def _opens(instances: Ints) -> Bools:

@@ -303,7 +303,8 @@ class Proof(Record):
     threshold_s: float | None
     """Blocks that alone make the step this long are left out; null: none are. The bound is at most the threshold."""
     weights: tuple[ResourceWeight, ...]
-    """Shares that are not 0; per stage they sum to one, together with those of tables."""
+    """Shares that are not 0. Per stage they sum to one at most, together with those of tables; what is missing counts
+    the seconds that the stage takes in any case, as its loads are whole multiples of one amount."""
     byte_prices: tuple[BytePrice, ...]
     """Prices that are not 0."""
     table_weights: Annotated[tuple[TableWeight, ...], Field(exclude_if=lambda value: not value)] = ()

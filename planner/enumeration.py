@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.grains import grain_seconds
 from planner.problem import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, place_block
 from planner.symmetry import rank_symmetry
 
@@ -33,6 +34,8 @@ MOST_PAIRS = 8_000
 """Block types x ranks, at most."""
 MOST_NUMBERS = 20_000_000
 """That the partial plans of one layer may be made of."""
+LATER_LAYERS = 0.5
+"""Work on each layer still to come, over that on the last one: where that is more than what is left, it is given up."""
 AT_ONCE = 1_000_000
 """Numbers that are worked on at once."""
 CHECK_WORK = 5e9
@@ -129,6 +132,9 @@ class _Layers:
             [self.blank.load, self.capacity - self.blank.free, np.zeros((len(self.groups), problem.world))]
         )
         self.room = self.capacity + BYTES + RELATIVE_BYTES * np.abs(self.capacity)
+        self.grain = grain_seconds(problem)
+        self.idle_s = 0.0
+        """What the share of the weights that lies on nothing adds to the value at the multipliers."""
         self.functional = self._functionals(weight, byte)
         self.symmetry = rank_symmetry(problem)
         self.stage_columns = [np.flatnonzero(problem.stage_of_column == s) for s in range(len(problem.stage_constants))]
@@ -153,6 +159,7 @@ class _Layers:
             for stage in range(len(problem.stage_constants)):
                 own = np.flatnonzero(problem.stage_of_column == stage)
                 both[own] /= max(1.0, float(both[own].sum()))
+                self.idle_s += max(0.0, 1.0 - float(both[own].sum())) * float(self.grain[stage])
             found[-1, : len(opens)] = both
         return found
 
@@ -279,8 +286,8 @@ class _Layers:
         longest = rows[:, : self.columns].max(axis=2)
         longest = np.maximum(longest, linear[:, : self.columns])
         step = np.full(len(rows), self.constant)
-        for columns in self.stage_columns:
-            step += longest[:, columns].max(axis=1, initial=0.0)
+        for columns, least in zip(self.stage_columns, self.grain.tolist(), strict=True):
+            step += longest[:, columns].max(axis=1, initial=least)
         return step
 
     def _may_grow(self, linear: Floats) -> Bools:
@@ -288,11 +295,12 @@ class _Layers:
         columns, pools = self.columns, self.pools
         means = linear[..., :columns]
         step = np.full(linear.shape[:-1], self.constant)
-        for own in self.stage_columns:
-            step += means[..., own].max(axis=-1, initial=0.0)
+        for own, least in zip(self.stage_columns, self.grain.tolist(), strict=True):
+            step += means[..., own].max(axis=-1, initial=least)
         may = step * (1 - ROUNDING) < self.target
         may &= (linear[..., columns : columns + pools] <= self.total_room).all(axis=-1)
-        return np.asarray(may & (linear[..., -1] - self.paid + self.constant - self.slack < self.target))
+        value = linear[..., -1] + self.idle_s - self.paid + self.constant
+        return np.asarray(may & (value - self.slack < self.target))
 
     # -- layers ---------------------------------------------------------------------------------------------------
 
@@ -324,6 +332,7 @@ class _Layers:
         rows, linear = self.base[None], base
         trail: list[tuple[Ints, Ints]] = []
         for at, table in enumerate(order):
+            left = self.left
             is_last = at + 1 == len(order)
             rest = np.zeros(base.shape[1]) + sum(least[later] for later in order[at + 1 :])
             earlier = [sum(before in group.tables for before in order[:at]) for group in self.groups]
@@ -331,6 +340,8 @@ class _Layers:
             kept = self._best(lots) if is_last else self._unlike(self._joined(lots, rows, linear))
             trail.append((kept.parent, kept.way))
             rows, linear = kept.rows, kept.linear
+            if (left - self.left) * (len(order) - at - 1) * LATER_LAYERS > self.left:
+                raise _TooMuchError
             if not len(rows):
                 return nothing._replace(work=self.all_work - self.left)
         step, index = float(self._least_step(rows, np.zeros_like(linear))[0]), 0

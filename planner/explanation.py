@@ -14,6 +14,7 @@ from cost_models.loads import Resource
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from planner.document import Plan, StageTime, TablePlan
+from planner.grains import grain_seconds
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
@@ -124,7 +125,7 @@ class Explainer:
             self._options: Options = enumerate_options(self.model, plan.provenance.policy)
             self._problem = build_problem(self.model, self._options)
             self._prices, self._usable = read_proof(plan.proof, self.model, self._problem)
-            self._fluid = Fluid(self._problem)
+            self._fluid = Fluid(self._problem, grain_seconds(self._problem))
 
     def plan(self) -> PlanReasons:
         """Stage by stage, then the memory."""
@@ -247,7 +248,8 @@ class Explainer:
             for (table, stage), weight in self._prices.of_table.items()
             if stage == s
         )
-        return float((self._prices.weight * seconds)[:, here].sum()) + lone + float(self.model.constants[s])
+        idle = float(self._fluid.idle_shares(self._prices)[s] * self._fluid.grain[s])
+        return float((self._prices.weight * seconds)[:, here].sum()) + lone + idle + float(self.model.constants[s])
 
     def _memory(self) -> tuple[tuple[MemoryValue, ...], float | None]:
         """The memories with a price; and the part of the bound that is the price of bytes less that of the capacity."""

@@ -1,11 +1,12 @@
 """The proof of a lower bound, as the document carries it: written from a solver's multipliers, recomputed without one.
 
-Weak duality (Lagrange): give every stage weights that sum to one, over its resources and over tables, and every memory
-a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each table.
-The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of the
-priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the whole
-memory. A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out the blocks that alone make the step z long: a
-plan with one of them takes z anyway.
+Weak duality (Lagrange): give every stage weights that sum to one at most, over its resources and over tables, and every
+memory a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each
+table. The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of
+the priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the
+whole memory. Where the weights of a stage sum to less than one, the rest counts the seconds that whole multiples of one
+load make the stage take in any case (`planner.grains`). A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out
+the blocks that alone make the step z long: a plan with one of them takes z anyway.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from cost_models.shards import MEMORY_TIERS
 from planner.case_trees import tree_bound_s, tree_faults
 from planner.document import BytePrice, Proof, ResourceWeight, TableWeight
 from planner.enumeration import proven_s, try_all
+from planner.grains import grain_seconds
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
 from planner.proof_cases import read_cases, write_cases
 from planner.solvers.prices import Bound, Prices
@@ -80,7 +82,9 @@ def is_infeasible(prices: tuple[BytePrice, ...], model: CostModel, problem: Prob
     if any(faults_of(claim, model, problem)):
         return False
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
-    return _value(problem, _multipliers(claim, model, problem), usable) > float(problem.stage_constants.sum())
+    nothing = np.zeros(len(problem.stage_constants))
+    need = _value(problem, _multipliers(claim, model, problem), usable, nothing)
+    return need > float(problem.stage_constants.sum())
 
 
 def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -120,7 +124,7 @@ def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
     """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
     prices, usable = read_proof(proof, model, problem)
-    value = _value(problem, prices, usable)
+    value = _value(problem, prices, usable, grain_seconds(problem))
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
     if proof.branching is not None:
         tree = read_cases(proof.branching, model, problem)
@@ -198,8 +202,9 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
     return Prices(weight, byte, of_table)
 
 
-def _value(problem: Problem, prices: Prices, usable: Bools) -> float:
-    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants.
+def _value(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> float:
+    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants,
+    and of the seconds `grain` [S] that each stage takes in any case the share that its weights leave.
 
     Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
     blocks at least, each counted by its column units.
@@ -233,8 +238,21 @@ def _value(problem: Problem, prices: Prices, usable: Bools) -> float:
         return float("inf")
     base = float((problem.base_loads[districts.kind] * sizes[:, None] * weight).sum())
     memory = float((byte * _capacity(problem)).sum())
+    base += float(_idle_shares(problem, prices) @ grain)
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
     return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
+
+
+def _idle_shares(problem: Problem, prices: Prices) -> Floats:
+    """[S] share of each stage's weight that lies on no resource and no table."""
+    instances, shared = _instances(problem)
+    share = np.zeros(len(problem.stage_constants))
+    for c, stage in enumerate(problem.stage_of_column):
+        districts = slice(0, 1) if shared[c] else slice(None)
+        share[stage] += float(prices.weight[districts, c] @ instances[districts, c])
+    for (_, stage), weight in prices.of_table.items():
+        share[stage] += weight
+    return np.maximum(1.0 - share, 0.0)
 
 
 def _block_values(problem: Problem, weight: Floats, byte: Floats) -> Floats:
@@ -292,13 +310,14 @@ def _least(problem: Problem, prices: Prices) -> Floats:
     """[S] seconds that each stage takes at least, by its own weights alone."""
     constants = float(problem.stage_constants.sum())
     anything: Bools = np.asarray(problem.allowed.any(axis=0))
-    of_stage = []
+    of_stage, grain = [], grain_seconds(problem)
     for s in range(len(problem.stage_constants)):
         weight = np.where(problem.stage_of_column == s, prices.weight, 0.0)
         of_table = {pair: share for pair, share in prices.of_table.items() if pair[1] == s}
         alone = Prices(weight, np.zeros_like(prices.byte), of_table)
-        of_stage.append(_value(problem, alone, anything) - constants)
-    return np.maximum(of_stage, 0.0)
+        own = np.where(np.arange(len(grain)) == s, grain, 0.0)
+        of_stage.append(_value(problem, alone, anything, own) - constants)
+    return np.maximum(of_stage, grain)
 
 
 def _step_of_block(problem: Problem, prices: Prices) -> Floats:

@@ -16,6 +16,8 @@ from planner.case_trees import CaseNode, CaseTree
 from planner.cases import Cases, Multipliers, Part, State
 from planner.problem import Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
+from planner.solvers.programs import optimum
+from planner.solvers.slimming import Slim, slimmed
 
 ENOUGH = 1e-7
 """Relative distance from the threshold at which a case counts as closed."""
@@ -25,6 +27,13 @@ ROUNDS = 60
 """Cutting planes per case at most."""
 TOLERANCE = 2e-5
 """Relative difference of bound and relaxation at which a case's multipliers are good enough."""
+PAYS = 0.05
+"""A rise of the bound by less than this share of its distance from the target is none."""
+PATIENCE = (4, 96)
+"""Divisions and cutting planes after which a bound that does not rise is left alone; or half of those until it last
+rose, where these are more."""
+NEAR_CEILING = 0.1
+"""That difference is good enough, too, where it is less than this share of what the relaxation is below the target."""
 CANDIDATES = 4
 """Tables that are tried for each division."""
 MARGIN = 0.05
@@ -65,15 +74,26 @@ class Branching:
     """Of that placement, or of the one that was known."""
 
 
-def branch(
-    problem: Problem, prices: Prices, least: Floats, step_s: float, cases: int, is_over: Callable[[], bool]
-) -> Branching:
-    """Divide until the bound is `step_s`, which some placement takes, or `cases` were looked at.
+@dataclass(frozen=True)
+class Stop:
+    """When branching ends, if it does not close all cases."""
+
+    cases: int
+    """So many were looked at."""
+    is_over: Callable[[], bool] = lambda: False
+    gap: float = 0.0
+    """The bound is so near to the known step, relatively."""
+    patience: float = np.inf
+    """It has not risen for so many times `PATIENCE`."""
+
+
+def branch(problem: Problem, prices: Prices, least: Floats, step_s: float, stop: Stop) -> Branching:
+    """Divide until the bound is `step_s`, which some placement takes.
 
     `least` [S] are seconds that every placement takes in each stage.
     """
     search = _Tree(problem, prices, least * (1 - LEAST_ROUNDING), step_s)
-    search.run(cases, is_over)
+    search.run(stop)
     return search.result()
 
 
@@ -82,12 +102,15 @@ class _Tree:
         self.cases = Cases(problem, step_s, least)
         self.bounds = CaseBounds(self.cases)
         self.placement: Placement | None = None
-        kind = problem.kind_of_rank
+        self._slim = slimmed(problem)
+        prices, kind = self._slim.whole_prices(prices), problem.kind_of_rank
         state = self.cases.state({})
         weight, byte = prices.weight[kind].T.copy(), prices.byte[kind].T.copy()
         for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
             row[~np.isin(instance, instance[problem.reach])] = 0.0
         root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
+        self._work = np.zeros(2, dtype=np.int64)
+        """Divisions and cutting planes so far."""
         self.nodes: list[Node] = [root]
         self._queue: list[tuple[float, int]] = []
         self._enter(0)
@@ -96,11 +119,17 @@ class _Tree:
     def _target(self) -> float:
         return self.cases.threshold_s * (1 - ENOUGH)
 
-    def run(self, limit: int, is_over: Callable[[], bool]) -> None:
-        """Best first."""
-        while self._queue and len(self.nodes) < limit and not is_over():
+    def run(self, stop: Stop) -> None:
+        """Best first, as long as the bound rises now and then."""
+        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, np.zeros(2, dtype=np.int64)
+        patience = stop.patience * np.array(PATIENCE)
+        while self._queue and len(self.nodes) < stop.cases and not stop.is_over():
             bound, number = self._queue[0]
-            if bound >= self._target:
+            if bound >= min(self._target, self.cases.threshold_s / (1 + stop.gap)):
+                break
+            if bound - risen_s >= PAYS * (self._target - risen_s):
+                risen_s, risen_at = bound, self._work.copy()
+            elif (self._work - risen_at > np.maximum(patience, risen_at / 2)).any():
                 break
             heapq.heappop(self._queue)
             node = self.nodes[number]
@@ -140,17 +169,19 @@ class _Tree:
 
     def _sharpen(self, node: Node) -> None:
         """Find the best multipliers of a case."""
-        dual = _Dual(self.cases, node.state)
+        dual = _Dual(self.cases, node.state, self._slim)
         best = query = dual.shares_of(node.multipliers)
         value, choice = node.bound_s, node.choice
         for _ in range(ROUNDS):
             if choice is not None:
                 dual.add_cut(choice)
+            self._work[1] += 1
             found = dual.solve()
             if found is None:
                 break
             point, ceiling = found
-            if ceiling - node.bound_s <= TOLERANCE * abs(node.bound_s):
+            left = max(TOLERANCE * abs(node.bound_s), NEAR_CEILING * (self._target - ceiling))
+            if ceiling - node.bound_s <= left:
                 break
             query = (best + point) / 2
             value, choice = self.bounds.priced(node.state, dual.multipliers(query))
@@ -162,6 +193,7 @@ class _Tree:
 
     def _divide(self, number: int) -> None:
         """Choose a table and enter all that it can do."""
+        self._work[0] += 1
         node = self.nodes[number]
         assert node.choice is not None
         best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
@@ -248,17 +280,18 @@ def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
 
 
 class _Dual:
-    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight
-    and prices of the whole free memory."""
+    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight,
+    prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
+    """
 
-    def __init__(self, cases: Cases, state: State) -> None:
+    def __init__(self, cases: Cases, state: State, slim: Slim) -> None:
         from ortools.math_opt.python import mathopt
 
         self._mathopt, problem = mathopt, cases.problem
-        self._problem, self._labels = problem, state.labels
+        self._problem, self._slim, self._labels = problem, slim, state.labels
         self._ranks = np.unique(state.labels, return_index=True)[1]
-        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels)
-        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels)
+        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, slim.columns)
+        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, slim.tiers)
         self._columns = len(columns)
         stage = np.array([problem.stage_of_column[row] for row, _ in columns])
         count = np.array([float(len(ranks)) for _, ranks in columns])
@@ -275,8 +308,12 @@ class _Dual:
         self._bound = model.add_variable(lb=-np.inf)
         self._shares = [model.add_variable(lb=0.0) for _ in columns]
         self._prices = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
-        for s in np.unique(stage):
-            members = [self._shares[i] for i in np.flatnonzero(stage == s)]
+        has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
+        self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
+        constant = self._constant / len(problem.stage_constants)
+        self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
+        for s in np.unique(stage).tolist():
+            members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
             model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
         self._stage = stage
         model.maximize(self._bound)
@@ -287,8 +324,8 @@ class _Dual:
         """[slots] of given multipliers, where equal ranks may have had unlike ones."""
         values = np.zeros(len(self._count))
         for table, slot, at in (
-            (multipliers.weight, self._column_slot, 0),
-            (multipliers.byte, self._pool_slot, self._columns),
+            (multipliers.weight[self._slim.columns], self._column_slot, 0),
+            (multipliers.byte[self._slim.tiers], self._pool_slot, self._columns),
         ):
             seen: dict[int, list[float]] = {}
             for row in range(len(slot)):
@@ -298,28 +335,33 @@ class _Dual:
                 values[at + number] = np.mean(weights)
         values *= self._count
         values[self._columns :] *= self._unit_bytes / self._count[self._columns :]
-        return values
+        shares = np.bincount(self._stage, weights=values[: self._columns], minlength=len(self._idle))
+        return np.concatenate([values, np.maximum(1.0 - shares, 0.0)])
 
     def multipliers(self, values: Floats) -> Multipliers:
         """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
-        share, price = np.maximum(values[: self._columns], 0.0), np.maximum(values[self._columns :], 0.0)
-        total = np.zeros(len(self._problem.stage_constants))
-        np.add.at(total, self._stage, share)
+        problem = self._problem
+        share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
+        total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
         weight = share / total[self._stage] / self._count[: self._columns]
-        return Multipliers(weight[self._column_slot], (price / self._unit_bytes)[self._pool_slot])
+        of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
+        of_rank[self._slim.columns] = weight[self._column_slot]
+        of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        return Multipliers(of_rank, of_pool)
 
     def add_cut(self, choice: Choice) -> None:
         """Add the cut of a choice."""
         problem = self._problem
         seconds, size = self._load.copy(), -self._free.copy()
-        for c in range(len(problem.stage_of_column)):
-            np.add.at(seconds, self._column_slot[c, self._ranks], choice.seconds[:, c])
-        for m in range(len(problem.pool_capacity)):
-            np.add.at(size, self._pool_slot[m, self._ranks], choice.size[:, m])
+        for slot, column in zip(self._column_slot, self._slim.columns.tolist(), strict=True):
+            np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
+        for slot, tier in zip(self._pool_slot, self._slim.tiers.tolist(), strict=True):
+            np.add.at(size, slot[self._ranks], choice.size[:, tier])
         seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
         size = size / self._unit_bytes
         terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
         terms += [float(value) * price for value, price in zip(size, self._prices, strict=True)]
+        terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
 
     def solve(self) -> tuple[Floats, float] | None:
@@ -327,14 +369,9 @@ class _Dual:
 
         None where the solver gives up.
         """
-        mathopt = self._mathopt
         while True:
-            result = self._solver.solve()
-            for solver in (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS):
-                if result.termination.reason is mathopt.TerminationReason.OPTIMAL:
-                    break
-                result = mathopt.solve(self._model, solver)
-            if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
+            result = optimum(self._model, self._solver)
+            if result is None:
                 return None
             values = result.variable_values()
             pressed = [
@@ -344,17 +381,18 @@ class _Dual:
                 price.upper_bound *= 10
             if not pressed:
                 break
-        point = np.array([values[v] for v in (*self._shares, *self._prices)])
-        point[self._columns :] /= self._scale
+        point = np.array([values[v] for v in (*self._shares, *self._prices, *self._idle)])
+        point[self._columns : len(self._count)] /= self._scale
         return point, values[self._bound] / self._scale
 
 
-def _slots(instances: Ints, labels: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
-    """Instances that equal ranks use: (their number [R, W], row and first ranks of the instances of each)."""
-    slot = np.zeros(instances.shape, dtype=np.int64)
+def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
+    """Instances that equal ranks use, of n rows: (number [n, W], row and first ranks of the instances of each)."""
+    slot = np.zeros((len(rows), len(labels)), dtype=np.int64)
     known: dict[tuple[int, bytes], int] = {}
     members: list[tuple[int, list[int]]] = []
-    for row, instance in enumerate(instances):
+    for n, row in enumerate(rows.tolist()):
+        instance = instances[row]
         firsts = np.flatnonzero(np.concatenate([[True], instance[1:] != instance[:-1]]))
         lasts = [*firsts[1:].tolist(), len(instance)]
         for first, last in zip(firsts.tolist(), lasts, strict=True):
@@ -363,7 +401,7 @@ def _slots(instances: Ints, labels: Ints) -> tuple[Ints, list[tuple[int, Ints]]]
             if number == len(members):
                 members.append((row, []))
             members[number][1].append(first)
-            slot[row, first:last] = number
+            slot[n, first:last] = number
     return slot, [(row, np.array(firsts)) for row, firsts in members]
 
 

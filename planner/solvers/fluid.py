@@ -51,8 +51,10 @@ class FluidSolution:
 class Fluid:
     """The relaxation of one problem; built once, priced many times."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, grain: Floats | None = None) -> None:
+        """`grain` [S] are seconds that each stage takes in any case, constants aside (`planner.grains`)."""
         self.problem = problem
+        self.grain = np.zeros(len(problem.stage_constants)) if grain is None else grain
         kinds, columns = problem.kinds, len(problem.stage_of_column)
         counts = problem.ranks_of_kind.astype(float)
         extent = problem.block_extent
@@ -133,6 +135,14 @@ class Fluid:
             for d, ranks in enumerate(self._districts.ranks):
                 found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
         return found
+
+    def idle_shares(self, prices: Prices) -> Floats:
+        """[S] share of each stage's weight that lies on no resource and no table."""
+        share = np.zeros(len(self.grain))
+        np.add.at(share, self.problem.stage_of_column, (prices.weight * self.instances * self._counted).sum(axis=0))
+        for (_, stage), weight in prices.of_table.items():
+            share[stage] += weight
+        return np.maximum(1.0 - share, 0.0)
 
     def no_prices(self) -> Prices:
         """Nothing has a price."""
@@ -236,12 +246,18 @@ class Fluid:
         base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
         return np.asarray(np.stack(rows) - base)
 
-    def bound(self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0) -> tuple[float, Ints]:
-        """The bound that the prices prove, rounded down, and the picks [T] that attain it."""
+    def bound(
+        self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0, grain: Floats | None = None
+    ) -> tuple[float, Ints]:
+        """The bound that the prices prove, rounded down, and the picks [T] that attain it.
+
+        `grain` [S] are the seconds that stages take in any case, where others than its own are to count.
+        """
         cheapest, picks = self.price(prices, usable)
         if np.isinf(cheapest).any():
             return np.inf, picks
         gain = cheapest.sum() + (self._base * prices.weight).sum()
+        gain += self.idle_shares(prices) @ (self.grain if grain is None else grain)
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
         return float(value - SAFETY * (abs(gain) + abs(paid))), picks
@@ -264,7 +280,7 @@ class Fluid:
         the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
         at least as long as the table's largest block; with `more`, others are found where the optimum violates that.
         """
-        master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom)
+        master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom, self.grain)
         pairs: list[tuple[int, int]] = []
         proposals: list[Ints] = []
         self._hold(master, pairs, lone, proposals)

@@ -6,10 +6,12 @@ import numpy as np
 
 from planner.problem import Bools, Floats, Problem
 from planner.solvers.prices import Prices
+from planner.solvers.programs import optimum
 
 _FIRST_BOX = 8.0
 _LARGEST_BOX = 1e7
 _NO_TABLE: Mapping[tuple[int, int], float] = {}
+_NO_STAGE: Mapping[int, float] = {}
 
 
 class Master:
@@ -19,8 +21,9 @@ class Master:
     grows while they press against it.
     """
 
-    def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats) -> None:
-        """Of `instances` [D, C], columns `shared` [C] by all kinds and `capacity` [D, M], see `fluid.Fluid`."""
+    def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats, grain: Floats) -> None:
+        """Of `instances` [D, C], columns `shared` [C] by all kinds, `capacity` [D, M] and `grain` [S], see
+        `fluid.Fluid`."""
         from ortools.math_opt.python import mathopt
 
         self._mathopt = mathopt
@@ -39,12 +42,16 @@ class Master:
         self._prices = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in self._price_at]
         self._model.maximize(self._bound)
         self._simplex: dict[int, mathopt.LinearConstraint] = {}
+        self._idle: dict[int, tuple[mathopt.Variable, float]] = {}
         for stage in np.unique(self._stages).tolist():
             members = [
                 weight
                 for weight, (_, column) in zip(self._weights, self._weight_at, strict=True)
                 if self._stages[column] == stage
             ]
+            if grain[stage] > 0:
+                self._idle[stage] = self._model.add_variable(lb=0.0), float(grain[stage])
+                members.append(self._idle[stage][0])
             self._simplex[stage] = self._model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
         self._tables: list[tuple[tuple[int, int], mathopt.Variable]] = []
         self._cuts: list[mathopt.LinearConstraint] = []
@@ -84,6 +91,7 @@ class Master:
         excess = (size - self._capacity) / self._unit_bytes
         terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
         terms += [self._scale * value * w for value, (_, w) in zip(of_table, self._tables, strict=True)]
+        terms += [self._scale * value * weight for weight, value in self._idle.values()]
         terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
         self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
@@ -99,19 +107,19 @@ class Master:
             if not pressed:
                 break
         of_table = {pair: values[weight] for pair, weight in self._tables}
-        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices], of_table)
+        idle = {stage: values[weight] for stage, (weight, _) in self._idle.items()}
+        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices], of_table, idle)
         return prices, values[self._bound] / self._scale
 
     def _optimize(self) -> None:
-        """Solve on from the last optimum; afresh where that ends in an imprecise answer."""
-        self._result = self._solver.solve()
-        for solver in (self._mathopt.SolverType.GLOP, self._mathopt.SolverType.HIGHS):
-            if self._result.termination.reason is self._mathopt.TerminationReason.OPTIMAL:
-                return
-            self._result = self._mathopt.solve(self._model, solver)
+        self._result = optimum(self._model, self._solver)
 
     def _as_prices(
-        self, weights: list[float], prices: list[float], of_table: Mapping[tuple[int, int], float] = _NO_TABLE
+        self,
+        weights: list[float],
+        prices: list[float],
+        of_table: Mapping[tuple[int, int], float] = _NO_TABLE,
+        idle: Mapping[int, float] = _NO_STAGE,
     ) -> Prices:
         weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)
         for (k, c), value in zip(self._weight_at, weights, strict=True):
@@ -124,6 +132,8 @@ class Master:
             byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
         total = self._total(weight)
         for (_, stage), value in of_table.items():
+            total[stage] += max(value, 0.0)
+        for stage, value in idle.items():
             total[stage] += max(value, 0.0)
         held = {pair: max(value, 0.0) / float(total[pair[1]]) for pair, value in of_table.items() if value > 0}
         return Prices(weight / total[self._stages], byte, held)

@@ -12,8 +12,9 @@ class Prices:
     """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem`."""
 
     weight: Floats
-    """[D, C] of one second on the resource that a rank of the district uses; per stage they sum to one over instances,
-    together with those of tables. A rank that is in several districts has the sum of their weights."""
+    """[D, C] of one second on the resource that a rank of the district uses. A rank that is in several districts has
+    the sum of their weights. Per stage they sum to one at most over instances, together with those of tables; what is
+    missing is the weight of the seconds that the stage takes in any case (`planner.grains`)."""
     byte: Floats
     """[D, M] of one byte, in seconds."""
     of_table: Mapping[tuple[int, int], float] = field(default_factory=dict)

@@ -254,7 +254,7 @@ class _Replan:
             aim = target_seconds(self._fluid, self._relaxed, step_s)
             ruin = Ruin(problem, self._relaxed.prices, every_pick, aim, seed, released)
             ruin.start_from(placement)
-            ruin.run(ruin_steps(problem), TEMPERATURES[0], self._clock.is_over)
+            ruin.run(ruin_steps(problem, 0), TEMPERATURES[0], self._clock.is_over)
             placement = ruin.best() or placement
         improver, number = Improver(problem, placement, seed, released), 0
         for squarings in SQUARINGS:

@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 
 from planner.enumeration import Tried, proven_s, try_all
+from planner.grains import grain_seconds
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
-from planner.solvers.branching import branch
+from planner.solvers.branching import Stop, branch
 from planner.solvers.choices import cheapest_first
+from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
@@ -20,6 +22,7 @@ from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
 from planner.solvers.rounding import round_picks
 from planner.solvers.ruin import Ruin
+from planner.solvers.slimming import slimmed
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
@@ -59,24 +62,24 @@ RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
 """Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
-STEPS_PER_TABLE = 50
+STEPS_PER_TABLE = 5
 """Another such limit."""
 BUILD_TABLES = 200
 """Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
 LONGER_PASSES = 3
-"""How often a pass may take twice the steps of the one before."""
+"""How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Of these passes, in turn."""
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
-TRIED_WORK = 2e7
-"""Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a third of a second."""
+TRIED_WORK = 4e6
+"""Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a second."""
 FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
 """Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
-LONGER_TRIES = 20
+LONGER_TRIES = 100
 """How much more of that where neither a number of passes is given nor anything fits."""
 TRIES, LAST_TRY = 3, 0.01
 """All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
@@ -88,7 +91,7 @@ FEWEST_CASES = 20
 BRANCH_WORK = 4e6
 """Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
-"""Rounds without a move after which a norm is done."""
+"""Rounds without a better plan after which a norm, or levelling, is done."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 CONFINED_TRIES = 20
@@ -139,7 +142,15 @@ class Outcome:
 
 def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
     """The best placement found within the limits, with a lower bound on all placements."""
-    fluid = Fluid(problem)
+    found = composed(problem)
+    outcome = _solved(found.problem, limits, progress)
+    if outcome.placement is None:
+        return outcome
+    return replace(outcome, placement=found.taken_apart(outcome.placement))
+
+
+def _solved(problem: Problem, limits: Limits, progress: Progress | None) -> Outcome:
+    fluid = Fluid(problem, grain_seconds(problem))
     missing = shortage(fluid)
     if missing is not None:
         return Outcome("infeasible", None, None, None, missing)
@@ -160,9 +171,11 @@ class _Search:
 
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
+        self._slim = slimmed(fluid.problem)
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
-        self._branched_s: float | None = None
+        self._branched: tuple[float, float] | None = None
+        self._patience = 1.0
         self._gave_up: tuple[float, float] | None = None
         effort = limits.effort or (0 if limits.effort == 0 else LONGER_TRIES)
         self._work = TRIED_WORK * max(effort, 1)
@@ -243,13 +256,14 @@ class _Search:
             cases = min(cases, CASES_OF_A_PASS * max(self._limits.effort, 1))
         if self.best is None or cases < FEWEST_CASES:
             return
-        if self.best[1] == self._branched_s or self._is_done():
+        if self._branched == (self.best[1], self._patience) or self._is_done():
             return
         least = least_of_stages(self._fluid, self.bound.prices)
-        found = branch(problem, self.bound.prices, least, self.best[1], cases, self._clock.is_over)
+        stop = Stop(cases, self._clock.is_over, self._limits.gap, self._patience)
+        found = branch(problem, self.bound.prices, least, self.best[1], stop)
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
-        self._branched_s = self.best[1]
+        self._branched = self.best[1], self._patience
         if found.bound_s > self.bound.seconds:
             self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree, tried_s=None)
             self._tell("bound", self.best[1], self.bound.seconds)
@@ -257,6 +271,7 @@ class _Search:
     def run(self) -> None:
         """Starts, the bound once more, then passes of local search: from the best starts, then from the best plan.
 
+        The bound is raised after the first pass, the second, the fourth, …, with more patience each time.
         The smallest problems need none of it.
         """
         self._try_from_below()
@@ -274,7 +289,8 @@ class _Search:
             placement, _ = queue.pop(0) if queue else self.best
             self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
-            if done == 1:
+            if done & (done - 1) == 0:
+                self._patience = float(done * done)
                 self.raise_bound()
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
@@ -297,20 +313,20 @@ class _Search:
             return
         ruin = self._ruin(step_s, seed)
         ruin.start_from(placement)
-        steps = ruin_steps(self._fluid.problem) << min(number, LONGER_PASSES)
+        steps = ruin_steps(self._fluid.problem, number)
         ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
         found = ruin.best()
-        if found is not None:
+        if found is not None and ruin.best_s < step_s:
             self._offer(found, ruin.best_s, "tables in and out")
             if not self._is_done():
                 self._improve(found, seed, squarings)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
-        problem = self._fluid.problem
         usable = step_of_block(self._fluid, self.relaxed.prices) < target_s
         usable &= self._improving_picks(target_s)
-        return Ruin(problem, self.bound.prices, usable, target_seconds(self._fluid, self.relaxed, target_s), seed)
+        seconds = target_seconds(self._fluid, self.relaxed, target_s)
+        return Ruin(self._slim.problem, self._slim.prices(self.bound.prices), usable, seconds, seed)
 
     def _built(self) -> list[tuple[Placement, float]]:
         """Placements built up table by table for targets a little above the bound; those that fit."""
@@ -404,21 +420,25 @@ class _Search:
         levelling: int = LEVEL_ROUNDS,
     ) -> tuple[Placement, float]:
         """Local search at one norm after the other, then towards targets; its best placement."""
-        improver, number = Improver(self._fluid.problem, placement, seed), 0
+        improver, number = Improver(self._slim.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
         for squarings in norms:
-            idle = 0
+            idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
-                number += 1
-                if idle >= IDLE_ROUNDS:
+                stale = 0 if improver.best_s < best_s else stale + 1
+                number, best_s = number + 1, improver.best_s
+                if max(idle, stale) >= IDLE_ROUNDS:
                     break
                 self._offer(improver.best, improver.best_s, "local search")
                 if self._is_done():
                     return improver.best(), improver.best_s
+        stale, best_s = 0, improver.best_s
         for _ in range(levelling):
-            if self._is_done() or not improver.level():
+            if self._is_done() or stale >= IDLE_ROUNDS or not improver.level():
                 break
+            stale = 0 if improver.best_s < best_s else stale + 1
+            best_s = improver.best_s
             self._offer(improver.best, improver.best_s, "local search")
         return improver.best(), improver.best_s
 
@@ -448,11 +468,12 @@ def may_ruin(problem: Problem) -> bool:
     return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
 
 
-def ruin_steps(problem: Problem) -> int:
-    """Steps of ruin and recreate in one pass."""
+def ruin_steps(problem: Problem, number: int) -> int:
+    """Steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
     columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
-    steps = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
-    return min(steps, STEPS_PER_TABLE * problem.tables)
+    most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+    later = min(number, LONGER_PASSES)
+    return min(most << later, STEPS_PER_TABLE * problem.tables << 2 * later)
 
 
 def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Floats:

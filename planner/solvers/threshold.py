@@ -50,7 +50,9 @@ def _stage_bound(fluid: Fluid, prices: Prices, stage: int) -> float:
     weight = np.where(fluid.problem.stage_of_column == stage, prices.weight, 0.0)
     of_table = {pair: value for pair, value in prices.of_table.items() if pair[1] == stage}
     alone = Prices(weight, np.zeros_like(prices.byte), of_table)
-    return max(0.0, fluid.bound(alone)[0] - float(fluid.problem.stage_constants.sum()))
+    grain = np.where(np.arange(len(fluid.grain)) == stage, fluid.grain, 0.0)
+    least = fluid.bound(alone, grain=grain)[0] - float(fluid.problem.stage_constants.sum())
+    return max(0.0, float(grain[stage]), least)
 
 
 def proven_s(fluid: Fluid, prices: Prices, threshold_s: float) -> float:

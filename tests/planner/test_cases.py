@@ -13,7 +13,7 @@ from planner.cases import Cases, Part
 from planner.options import Policy, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.problem import Floats, Problem
-from planner.solvers.branching import Branching, branch
+from planner.solvers.branching import Branching, Stop, branch
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
 from planner.solvers.search import Limits, solve
@@ -30,7 +30,7 @@ def branched(problem: Problem, step_s: float) -> tuple[Branching, Floats]:
     fluid = Fluid(problem)
     bound = tighten(fluid, fluid.solve(), step_s)
     least = least_of_stages(fluid, bound.prices)
-    return branch(problem, bound.prices, least, step_s, CASES, lambda: False), least
+    return branch(problem, bound.prices, least, step_s, Stop(CASES)), least
 
 
 @pytest.fixture(scope="module")
