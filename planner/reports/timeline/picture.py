@@ -123,7 +123,7 @@ class _Label:
     def fit(self) -> None:
         """All of it, or what stands before a bracket, or nothing where the bar is too narrow."""
         to_pixels = self.text.axes.transData.transform  # type: ignore[union-attr]
-        room = to_pixels((self.lasts, 0))[0] - to_pixels((0, 0))[0] - 4
+        room = to_pixels((self.lasts, 0))[0] - to_pixels((0, 0))[0] - 8
         for text in (self.text.get_text(), self.text.get_text().partition(" (")[0], ""):
             self.text.set_text(text)
             if self.text.get_window_extent().width <= room:
@@ -170,14 +170,14 @@ def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[st
     low, step_s = simulation.window[0], float(simulation.step_seconds[0])
     pieces = [piece for piece in simulation.path() if piece.start - low < step_s and piece.task.stream in lanes]
 
-    def where(piece: Piece) -> tuple[int, bool]:
-        return id(piece.task), piece.rank not in (None, rank) and not piece.task.is_exchange
+    def where(piece: Piece) -> tuple[str, bool]:
+        return piece.task.stream, piece.rank not in (None, rank) and not piece.task.is_exchange
 
     drawn = set()
-    for (_, elsewhere), group in groupby(pieces, key=where):
+    for (stream, elsewhere), group in groupby(pieces, key=where):
         run = list(group)
         start, end = run[0].start - low, min(run[-1].end - low, step_s)
-        bar, place = [(start, end - start)], (lanes.index(run[0].task.stream) - 0.4, 0.8)
+        bar, place = [(start, end - start)], (lanes.index(stream) - 0.4, 0.8)
         kind = list(OUTLINES)[elsewhere]
         drawn.add(kind)
         axes.broken_barh(
