@@ -5,9 +5,6 @@ millions. In JSON they are a list of objects.
 """
 
 import json
-import os
-import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
 from cost_models.workload.models import Dtype
+from planner.files import write_file
 from planner.policy import Policy, Ranks
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
@@ -495,28 +493,8 @@ def _table_json(table: TablePlan) -> str:
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Write the document: to a temporary file beside `path`, then renamed, so that no half plan is ever there.
-
-    Raises InputError if the place cannot be written.
-    """
-    path = Path(path).resolve()
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-        if path.exists() and not path.is_file():
-            raise InputError.at(str(path), "is not a regular file")
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(plan.to_json())
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write the document. Raises InputError if the place cannot be written."""
+    write_file(path, plan.to_json().encode())
 
 
 def read_plan(path: str | Path) -> Plan:

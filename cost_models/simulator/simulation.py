@@ -32,12 +32,38 @@ class Share:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of the critical path."""
+
+    task: Task
+    rank: int | None
+    """None within an exchange, for which all ranks wait."""
+    start: float
+    end: float
+
+
 class Simulation:
     """Steps that were played; the first few, in which the pipeline fills, are not counted."""
 
-    def __init__(self, network: Network, program: Program, run: Run, workload: Workload, fill: int, steps: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        program: Program,
+        run: Run,
+        workload: Workload,
+        capacity: Floats,
+        fill: int,
+        steps: int,
+    ) -> None:
         self.network, self.program, self.run, self.workload = network, program, run, workload
+        self.capacity = capacity
+        """[R] of each resource, 1 for what is healthy."""
         self.fill, self.last = fill, fill + steps
+
+    def replay(self, observe: Observer) -> None:
+        """Play the same steps again, for whoever wants to hear the load of links."""
+        Engine(self.program.graph, self.capacity, self.network.hubs).run(observe)
 
     @cached_property
     def ends(self) -> Floats:
@@ -117,8 +143,8 @@ class Simulation:
                 task[activities], place[activities] = number, np.arange(len(activities))
         return task, place
 
-    def critical_path(self) -> list[Share]:
-        """What makes a step as long as it is: seconds by task along the longest chain, per counted step, longest first.
+    def path(self) -> list[Piece]:
+        """What the end of the last counted step waited for, piece by piece without a pause, from the first on.
 
         Within an exchange the chain passes through the rank that came last; what follows is the exchange's time.
         """
@@ -126,21 +152,27 @@ class Simulation:
         path = self.run.critical_path(int(last[self.run.end[last].argmax()]))
         task_of, place_of = self._meaning
         low, _ = self.window
-        seconds: dict[str, float] = defaultdict(float)
-        longest: dict[str, tuple[float, int | None]] = {}
-        name: str = "wait"
+        pieces: list[Piece] = []
+        task: Task | None = None
         # An activity without a meaning of its own belongs to the exchange that ends after it.
         for activity in reversed(path):
-            lasts = float(self.run.end[activity] - max(self.run.start[activity], low))
+            start, end = max(float(self.run.start[activity]), low), float(self.run.end[activity])
+            rank = None
             if task_of[activity] >= 0:
                 task = self.program.tasks[task_of[activity]]
-                name, rank = task.name, int(task.ranks[place_of[activity]])
-            else:
-                rank = None
-            if lasts <= 0:
-                continue
+                rank = int(task.ranks[place_of[activity]])
+            if end > start and task:
+                pieces.append(Piece(task, rank, start, end))
+        return pieces[::-1]
+
+    def critical_path(self) -> list[Share]:
+        """What makes a step as long as it is: seconds by task along the path, per counted step, longest first."""
+        seconds: dict[str, float] = defaultdict(float)
+        longest: dict[str, tuple[float, int | None]] = {}
+        for piece in reversed(self.path()):
+            name, lasts = piece.task.name, piece.end - piece.start
             seconds[name] += lasts
-            longest[name] = max(longest.get(name, (0.0, None)), (lasts, rank), key=lambda pair: pair[0])
+            longest[name] = max(longest.get(name, (0.0, None)), (lasts, piece.rank), key=lambda pair: pair[0])
         steps = len(self.step_seconds)
         found = [Share(name, longest[name][1], value / steps) for name, value in seconds.items()]
         return sorted(found, key=lambda share: -share.seconds)
@@ -190,5 +222,6 @@ def simulate(
     demands = [mean if ids is None else counter.count(ids) for ids in drawn]
     builder = Builder(network, workload, software, waits_for_data=conditions.data_loading)
     program = builder.build(demands, conditions.slowness(network.world, played))
-    run = Engine(program.graph, conditions.capacity(network), network.hubs).run(observe)
-    return Simulation(network, program, run, workload, fill, steps)
+    capacity = conditions.capacity(network)
+    run = Engine(program.graph, capacity, network.hubs).run(observe)
+    return Simulation(network, program, run, workload, capacity, fill, steps)

@@ -1,0 +1,129 @@
+"""What one rank does in the counted steps, cut at their beginning and their end, and how loaded its links are."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.shards import Floats, Ints
+from cost_models.simulator.engine import NONE
+from cost_models.simulator.network import IN, OUT
+from cost_models.simulator.program import Task
+from cost_models.simulator.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A task of one rank within the counted time; seconds from its beginning."""
+
+    number: int
+    """Of the task in its program."""
+    task: Task
+    place: int
+    """Of the rank among those of the task."""
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """Of one link of a rank, in steps: what holds from each time until the next."""
+
+    name: str
+    """Sort and number, as in `nic_out 4`."""
+    time: Floats
+    """[n] seconds from the beginning of the counted time."""
+    share: Floats
+    """[n] of the capacity that is in use."""
+
+
+def slices(simulation: Simulation, rank: int) -> list[Slice]:
+    """In order of time, on each stream without overlap; tasks that take no time are left out."""
+    low, high = simulation.window
+    found = []
+    for number, task in enumerate(simulation.program.tasks):
+        for place in np.flatnonzero(task.ranks == rank):
+            start = max(float(simulation.run.start[task.first[place]]), low)
+            end = min(float(simulation.run.end[task.last[place]]), high)
+            if end > start:
+                found.append(Slice(number, task, int(place), start - low, end - low))
+    return sorted(found, key=lambda each: (each.start, each.number))
+
+
+def streams(simulation: Simulation) -> list[str]:
+    """All streams, in the order in which they are first used."""
+    return list(dict.fromkeys(task.stream for task in simulation.program.tasks))
+
+
+def critical_rank(simulation: Simulation) -> int:
+    """The rank on which most of the critical path lies; the lowest of several."""
+    seconds = np.zeros(simulation.network.world)
+    for piece in simulation.path():
+        if piece.rank is not None:
+            seconds[piece.rank] += piece.end - piece.start
+    return int(seconds.argmax())
+
+
+def sample(simulation: Simulation, most: int) -> list[int]:
+    """All ranks where they are few, else the critical one and the first of evenly spread nodes."""
+    network = simulation.network
+    if network.world <= most:
+        return list(range(network.world))
+    firsts = np.unique(network.node_of_rank, return_index=True)[1]
+    spread = np.unique(np.linspace(0, len(firsts) - 1, min(most - 1, len(firsts))).round().astype(int))
+    return sorted({critical_rank(simulation), *(int(rank) for rank in firsts[spread])})
+
+
+def resources(simulation: Simulation, rank: int) -> list[int]:
+    """Numbers of the links, switches and tiers that serve a rank."""
+    network = simulation.network
+    uses = [*network.port(OUT), *network.port(IN)]
+    if network.leaves_domain:
+        uses += [*network.card(OUT), *network.card(IN)]
+    uses += [*network.host(ddr=1.0), *network.storage(np.zeros(network.world)), *(network.front_end() or [])]
+    return [int(use.of[rank]) for use in uses if use.of[rank] != NONE]
+
+
+def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]:
+    """By rank, of every link of it that is used in the counted steps. Plays the steps again."""
+    of_rank = {rank: resources(simulation, rank) for rank in ranks}
+    record = _Record(sorted({each for found in of_rank.values() for each in found}))
+    simulation.replay(record)
+    low, high = simulation.window
+    found: dict[int, list[Load]] = {rank: [] for rank in of_rank}
+    for rank, own in of_rank.items():
+        for resource in own:
+            time, share = record.of(resource)
+            kept = time < high
+            kept[:-1] &= time[1:] > low  # what was over before the first counted moment
+            if share[kept].any():
+                sort, number = simulation.network.names[resource]
+                found[rank].append(Load(f"{sort} {number}", np.maximum(time[kept], low) - low, share[kept]))
+    return found
+
+
+class _Record:
+    """Hears the engine and keeps what concerns some resources."""
+
+    def __init__(self, wanted: list[int]) -> None:
+        self._wanted = wanted
+        self._kept: dict[int, Ints] = {}  # by the first resource of those that the engine tells of together
+        self._last: dict[int, float] = {}
+        self._time: dict[int, list[float]] = defaultdict(list)
+        self._share: dict[int, list[float]] = defaultdict(list)
+
+    def __call__(self, time: float, resources: Ints, share: Floats) -> None:
+        first = int(resources[0])
+        if first not in self._kept:
+            self._kept[first] = np.flatnonzero(np.isin(resources, self._wanted))
+        kept = self._kept[first]
+        for resource, value in zip(resources[kept].tolist(), share[kept].tolist(), strict=True):
+            if self._last.get(resource, 0.0) != value:
+                self._last[resource] = value
+                self._time[resource].append(time)
+                self._share[resource].append(value)
+
+    def of(self, resource: int) -> tuple[Floats, Floats]:
+        """Times and shares; rounding of the engine may exceed the capacity by a trace, which is cut."""
+        return np.array(self._time[resource]), np.minimum(np.array(self._share[resource]), 1.0)
