@@ -6,8 +6,9 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 
 import numpy as np
 
-from cost_models import collectives
+from cost_models import collectives, step_error_bars
 from cost_models.dense import dense_bytes, dense_seconds, dense_size
+from cost_models.error_bars import ErrorBars
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
@@ -23,6 +24,7 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
+    PlacedShards,
 )
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -33,6 +35,7 @@ class StepModel(CostModel):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
+    without_error_bars = None
     coefficients: StepCoefficients
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
@@ -144,6 +147,10 @@ class StepModel(CostModel):
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
         return BlockMemory(fixed, by_rows, supported[blocks.tier])
+
+    def error_bars(self, placed: PlacedShards) -> ErrorBars:
+        """The 90 % bands of a placement's step and stages."""
+        return step_error_bars.error_bars(self, placed, self.evaluate(placed))
 
     def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:
         for resource, load in loads.items():

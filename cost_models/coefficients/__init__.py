@@ -24,31 +24,74 @@ USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 
 
-class Coefficient(Record):
-    """One number with its unit and where it comes from."""
+Quantity = Literal[
+    "row_bytes",
+    "scale_up_domains",
+    "buffer_bytes",
+    "ranks",
+    "samples_per_rank",
+    "lookups_per_sample",
+    "macs_per_sample",
+]
+"""What a validity range may be stated of."""
 
-    value: float
+
+class Range(Record):
+    """From the smallest to the largest value of a quantity among the measurements."""
+
+    quantity: Quantity
+    low: float
+    high: float
+
+
+class Evidence(Record):
+    """What a number is worth: its unit, where it comes from, how far off it is and where that is known."""
+
     unit: str
     kind: Kind
     source: str
+    residual_90: float | None = None
+    """Relative error of the time it governs that nine in ten measurements stay within, those of hardware or sizes that
+    the fit has not seen; unset: not known, and taken by the kind (see `error_bars`)."""
+    fitted_on: tuple[str, ...] = ()
+    """Devices that the data are of; unset: the file's own."""
+    elsewhere_90: float | None = None
+    """The same error on devices that are not in `fitted_on`."""
+    valid: tuple[Range, ...] = ()
 
 
-class CoefficientCurve(Record):
+class Coefficient(Evidence):
+    """One number."""
+
+    value: float
+
+
+class CoefficientCurve(Evidence):
     """A number that depends on one count, by points (count, value); linear between them in log2(count)."""
 
     points: tuple[tuple[float, float], ...]
-    unit: str
-    kind: Kind
-    source: str
 
 
-class OptimizerCoefficient(Record):
+class OptimizerCoefficient(Evidence):
     """A number for each optimizer."""
 
     by_optimizer: dict[Optimizer, float]
-    unit: str
+
+
+class StepEvidence(Record):
+    """Whole training steps that a software profile was held against."""
+
+    residual_90: float
+    """Relative error that nine in ten stay within when they are left out of the fit."""
     kind: Kind
     source: str
+    rows: int
+    devices: tuple[str, ...]
+    links: tuple[str, ...]
+    """Kinds of link inside a node."""
+    networks: tuple[str, ...]
+    """Kinds of link between nodes."""
+    valid: tuple[Range, ...]
 
 
 CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
@@ -158,6 +201,7 @@ class SoftwareCoefficients(NamedCoefficients):
     """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
     ids_arrive_sharded: bool = False
     """Whether each rank reads the ids of its own tables, so that none are exchanged."""
+    steps: StepEvidence | None = None
     exchange_in_phases: bool
     """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
     all_reduce_overlaps_dense: bool
