@@ -45,6 +45,8 @@ class LookupRates:
     """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
     pcie_bytes_per_s: float
     sector_bytes: float
+    row_s: float = 0.0
+    """Time of a row beyond its bytes."""
 
 
 def in_sectors(row_bytes: Numbers, sector_bytes: float) -> Floats:
@@ -64,7 +66,7 @@ def read_rows(reads: Reads, rates: LookupRates) -> Floats:
     """Rows of device memory, some of them out of the L2 cache."""
     share = l2_share(reads.table_bytes, rates)
     per_byte = share / rates.l2_bytes_per_s + (1 - share) / rates.hbm_bytes_per_s
-    return np.asarray(np.asarray(reads.lookups) * reads.row_bytes * per_byte)
+    return np.asarray(np.asarray(reads.lookups) * (reads.row_bytes * per_byte + rates.row_s))
 
 
 def stream(reads: Reads, rates: LookupRates) -> tuple[Floats, Floats]:

@@ -7,6 +7,7 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import numpy as np
 
 from cost_models import collectives, step_error_bars
+from cost_models.coefficients import device_coefficients
 from cost_models.dense import dense_bytes, dense_seconds, dense_size
 from cost_models.error_bars import ErrorBars
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
@@ -73,7 +74,9 @@ class StepModel(CostModel):
         software, workload = self.coefficients.software, self.workload
         gradient = dense_size(workload).parameters * software.gradient_bytes.value
         for k, kind in enumerate(self.kinds):
-            self._put(base[k], "lookup_forward", {"device": software.forward_launch_s.value}, k)
+            device = device_coefficients(self.topology.nodes[k].accelerators.device)
+            launch = device.lookup_launch_s or software.forward_launch_s
+            self._put(base[k], "lookup_forward", {"device": launch.value}, k)
             dense = dense_seconds(
                 workload,
                 self.batching.samples_per_rank,
@@ -83,7 +86,8 @@ class StepModel(CostModel):
             )
             self._put(base[k], "dense", {"device": dense}, k)
             if workload.mode == "training":
-                self._put(base[k], "lookup_backward", {"device": software.backward_launch_s.value}, k)
+                launch = device.update_launch_s or software.backward_launch_s
+                self._put(base[k], "lookup_backward", {"device": launch.value}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
         return base

@@ -61,6 +61,16 @@ _DEVICE_BY_TIER: dict[str, dict[int, tuple[_Place, ...]]] = {
     },
 }
 """Stage and tier of a table: the coefficients that its time on the device is proportional to."""
+_MEASURED_INSTEAD = {
+    ("device", "lookup_efficiency"): "lookup_bytes_per_s",
+    ("device", "pcie_efficiency"): "copy_bytes_per_s",
+    ("device", "activation_efficiency"): "stream_bytes_per_s",
+    ("device", "flop_utilization"): "matmul_flops_per_s",
+    ("software", "backward_passes"): "update_passes_per_lookup",
+    ("software", "forward_launch_s"): "lookup_launch_s",
+    ("software", "backward_launch_s"): "update_launch_s",
+}
+"""Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _HOST = {"host_link": "pcie_efficiency", "pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
 
@@ -68,7 +78,7 @@ _HOST = {"host_link": "pcie_efficiency", "pcie": "pcie_efficiency", "ddr": "ddr_
 def is_measured(name: str, device: str) -> bool:
     """Whether a coefficient of a device rests on data of that device, not on what others achieve."""
     evidence: Evidence = getattr(device_coefficients(device), name)
-    if evidence != getattr(device_coefficients("default"), name):
+    if evidence != getattr(device_coefficients("default"), name):  # a value of its own
         return is_of(evidence, device)
     return bool(evidence.fitted_on) and is_of(evidence, device)
 
@@ -197,7 +207,11 @@ class _StageErrors:
             yield Cause(name, self._group.name, busy / self._seconds, DATA_SHEET_90, "spec")
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
-        record = self._software if where == "software" else device_coefficients(self._device)
+        device = device_coefficients(self._device)
+        instead = _MEASURED_INSTEAD.get((where, name))
+        if instead is not None and getattr(device, instead) is not None:
+            where, name = "device", instead
+        record = self._software if where == "software" else device
         evidence: Evidence = getattr(record, name)
         share, error = seconds / self._seconds, error_90(evidence, self._device, case)
         if where == "software":

@@ -78,6 +78,12 @@ class OptimizerCoefficient(Evidence):
     by_optimizer: dict[Optimizer, float]
 
 
+class DtypeCoefficient(Evidence):
+    """A number for each data type."""
+
+    by_dtype: dict[str, float]
+
+
 class StepEvidence(Record):
     """Whole training steps that a software profile was held against."""
 
@@ -131,6 +137,26 @@ class DeviceCoefficients(NamedCoefficients):
     ddr_efficiency: Coefficient
     l2_reach: Coefficient
     l2_speedup: Coefficient
+    lookup_bytes_per_s: Coefficient | None = None
+    """Instead of lookup_efficiency: what rows of device memory were read at, whatever the data sheet says."""
+    lookup_row_s: Coefficient | None = None
+    """Time of a row beyond its bytes: what short rows waste."""
+    lookup_launch_s: Coefficient | None = None
+    """Of a forward pass, instead of the software's."""
+    l2_reach_bytes: Coefficient | None = None
+    """Instead of l2_reach."""
+    update_passes_per_lookup: Coefficient | None = None
+    """Row reads per lookup of a backward pass over pooled tables, instead of the software's."""
+    update_row_s: Coefficient | None = None
+    """Time of a lookup in a backward pass beyond the bytes it moves."""
+    update_launch_s: Coefficient | None = None
+    """Of a backward pass, instead of the software's."""
+    copy_bytes_per_s: Coefficient | None = None
+    """Between host and device, instead of pcie_efficiency."""
+    stream_bytes_per_s: Coefficient | None = None
+    """Device memory read and written in order, instead of activation_efficiency."""
+    matmul_flops_per_s: DtypeCoefficient | None = None
+    """Of matrix products by data type, instead of flop_utilization."""
 
 
 class LinkCoefficients(NamedCoefficients):
@@ -247,13 +273,16 @@ def forget() -> None:
         reader.cache_clear()
 
 
-def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
+def _read(
+    path: Path, model: type[CoefficientSet], base: Path | None = None, between: Path | None = None
+) -> CoefficientSet:
     document = read_yaml(path)
     _replace(path, document)
-    if base is not None:
-        default = read_yaml(base)
-        _replace(base, default)
-        document.data = {**default.data, **document.data}
+    for below in (between, base):
+        if below is not None:
+            default = read_yaml(below)
+            _replace(below, default)
+            document.data = {**default.data, **document.data}
     return validate(document, model)
 
 
@@ -265,11 +294,29 @@ def _replace(path: Path, document: Document) -> None:
             document.data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
 
 
+def _own_files() -> list[Path]:
+    """Files of the directory that USER_DIRECTORY names, by name."""
+    own = os.environ.get(USER_DIRECTORY)
+    return sorted(Path(own).glob("*.yaml")) if own else []
+
+
+def _is_of_collectives(path: Path) -> bool:
+    return "laws" in read_yaml(path).data
+
+
 @cache
 def device_coefficients(device: str) -> DeviceCoefficients:
-    """Those of a device; the default's, under the name `default`, where the device has no file."""
+    """Those of a device; the default's, under the name `default`, where the device has no file.
+
+    A file of the directory that USER_DIRECTORY names goes first; what it leaves out is the shipped file's of the
+    device, or the default's.
+    """
     directory = _DIRECTORY / "devices"
     default = directory / "default.yaml"
+    for path in _own_files():
+        if not _is_of_collectives(path) and read_yaml(path).data.get("name") == device:
+            shipped = directory / f"{device}.yaml"
+            return _read(path, DeviceCoefficients, base=default, between=shipped if shipped.is_file() else None)
     own = directory / f"{device}.yaml"
     return _read(own, DeviceCoefficients, base=default) if own.is_file() else _read(default, DeviceCoefficients)
 
@@ -285,9 +332,8 @@ def link_coefficients(kind: str, default: Literal["default-scale-up", "default-s
 def collective_files() -> tuple[CollectiveCoefficients, ...]:
     """All systems whose collectives were measured, by name; first those of the directory that USER_DIRECTORY names."""
     paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
-    if own := os.environ.get(USER_DIRECTORY):
-        paths = [*sorted(Path(own).glob("*.yaml")), *paths]
-    return tuple(_read(path, CollectiveCoefficients) for path in paths)
+    own = [path for path in _own_files() if _is_of_collectives(path)]
+    return tuple(_read(path, CollectiveCoefficients) for path in [*own, *paths])
 
 
 @cache
