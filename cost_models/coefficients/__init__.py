@@ -336,6 +336,14 @@ def collective_files() -> tuple[CollectiveCoefficients, ...]:
     return tuple(_read(path, CollectiveCoefficients) for path in [*own, *paths])
 
 
+def names_of_files(folder: Literal["devices", "links", "software"]) -> list[str]:
+    """What the shipped files of a folder are called; of devices also those of the directory USER_DIRECTORY names."""
+    names = {path.stem for path in (_DIRECTORY / folder).glob("*.yaml")}
+    if folder == "devices":
+        names |= {str(read_yaml(path).data["name"]) for path in _own_files() if not _is_of_collectives(path)}
+    return sorted(names)
+
+
 @cache
 def harness_coefficients(name: str) -> HarnessCoefficients:
     """Those of the harness behind a data set."""
