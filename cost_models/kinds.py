@@ -244,7 +244,7 @@ class StepCoefficients(CoefficientsUsed):
         devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
         return cls(
             software=software_coefficients(workload.software),
-            devices=tuple(dict.fromkeys(devices)),
+            devices=tuple({device.name: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),
         )

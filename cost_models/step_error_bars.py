@@ -13,6 +13,7 @@ import numpy as np
 
 from cost_models.coefficients import (
     CollectiveOperation,
+    DtypeCoefficient,
     Evidence,
     Quantity,
     StepEvidence,
@@ -209,7 +210,9 @@ class _StageErrors:
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
         device = device_coefficients(self._device)
         instead = _MEASURED_INSTEAD.get((where, name))
-        if instead is not None and getattr(device, instead) is not None:
+        measured = None if instead is None else getattr(device, instead)
+        covers = not isinstance(measured, DtypeCoefficient) or self._model.workload.dense.dtype in measured.by_dtype
+        if instead is not None and measured is not None and covers:
             where, name = "device", instead
         record = self._software if where == "software" else device
         evidence: Evidence = getattr(record, name)

@@ -2,12 +2,19 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cost_models import coefficients
+from cost_models.kinds import rank_kinds
+from cost_models.workload.loading import load_workload
+from topologies.loading import load_topology
+
+ROOT = Path(__file__).parents[2]
 FLAGS = ("--device", "A100-SXM4-40GB", "--link", "nvlink3", "--bandwidth", "300GB/s")
 
 
@@ -78,6 +85,9 @@ def kernels(path: Path) -> Path:
     lines = ["operation,bytes,lookups,dim,seconds"]
     lines += [f"copy,{size},,,{5e-6 + size / 20e9}" for size in (4096, 2**22, 2**24, 2**26)]
     lines += ["lookup,,100000,64,1e-4"] * 3
+    lines = [f"{line},,," for line in lines]
+    lines[0] = "operation,bytes,lookups,dim,seconds,m,n,k"
+    lines += [f"matmul,,,,{2e-6 + 2 * n**3 / 5e13},{n},{n},{n}" for n in (128, 512, 2048)]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -103,17 +113,25 @@ def test_a_step_on_a_calibrated_device(run, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
     assert run("calibrate", kernels(tmp_path / "k.csv"), "--device", "MINE", "-o", own / "m.yaml").exit_code == 0
-    script = (
-        "from cost_models.kinds import rank_kinds\n"
-        "from cost_models.workload.loading import load_workload\n"
-        "from topologies.loading import load_topology\n"
-        "topology = load_topology('dgx-h100', overrides=['nodes.0.accelerators.device=MINE'])\n"
-        "kind = rank_kinds(topology, load_workload('dlrm-dcnv2'))[0]\n"
-        "print(kind.pcie_bytes_per_s)"
-    )
+    flags = "--topology dgx-h100 --workload dlrm-dcnv2 --set topology.nodes.0.accelerators.device=MINE --effort 0"
+    precision = ["--set", "workload.dense.dtype=fp32"]
+    command = [sys.executable, "cli.py", "plan", *flags.split(), *precision, "--format", "json"]
+    environment = {**os.environ, "PLANNER_COEFFICIENTS": str(own)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    plan = json.loads(done.stdout)
+    assert plan["provenance"]["coefficients"]["devices"] == ["MINE"]
+    dense = next(stage for stage in plan["stages"] if stage["name"] == "dense")
+    assert "matmul_flops_per_s of MINE" in dense["error_bar"]["basis"]
     monkeypatch.setenv("PLANNER_COEFFICIENTS", str(own))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == pytest.approx(20e9)
+    coefficients.forget()
+    try:
+        topology = load_topology("dgx-h100", overrides=["nodes.0.accelerators.device=MINE"])
+        (kind,) = rank_kinds(topology, load_workload("dlrm-dcnv2", overrides=["dense.dtype=fp32"]))
+        assert kind.pcie_bytes_per_s == pytest.approx(20e9)
+        assert kind.flops_per_s == pytest.approx(5e13)
+    finally:
+        monkeypatch.undo()
+        coefficients.forget()
 
 
 def test_flags_that_change_nothing_are_refused(run, tmp_path):
