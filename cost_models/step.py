@@ -15,7 +15,7 @@ from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
 from cost_models.model import BlockCosts, BlockMemory, CostModel
-from cost_models.schedule import Schedule
+from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
     HBM,
     MEMORY_HBM,
@@ -57,6 +57,7 @@ class StepModel(CostModel):
         if workload.mode == "training" and arrives_late:
             self.constants[self.stages.index("input_dist")] += self._copy_seconds()
         self.base_loads: Floats = self._base_loads()
+        self._let_ids_hide()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
         self.memory_capacity = self._memory_capacity()
@@ -91,7 +92,6 @@ class StepModel(CostModel):
                 self._put(base[k], "bottom_mlp_backward", {"device": dense.bottom_backward_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
-        self._take_off_hidden_ids(base)
         return base
 
     def _copy_seconds(self) -> float:
@@ -103,26 +103,38 @@ class StepModel(CostModel):
         sharing = np.bincount(self.schedule.fabric.pcie_switch_of_rank).max()
         return float(max(moved * sharing / kind.pcie_bytes_per_s for kind in self.kinds))
 
-    def _take_off_hidden_ids(self, base: Floats) -> None:
-        """Ids of the next batch travel from one forward pass to the next one that needs them: what of that time the
-        update of the embeddings and the fixed overhead take is no part of the stage that they share with the dense
-        part. The prefetch pipeline sends them a step earlier, beside the lookups too."""
-        schedule, overhead = self.schedule, self.coefficients.software.step_overhead_s.value
-        if not schedule.ids_overlap:
-            return
+    def _hidden_seconds(self) -> float:
+        """Of the time that the next batch's ids travel, from one forward pass to the next one that needs them, what
+        the update of the embeddings and the fixed overhead take; with the prefetch pipeline, a step earlier, what the
+        lookups take too. The least of all kinds of rank, for a load spread evenly."""
         count, world = len(self.tables.rows), self.topology.world_size
         zeros = np.zeros(count, dtype=np.int64)
         blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, self.tables.dim, np.zeros(count))
-        for k, kind in enumerate(self.kinds):
+        passes = 2 if self.workload.pipeline == "prefetch" else 1
+        hidden = []
+        for kind in self.kinds:
             lookup = Lookup(self.tables, blocks, kind, self.batching, self.coefficients.software)
-            beside = [lookup.backward(), lookup.forward()][: 2 if self.workload.pipeline == "prefetch" else 1]
-            parts = [loads["device"] for loads in beside]
-            hidden = overhead + sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world
-            for resource in collectives.id_exchange(self.tables, blocks, kind, self.batching):
-                for column, _ in schedule.targets("input_dist", resource, k):
-                    instance = self.resource_of_rank(self.columns[column].resource)
-                    sharing = np.bincount(instance)[instance[self.kind_of_rank == k]].max()
-                    base[k, column] -= hidden / sharing
+            parts = [loads["device"] for loads in (lookup.backward(), lookup.forward())[:passes]]
+            hidden.append(sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world)
+        return min(hidden) + self.coefficients.software.step_overhead_s.value
+
+    def _let_ids_hide(self) -> None:
+        """Ids that others hide are no part of the stage that they share with the dense part.
+
+        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
+        no load is below zero.
+        """
+        if not self.schedule.ids_overlap:
+            return
+        stage, hidden = self.stages.index(self.schedule.stage_of_term["input_dist"]), self._hidden_seconds()
+        self.constants[stage] -= hidden
+        for c, column in enumerate(self.columns):
+            if column.stage != stage or column.resource.endswith(WITH_IDS):
+                continue
+            instance = self.resource_of_rank(column.resource)
+            sharing = np.bincount(instance)[instance]
+            for k in range(len(self.kinds)):
+                self.base_loads[k, c] += hidden / sharing[self.kind_of_rank == k].max()
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():

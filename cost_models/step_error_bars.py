@@ -181,7 +181,8 @@ class _StageErrors:
         self._model, self._placed, self._stage = model, placed, stage
         self._name = model.stages[stage]
         self._seconds = float(evaluation.stage_seconds[stage])
-        self._constant = float(model.constants[stage])
+        self._constant = max(float(model.constants[stage]), 0.0)
+        self._hidden = max(-float(model.constants[stage]), 0.0)
         self._resource, self._rank = evaluation.binding[stage], evaluation.critical_rank[stage]
         self._software = model.coefficients.software
         self._kind = int(model.kind_of_rank[self._rank or 0])
@@ -311,7 +312,7 @@ class _StageErrors:
         seconds = costs.fixed[which, c] + costs.by_rows[which, c] * share
         by_tier = np.zeros(len(PLACEMENT_TIERS))
         np.add.at(by_tier, blocks.tier, seconds)
-        base = float(model.base_loads[model.kind_of_rank[members], c].sum())
+        base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns)
         typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
         return _Parts(base, by_tier, busy - base - float(by_tier.sum()), typical)

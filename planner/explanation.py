@@ -159,14 +159,17 @@ class Explainer:
     # -- stages ----------------------------------------------------------------------------------------------------
 
     def _stage(self, s: int) -> StageReasons:
-        loads, base = self._loads_at(s), self._base_at(s)
+        # Below zero, a constant takes off what others hide, and what it takes off stands in the base.
+        constant = float(self.model.constants[s])
+        loads, base = self._loads_at(s), self._base_at(s) + min(constant, 0.0)
         parts = [Contributor(None, base)] if base > 0 else []
         names = self.model.workload.tables
         parts += [Contributor(names[t].name, float(loads[t])) for t in np.flatnonzero(loads > 0).tolist()]
         parts.sort(key=lambda part: (-part.seconds, part.table or ""))
         bound = None if self._problem is None else self._stage_bound(s)
-        resource, constant = self._evaluation.binding[s], float(self.model.constants[s])
-        return StageReasons(self._plan.stages[s], resource, constant, tuple(parts), bound)
+        return StageReasons(
+            self._plan.stages[s], self._evaluation.binding[s], max(constant, 0.0), tuple(parts), bound
+        )
 
     def _binding_ranks(self, s: int) -> tuple[int, Bools] | None:
         """The column that binds a stage, and [W] the ranks that share its critical instance."""

@@ -195,17 +195,19 @@ def test_ids_travel_beside_the_update_too() -> None:
         return float(costs.fixed[0, column] + costs.by_rows[0, column]), float(model.base_loads[0, column])
 
     ids, _ = loads(plain, "input_dist", "nic_in")
-    update, launch = loads(plain, "lookup_backward", "device")
+    update, _ = loads(plain, "lookup_backward", "device")
     lookup, _ = loads(plain, "lookup_forward", "device")
     world = cluster.world_size
-    shown, hidden = loads(hiding, "dense", "nic_in_with_ids")
+    shown, gradients = loads(hiding, "dense", "nic_in_with_ids")
     assert shown == pytest.approx(ids)
-    gradients = loads(hiding, "dense", "nic_in")[1]
     overhead = float(hiding.constants[hiding.stages.index("overhead")])
-    assert gradients - hidden == pytest.approx(update / world + overhead, rel=1e-6)
-    assert launch > 0
-    more = loads(further, "dense", "nic_in_with_ids")[1]
-    assert hidden - more == pytest.approx(lookup / world, rel=1e-6)
+    hidden = -float(hiding.constants[hiding.stages.index("dense")])
+    assert hidden == pytest.approx(update / world + overhead)
+    for resource in ("device", "nic_in"):
+        own, base = loads(hiding, "dense", resource)
+        assert (own, base) == (0, pytest.approx(hidden + (gradients if resource == "nic_in" else 0)))
+    more = -float(further.constants[further.stages.index("dense")])
+    assert more - hidden == pytest.approx(lookup / world)
 
 
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:
