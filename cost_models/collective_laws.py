@@ -16,6 +16,7 @@ from cost_models.coefficients import (
     LinkCoefficients,
     collective_files,
 )
+from cost_models.error_bars import HELD_OUT, MEAN_TO_90
 from cost_models.shards import Floats
 
 Origin = Literal["own", "sibling", "generation"]
@@ -40,6 +41,17 @@ class CollectiveLaw:
     origin: Origin
     system: str
     """Name of the coefficient file."""
+    residual_90: float = 0.0
+    """Relative error that nine in ten measurements stay within, sizes among them that the fit has not seen."""
+    ranks: int = 0
+    """Of the measurements; 0: not said."""
+    buffer_bytes: tuple[float, float] = (0.0, np.inf)
+    """Smallest and largest buffer of the measurements."""
+
+    def error_90(self) -> float:
+        """Relative error inside the validity range: the measurements', and of laws of another system their spread."""
+        borrowed = 0.0 if self.origin == "own" else SPREAD[self.origin] * MEAN_TO_90
+        return float(np.hypot(self.residual_90, borrowed))
 
     def seconds(self, wire: ArrayLike) -> Floats:
         """Time of a collective with this many bytes on the busiest port; shape of the argument."""
@@ -84,7 +96,15 @@ def collective_law(
             law = min(laws, key=lambda law: (abs(np.log2(law.ranks / ranks)), -law.ranks))
             scale = bytes_per_s / file.bytes_per_s
             latencies, rates = zip(*law.protocols, strict=True)
-            return CollectiveLaw(latencies, tuple(rate * scale for rate in rates), origin, file.name)
+            return CollectiveLaw(
+                latencies,
+                tuple(rate * scale for rate in rates),
+                origin,
+                file.name,
+                residual_90=HELD_OUT * law.band_90,
+                ranks=law.ranks,
+                buffer_bytes=law.buffer_bytes,
+            )
     return None
 
 

@@ -6,6 +6,7 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 from dataclasses import dataclass
 
 from cost_models.coefficients import (
+    Coefficient,
     CollectiveCoefficients,
     CollectiveOperation,
     DeviceCoefficients,
@@ -38,6 +39,8 @@ class LookupRates:
     """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
     pcie_bytes_per_s: float
     sector_bytes: float
+    row_s: float = 0.0
+    """Time of a row beyond its bytes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class RankKind:
     domain_ranks: int
     """Ranks in its scale-up domain."""
     lookup: LookupRates
+    lookup_launch_s: float
+    """Fixed time of the forward kernels."""
+    update_launch_s: float
+    """Fixed time of the backward kernels."""
+    update_passes: float | None
+    """Row reads per lookup of a pooled table's backward pass, where they were measured on the device."""
+    update_row_s: float
+    """Time of a lookup in that pass beyond the bytes it moves."""
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
     flops_per_s: float
@@ -102,7 +113,7 @@ def rank_kinds(topology: Topology, workload: Workload) -> tuple[RankKind, ...]:
 
 
 def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
-    device = device_coefficients(group.accelerators.device)
+    device, software = device_coefficients(group.accelerators.device), software_coefficients(workload.software)
     ranks = group.accelerators.count
     up = group.links.scale_up
     domain = ranks if up is None or up.domain is None else up.domain
@@ -110,7 +121,8 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
     host, hbm = group.host, group.accelerators.hbm
-    lookup_rate = hbm.bandwidth * device.lookup_efficiency.value
+    lookup_rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
+    host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
     domain = min(domain, topology.world_size)
     exchanged, reduced = _balanced_wire_bytes(workload, topology.world_size, domain)
     all_to_all = _line("all_to_all", group, domain, exchanged, _rate(link, port, link.all_to_all_efficiency.value))
@@ -124,19 +136,24 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         lookup=LookupRates(
             hbm_bytes_per_s=lookup_rate,
             l2_bytes_per_s=lookup_rate * device.l2_speedup.value,
-            l2_reach_bytes=(group.accelerators.l2 or 0) * device.l2_reach.value,
-            pcie_bytes_per_s=group.links.pcie.bandwidth * device.pcie_efficiency.value,
+            l2_reach_bytes=_or(device.l2_reach_bytes, (group.accelerators.l2 or 0) * device.l2_reach.value),
+            pcie_bytes_per_s=host_rate,
             sector_bytes=device.sector_bytes.value,
+            row_s=_or(device.lookup_row_s, 0.0),
         ),
-        hbm_bytes_per_s=hbm.bandwidth * device.activation_efficiency.value,
-        flops_per_s=_peak_flops(group, workload) * device.flop_utilization.value,
+        lookup_launch_s=(device.lookup_launch_s or software.forward_launch_s).value,
+        update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
+        update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
+        update_row_s=_or(device.update_row_s, 0.0),
+        hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
+        flops_per_s=_achieved_flops(group, workload, device),
         link_all_to_all=all_to_all[1],
         link_all_reduce=all_reduce[1],
         link_all_to_all_latency_s=all_to_all[0],
         link_all_reduce_latency_s=all_reduce[0],
         nic_all_to_all=nic_all_to_all,
         nic_all_reduce=nic_all_reduce,
-        pcie_bytes_per_s=group.links.pcie.bandwidth * device.pcie_efficiency.value,
+        pcie_bytes_per_s=host_rate,
         ddr_bytes_per_s=host.ddr.bandwidth * device.ddr_efficiency.value if host.ddr else 0.0,
         ssd_read_bytes_per_s=host.ssd.read_bandwidth if host.ssd else 0.0,
         ssd_write_bytes_per_s=host.ssd.write_bandwidth if host.ssd else 0.0,
@@ -144,6 +161,18 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         ssd_block_bytes=host.ssd.block_size if host.ssd else 1,
         memory_bytes=usable_bytes(group),
     )
+
+
+def _or(measured: Coefficient | None, otherwise: float) -> float:
+    """What was measured of a device, or a share of its data sheet."""
+    return otherwise if measured is None else measured.value
+
+
+def _achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoefficients) -> float:
+    measured = device.matmul_flops_per_s
+    if measured is not None and workload.dense.dtype in measured.by_dtype:
+        return measured.by_dtype[workload.dense.dtype]
+    return _peak_flops(group, workload) * device.flop_utilization.value
 
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> tuple[float, float]:
@@ -234,7 +263,7 @@ class StepCoefficients(CoefficientsUsed):
         devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
         return cls(
             software=software_coefficients(workload.software),
-            devices=tuple(dict.fromkeys(devices)),
+            devices=tuple({device.name: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),
         )

@@ -94,6 +94,8 @@ class Lookup:
         kind, software, tables, reads = self._kind, self._software, self._tables, self._reads
         by_optimizer = software.backward_passes.by_optimizer
         pooled_passes = np.array([by_optimizer[name] for name in tables.optimizer])
+        if kind.update_passes is not None:
+            pooled_passes = np.full(len(pooled_passes), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
         on_device = np.select(
@@ -106,7 +108,7 @@ class Lookup:
         )
         host = np.where(self._in_place, terms.row_in_place_bytes(reads, software), 0.0)
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
-        seconds = on_device + host / kind.pcie_bytes_per_s
+        seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
         return {"device": BlockLoad(by_rows=seconds), **self._shared_host(host, host)}
 
     def _shared_host(self, pcie_bytes: Floats, ddr_bytes: Floats) -> Loads:

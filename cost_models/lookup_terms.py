@@ -53,7 +53,7 @@ def read_rows(reads: Reads, rates: LookupRates) -> Floats:
     """Rows of device memory, some of them out of the L2 cache."""
     share = l2_share(reads.table_bytes, rates)
     per_byte = share / rates.l2_bytes_per_s + (1 - share) / rates.hbm_bytes_per_s
-    return np.asarray(np.asarray(reads.lookups) * reads.row_bytes * per_byte)
+    return np.asarray(np.asarray(reads.lookups) * (reads.row_bytes * per_byte + rates.row_s))
 
 
 def stream(reads: Reads, rates: LookupRates) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.error_bars import ErrorBars
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
 from cost_models.shards import (
@@ -102,6 +103,8 @@ class CostModel(ABC):
     """Shardings whose blocks must be on different ranks of one node."""
     cache_fractions: Mapping[PlacementTier, tuple[float, ...]] = MappingProxyType({})
     """By tier, the cache fractions that are tried, where the model has its own."""
+    without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
+    """Why predictions carry no error bar; None where they do."""
     topology: Topology
     workload: Workload
     tables: Tables
@@ -178,6 +181,10 @@ class CostModel(ABC):
                 size = costs.bytes_fixed[block, m] + costs.bytes_by_rows[block, m] * held
                 stored[:, m] += np.bincount(rank, weights=size, minlength=world)
         return self._evaluation(load, stored)
+
+    def error_bars(self, placed: PlacedShards) -> ErrorBars | None:  # noqa: ARG002
+        """The 90 % bands of a placement's step and stages; None where the model has none (see `without_error_bars`)."""
+        return None
 
     def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
         """From the loads [W, C] that each rank brings to its resources."""

@@ -6,9 +6,10 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 
 import numpy as np
 
-from cost_models import collectives
+from cost_models import collectives, step_error_bars
 from cost_models.dense import dense_bytes, dense_seconds
 from cost_models.dense_size import dense_size
+from cost_models.error_bars import ErrorBars
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
@@ -24,6 +25,7 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
+    PlacedShards,
 )
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.workload.models import Workload
@@ -34,6 +36,7 @@ class StepModel(CostModel):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
+    without_error_bars = None
     coefficients: StepCoefficients
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
@@ -73,7 +76,7 @@ class StepModel(CostModel):
         software, workload = self.coefficients.software, self.workload
         gradient = dense_size(workload).parameters * software.gradient_bytes.value
         for k, kind in enumerate(self.kinds):
-            self._put(base[k], "lookup_forward", {"device": software.forward_launch_s.value}, k)
+            self._put(base[k], "lookup_forward", {"device": kind.lookup_launch_s}, k)
             dense = dense_seconds(
                 workload,
                 self.batching.samples_per_rank,
@@ -84,7 +87,7 @@ class StepModel(CostModel):
             self._put(base[k], "dense", {"device": dense.rest_s}, k)
             self._put(base[k], "bottom_mlp_forward", {"device": dense.bottom_forward_s}, k)
             if workload.mode == "training":
-                self._put(base[k], "lookup_backward", {"device": software.backward_launch_s.value}, k)
+                self._put(base[k], "lookup_backward", {"device": kind.update_launch_s}, k)
                 self._put(base[k], "bottom_mlp_backward", {"device": dense.bottom_backward_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
@@ -158,6 +161,10 @@ class StepModel(CostModel):
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
         return BlockMemory(fixed, by_rows, supported[blocks.tier])
+
+    def error_bars(self, placed: PlacedShards) -> ErrorBars:
+        """The 90 % bands of a placement's step and stages."""
+        return step_error_bars.error_bars(self, placed, self.evaluate(placed))
 
     def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:
         for resource, load in loads.items():

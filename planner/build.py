@@ -26,11 +26,13 @@ from planner.document import (
 from planner.moves import Homes
 from planner.options import Options, build_problem, enumerate_options
 from planner.pieces import Pieces, explain_unplaced
+from planner.planned import placed_shards
 from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import Outcome
+from planner.verification import error_bar
 from topologies.units import format_bytes
 
 SOLVER = "fluid prices, longest-first"
@@ -74,7 +76,7 @@ def document(
     tables, ranks, stages, objective = placed_plan(
         model, options, problem, outcome.placement, outcome.bound.seconds, homes
     )
-    return Plan(
+    plan = Plan(
         status=outcome.status,
         objective=objective,
         simulated=None,
@@ -84,6 +86,7 @@ def document(
         provenance=origin,
         proof=write_proof(model, problem, outcome.bound),
     )
+    return with_error_bars(plan, model)
 
 
 def with_moves(plan: Plan, moves: Moves) -> Plan:
@@ -94,6 +97,21 @@ def with_moves(plan: Plan, moves: Moves) -> Plan:
         summary = f"at least {least} must move, and the limit is {limit}"
         reason = Infeasibility(summary=summary, tiers=(), tables=(), byte_prices=())
     return plan.model_copy(update={"moves": moves, "infeasibility": reason})
+
+
+def with_error_bars(plan: Plan, model: CostModel) -> Plan:
+    """The plan with the band of its step and of each stage, or the reason that there are none."""
+    assert plan.objective is not None
+    bars = model.error_bars(placed_shards(plan))
+    if bars is None:
+        objective = plan.objective.model_copy(update={"no_error_bar": model.without_error_bars})
+        return plan.model_copy(update={"objective": objective})
+    objective = plan.objective.model_copy(update={"error_bar": error_bar(bars.step, plan.objective.step_s)})
+    stages = tuple(
+        stage.model_copy(update={"error_bar": error_bar(bar, stage.seconds)})
+        for stage, bar in zip(plan.stages, bars.stages, strict=True)
+    )
+    return plan.model_copy(update={"objective": objective, "stages": stages})
 
 
 def placed_plan(

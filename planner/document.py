@@ -111,6 +111,18 @@ class Shards:
         }
 
 
+class ErrorBar(Record):
+    """Where a predicted time would be measured: `coverage` of the measurements lie between `low_s` and `high_s`."""
+
+    low_s: float
+    high_s: float
+    coverage: float
+    basis: str
+    """What the prediction rests on: coefficients with data, whole steps that were measured."""
+    spec_only: tuple[str, ...] = ()
+    """Devices, links and networks of which there are no data, only a data sheet and what others achieve of theirs."""
+
+
 class Objective(Record):
     """What the planner minimised: the step in seconds, or the rating of the cost model (hugectr: without a unit)."""
 
@@ -119,6 +131,9 @@ class Objective(Record):
     """No placement that the policy allows is faster."""
     gap: float
     """step_s / lower_bound_s - 1."""
+    error_bar: ErrorBar | None = None
+    """Of step_s; null where `no_error_bar` says why."""
+    no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 class Simulated(Record):
@@ -136,6 +151,8 @@ class StageTime(Record):
     seconds: float
     critical_rank: int | None
     """The first rank that makes the stage as long as it is; null where only a constant does."""
+    error_bar: ErrorBar | None = None
+    """Of `seconds`."""
 
 
 class TierBytes(Record):

@@ -33,6 +33,9 @@ MOST_UNITS = 32
 """Column units that a table is divided into at most, where its width allows: each width costs a block type."""
 FEW_SPLITS = (2, 4, 8)
 """Equal column blocks of grids and of tables below HBM."""
+FINE_SPLITS = (16, 32)
+"""More of these for grids in HBM, of tables of which half as many blocks would each be more than a node's part of all
+lookups."""
 TIED_SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Equal column blocks of an option whose blocks are tied to one node."""
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
@@ -177,7 +180,8 @@ def _fixed_cuts(model: CostModel, tier: PlacementTier) -> list[tuple[int, int]]:
     ranks_of_node = np.bincount(model.node_of_rank)
     if ranks_of_node.sum() == 1:
         return []
-    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in FEW_SPLITS), (TABLE_ROW_WISE, 1)]
+    grids = FEW_SPLITS + FINE_SPLITS if tier == "hbm" else FEW_SPLITS
+    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in grids), (TABLE_ROW_WISE, 1)]
     tied = [COLUMN_WISE] if COLUMN_WISE in model.tied_shardings else []
     tied.append(TABLE_COLUMN_WISE)
     cuts += [(sharding, n) for sharding in tied for n in TIED_SPLITS if n <= ranks_of_node.max()]
@@ -200,6 +204,9 @@ def _fixed_variant(model: CostModel, permits: Permits, sharding: int, splits: in
         applies &= tables.rows >= model.topology.world_size
     if sharding in (TABLE_ROW_WISE, GRID_SHARD):
         applies &= tables.rows >= ranks_of_node.max()
+    if sharding == GRID_SHARD and splits in FINE_SPLITS:
+        looked_up = tables.lookups_per_sample * tables.dim
+        applies &= looked_up * len(ranks_of_node) > looked_up.sum() * (splits // 2)
     if sharding == TABLE_ROW_WISE and len(ranks_of_node) == 1:
         applies &= ~permits.shardings[:, ROW_WISE]
     if sharding == TABLE_COLUMN_WISE:

@@ -259,6 +259,21 @@ class Problem:
         return Districts(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))
 
     @cached_property
+    def whole_load(self) -> Floats:
+        """[K, B + 1, C] load of a rank that holds the block with all its rows; the last one is an empty block."""
+        return _with_nothing(self.fixed, self.by_rows)
+
+    @cached_property
+    def whole_bytes(self) -> Floats:
+        """[K, B + 1, M] bytes of such a rank."""
+        return _with_nothing(self.bytes_fixed, self.bytes_by_rows)
+
+    @cached_property
+    def everywhere_load(self) -> Floats:
+        """[K, B + 1, C] the `everywhere` part, with an empty block at the end."""
+        return _with_nothing(self.everywhere)
+
+    @cached_property
     def node_ranks_of_kind(self) -> Ints:
         """[K] ranks on each node of the kind."""
         size = np.zeros(self.kinds, dtype=np.int64)
@@ -325,16 +340,21 @@ class Problem:
 
         Infinite for a block that no rank may hold.
         """
-        found = np.full((len(self.block_option), len(self.stage_constants)), np.inf)
+        return np.asarray(self.stage_peaks_of_kind.min(axis=0))
+
+    @cached_property
+    def stage_peaks_of_kind(self) -> Floats:
+        """[K, B, S] the same if it is on ranks of the kind."""
+        found = np.full((self.kinds, len(self.block_option), len(self.stage_constants)), np.inf)
         for kind in range(self.kinds):
-            for begin in range(0, len(found), _BLOCKS_AT_ONCE):
-                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, len(found)))
+            for begin in range(0, found.shape[1], _BLOCKS_AT_ONCE):
+                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, found.shape[1]))
                 some = some[self.allowed[kind, some]]
                 load = self.peak_load(kind, some) + self.base_of_instance[kind]
-                peak = np.zeros((len(some), found.shape[1]))
+                peak = np.zeros((len(some), found.shape[2]))
                 for column, stage in enumerate(self.stage_of_column):
                     peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
-                found[some] = np.minimum(found[some], peak)
+                found[kind, some] = peak
         return found
 
     def world_share(self, block: int) -> Floats:
@@ -355,6 +375,15 @@ class Problem:
     def _node_shares(self) -> dict[tuple[int, int], Floats]:
         """Shares that were asked for before: a local search asks for the same ones all the time."""
         return {}
+
+
+def _with_nothing(first: Floats, *others: Floats) -> Floats:
+    """The sum of arrays [K, B, n], with a row of zeros behind the last block."""
+    found = np.zeros((first.shape[0], first.shape[1] + 1, first.shape[2]))
+    found[:, :-1] = first
+    for other in others:
+        found[:, :-1] += other
+    return found
 
 
 def row_shares(rows: int, ranks: int) -> Floats:
@@ -470,14 +499,15 @@ def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
 
 
 def load_state(problem: Problem, placement: Placement) -> LoadState:
-    """The state of a complete placement, summed block by block."""
+    """The state of a complete placement: blocks of single ranks summed at once, the others one by one."""
     state = LoadState(problem)
+    extent = problem.block_extent[placement.item_block]
     place_everywhere(problem, state, placement.item_block)
-    world_wide = placement.item_place < 0
-    place_world(problem, state, placement.item_block[world_wide])
-    items = zip(placement.item_block[~world_wide].tolist(), placement.item_place[~world_wide].tolist(), strict=True)
-    for block, place in items:
-        place_block(problem, state, block, place)
+    place_world(problem, state, placement.item_block[extent == WORLD])
+    place_on_ranks(problem, state, placement.item_block[extent == RANK], placement.item_place[extent == RANK])
+    on_node = extent == NODE
+    for block, node in zip(placement.item_block[on_node].tolist(), placement.item_place[on_node].tolist(), strict=True):
+        place_block(problem, state, block, node)
     return state
 
 
@@ -498,6 +528,18 @@ def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
     size = (problem.bytes_fixed[:, alike] + problem.bytes_by_rows[:, alike]).sum(axis=1)
     kind = problem.kind_of_rank
     state.add(load[kind].T, size[kind].T, slice(0, problem.world))
+
+
+def place_on_ranks(problem: Problem, state: LoadState, blocks: Ints, ranks: Ints) -> None:
+    """Charge RANK blocks, each at its rank, without their `everywhere` parts."""
+    kind = problem.kind_of_rank[ranks]
+    load = problem.fixed[kind, blocks] + problem.by_rows[kind, blocks]
+    size = problem.bytes_fixed[kind, blocks] + problem.bytes_by_rows[kind, blocks]
+    more_load, more_size = np.zeros_like(state.load), np.zeros_like(state.free)
+    for target, amounts in ((more_load, load), (more_size, size)):
+        for row, values in zip(target, amounts.T, strict=True):
+            row += np.bincount(ranks, weights=values, minlength=problem.world)
+    state.add(more_load, more_size, slice(0, problem.world))
 
 
 def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:

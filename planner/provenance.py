@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 
-from cost_models.coefficients import Coefficient, CoefficientCurve, OptimizerCoefficient
+from cost_models.coefficients import Evidence
 from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
 from planner._version import VERSION
@@ -43,7 +43,7 @@ def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
     for record in records:
         for name in type(record).model_fields:
             value = getattr(record, name)
-            if isinstance(value, Coefficient | CoefficientCurve | OptimizerCoefficient):
+            if isinstance(value, Evidence):
                 kinds[value.kind] += 1
     for system in used.collectives:
         kinds[system.kind] += len(system.laws)

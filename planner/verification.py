@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cost_models import error_bars
 from cost_models.model import CostModel, Evaluation
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -22,7 +23,7 @@ from cost_models.shards import (
     block_rows,
 )
 from cost_models.workload.models import TableProfile, Workload
-from planner.document import Plan, Shards, Source, TablePlan
+from planner.document import ErrorBar, Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
 from planner.options import build_problem, enumerate_options
 from planner.permits import Held, Permits, permits_of, planning_model, violations
@@ -55,9 +56,10 @@ def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     """Everything that does not hold, in words; empty for a plan that is right.
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
-    says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum and
-    the gap; the bound is not above the objective; the policy is kept; the status goes with them. What moved is checked
-    against the `former` plan, where it is given. Raises InputError if the inputs in the document cannot be read.
+    says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum, their
+    error bars and the gap; the bound is not above the objective; the policy is kept; the status goes with them. What
+    moved is checked against the `former` plan, where it is given. Raises InputError if the inputs in the document
+    cannot be read.
     """
     topology, workload = planned_inputs(plan)
     found = [
@@ -84,6 +86,7 @@ def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     found += _capacities(plan, model, evaluation)
     found += _stages(plan, model, evaluation)
     found += _objective(plan)
+    found += _error_bars(plan, model)
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
     found += _simulated(plan)
@@ -290,6 +293,35 @@ def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[st
             yield f"stage {stage.name}: some rank binds it, the document names none"
         if rank is not None and not (rank < len(busy) and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
             yield f"stage {stage.name}: rank {rank} does not bind it"
+
+
+def error_bar(bar: error_bars.ErrorBar, seconds: float) -> ErrorBar:
+    """A band in the words of the document."""
+    low_s, high_s = bar.around(seconds)
+    return ErrorBar(low_s=low_s, high_s=high_s, coverage=error_bars.COVERAGE, basis=bar.basis, spec_only=bar.spec_only)
+
+
+def _error_bars(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Whether the bands are those of the cost model; a plan that states none is not asked for any."""
+    assert plan.objective is not None
+    stated = [("step", plan.objective.step_s, plan.objective.error_bar)]
+    stated += [(f"stage {stage.name}", stage.seconds, stage.error_bar) for stage in plan.stages]
+    if all(bar is None for _, _, bar in stated) or len(plan.stages) != len(model.stages):
+        return
+    bars = model.error_bars(placed_shards(plan))
+    if bars is None:
+        yield f"error bars: {model.without_error_bars}"
+        return
+    for (name, seconds, of_document), bar in zip(stated, (bars.step, *bars.stages), strict=True):
+        found = error_bar(bar, seconds)
+        if of_document is None:
+            yield f"{name}: has no error bar"
+        elif not (
+            np.isclose([of_document.low_s, of_document.high_s], [found.low_s, found.high_s], rtol=1e-6).all()
+            and (of_document.coverage, of_document.basis, of_document.spec_only)
+            == (found.coverage, found.basis, found.spec_only)
+        ):
+            yield f"{name}: its error bar is not the cost model's"
 
 
 def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:

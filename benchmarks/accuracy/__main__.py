@@ -15,8 +15,10 @@ import pandas as pd
 
 from benchmarks.accuracy import (
     bus_bandwidth,
+    deepep,
     dim_sweep,
     distributed_embeddings,
+    hkv,
     mad_max,
     mlperf,
     nccl,
@@ -34,6 +36,8 @@ DATA_SETS: tuple[DataSet, ...] = (
     dim_sweep.DATA_SET,
     tbe_h100.DATA_SET,
     ugache.DATA_SET,
+    hkv.DATA_SET,
+    deepep.DATA_SET,
     mlperf.DATA_SET,
     distributed_embeddings.DATA_SET,
     mad_max.DATA_SET,

@@ -15,7 +15,7 @@ from cost_models.collective_laws import (
     collective_law,
     wire_bytes,
 )
-from cost_models.error_bars import band
+from cost_models.error_bars import band, error_90
 
 DEVICE, UP, UP_BYTES_PER_S, OUT, CARD_BYTES_PER_S, DOMAIN = "A100-SXM4-40GB", "nvlink3", 300e9, "roce", 25e9, 8
 METRICS: dict[str, tuple[CollectiveOperation, float]] = {
@@ -24,7 +24,6 @@ METRICS: dict[str, tuple[CollectiveOperation, float]] = {
 }
 """Name of the fact: operation and buffer bytes (the conditions of the figure)."""
 FITTED = ("all_to_all_efficiency", "all_to_all_loss_per_doubling", "all_reduce_growth")
-BAND_90 = 0.1
 NAIVE_LATENCY_S = 10e-6
 TORCHREC_BYTES_PER_S = (600 * 2**30, 12.5 * 2**30)
 """TorchRec 1.8.0, constants.py: inside a node, across nodes."""
@@ -81,6 +80,17 @@ def _one(operation: CollectiveOperation, buffer: float, ranks: int, link: LinkCo
     return max(inside, across + latency)
 
 
+def _residual_90(operation: CollectiveOperation, ranks: int) -> float:
+    if ranks <= DOMAIN:
+        law = collective_law(operation, DEVICE, UP, UP_BYTES_PER_S, ranks)
+        assert law is not None
+        return law.error_90()
+    link = link_coefficients(OUT, "default-scale-out")
+    governs = link.all_reduce_growth if operation == "all_reduce" else link.all_to_all_efficiency
+    assert governs is not None
+    return error_90(governs, DEVICE, {"scale_up_domains": ranks / DOMAIN})
+
+
 def refit(rows: pd.DataFrame, start: dict[str, float], *, must_be_determined: bool = True):
     """The coefficients from the rows beyond one node."""
     rows = rows[rows.ranks > DOMAIN]
@@ -94,7 +104,9 @@ def predict(folder: Path) -> pd.DataFrame:
     out["label"] = [f"{row.operation} {row.ranks} A100" for row in rows.itertuples()]
     out["group"] = [f"{ranks} GPUs" for ranks in rows.ranks]
     out["measured_s"], out["predicted_s"] = rows.measured_s, seconds(rows, shipped())
-    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    out["low_s"], out["high_s"] = band(
+        out.predicted_s, [_residual_90(row.operation, row.ranks) for row in rows.itertuples()]
+    )
     across = rows.ranks > DOMAIN
     wire = rows.measured_s * rows.bus
     domains = rows.ranks / DOMAIN

@@ -17,7 +17,6 @@ from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import Place, replaced, software_coefficients
 from cost_models.dense_size import dense_size
-from cost_models.error_bars import band
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
@@ -26,7 +25,6 @@ from topologies.loading import load_topology
 SOFTWARE = "distributed-embeddings"
 LARGEST_SLICE = 1280 * 2**20
 FITTED = ("step_overhead_s", "vector_s", "backward_passes")
-BAND_90 = 0.1
 OVERRIDES = ("nodes.0.links.scale_out.kind=roce",)
 """Flat all-to-all among all ranks: its loss with more nodes is known for A100 over RoCE only (`bus_bandwidth`)."""
 
@@ -131,7 +129,10 @@ def predict(folder: Path) -> pd.DataFrame:
     out["label"] = [f"{row.model} {row.gpus} A100" for row in rows.itertuples()]
     out["group"] = rows.model + " " + rows.gpus.astype(str)
     out["measured_s"], out["predicted_s"] = rows.step_ms * 1e-3, seconds(rows)
-    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    models = [model_of(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
+    bars = [model.error_bars(placed(model)).step for model in models]
+    ends = [bar.around(predicted) for bar, predicted in zip(bars, out.predicted_s, strict=True)]
+    out["low_s"], out["high_s"] = zip(*ends, strict=True) if ends else ([], [])
     out["naive_s"] = [_naive_seconds(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
     out["gated"] = True
     return out

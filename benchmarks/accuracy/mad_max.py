@@ -8,25 +8,24 @@ import pandas as pd
 
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
-from cost_models.error_bars import band
+from cost_models.error_bars import ErrorBar
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from topologies.loading import load_topology
 
 SYSTEM, METRIC, TOPOLOGY, WORKLOAD = "Neo Model-I", "qps_128gpu", "zionex-16", "model-i"
-BAND_90 = 0.2
-"""Assumed: no other row has this software and scale."""
 
 
-def step_s(judge: Judge = estimated) -> float:
-    """The step with whole tables dealt evenly to the ranks."""
+def step(judge: Judge = estimated) -> tuple[float, ErrorBar]:
+    """Seconds of the step with whole tables dealt evenly to the ranks, and their band."""
     model = StepModel(load_topology(TOPOLOGY), load_workload(WORKLOAD))
     table = np.arange(len(model.tables.rows))
     n = len(table)
     blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, HBM), model.tables.dim, np.zeros(n))
     rank = table % len(model.kind_of_rank)
-    return judge(model, PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool)))
+    placed = PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool))
+    return judge(model, placed), model.error_bars(placed).step
 
 
 def predict(folder: Path) -> pd.DataFrame:
@@ -36,8 +35,9 @@ def predict(folder: Path) -> pd.DataFrame:
     workload = load_workload(WORKLOAD)
     out["measured_s"] = [workload.batch(128) / rate for rate in rates]
     out["label"], out["group"], out["gated"] = "Model-I, 128 A100", "Model-I", True
-    out["predicted_s"] = step_s()
-    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    predicted, bar = step()
+    out["predicted_s"] = predicted
+    out["low_s"], out["high_s"] = bar.around(predicted)
     return out
 
 

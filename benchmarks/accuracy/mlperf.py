@@ -21,7 +21,7 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.dense_size import dense_size
-from cost_models.error_bars import band
+from cost_models.error_bars import ErrorBar
 from cost_models.memory import block_bytes
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -39,7 +39,6 @@ from planner import api
 from planner.planned import placed_shards
 from topologies.loading import load_topology
 
-BAND_90 = 0.025
 WORKLOAD = "dlrm-dcnv2"
 BYTES_PER_ELEMENT, REPLICATED_BELOW_BYTES = 8, 12.5e6
 """Weights and Adagrad state; DP_SHARDING_THRESHOLD=0.0125 (GB)."""
@@ -213,6 +212,20 @@ class Configuration:
     plan: int | None
 
 
+def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards]:
+    system = SYSTEMS[case.device, case.nodes, case.each]
+    topology = load_topology(system.topology, overrides=system.overrides)
+    model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
+    plans = _facts(folder)["mlperf_dcnv2_plans"]
+    held = hierarchical(case.nodes, case.each) if case.nodes > 1 or case.plan is None else printed(plans[case.plan])
+    return model, placed(held, model)
+
+
+def _error_bar(case: Configuration, folder: Path) -> ErrorBar:
+    model, shards = _planned(case, folder)
+    return model.error_bars(shards).step
+
+
 def seconds(
     case: Configuration,
     folder: Path,
@@ -221,12 +234,8 @@ def seconds(
 ) -> float:
     """The step of a configuration under its plan, with the shipped coefficients or others in place of some."""
     with replaced({place: value for place, value in values.items() if place not in OVERHEADS.values()}):
-        system = SYSTEMS[case.device, case.nodes, case.each]
-        topology = load_topology(system.topology, overrides=system.overrides)
-        model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
-        plans = _facts(folder)["mlperf_dcnv2_plans"]
-        held = hierarchical(case.nodes, case.each) if case.nodes > 1 or case.plan is None else printed(plans[case.plan])
-        step_s = judge(model, placed(held, model))
+        model, shards = _planned(case, folder)
+        step_s = judge(model, shards)
     software = software_coefficients("hugectr")
     place = OVERHEADS[case.round]
     own = getattr(software, place[2])
@@ -300,7 +309,9 @@ def predict(folder: Path) -> pd.DataFrame:
     out = frame([])
     out["label"], out["group"] = rows.label, [_group(case) for case in rows.configuration]
     out["measured_s"], out["predicted_s"] = rows.measured_s, rows.configuration.map(by_case)
-    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    bars = {case: _error_bar(case, folder) for case in by_case}
+    ends = [bars[case].around(by_case[case]) for case in rows.configuration]
+    out["low_s"], out["high_s"] = zip(*ends, strict=True) if ends else ([], [])
     out["naive_s"] = [_naive_seconds(case) for case in rows.configuration]
     out["gated"] = rows.gated
     return out

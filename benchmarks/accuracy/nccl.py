@@ -11,7 +11,7 @@ from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols, scaled
 from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw, collective_files
 from cost_models.collective_laws import wire_bytes
-from cost_models.error_bars import band, doublings_outside
+from cost_models.error_bars import HELD_OUT, band, doublings_outside
 
 OPERATIONS = {
     "alltoall": "all_to_all",
@@ -66,7 +66,7 @@ def _law(file: CollectiveCoefficients, operation: str, ranks: int) -> ProtocolLa
 def _predicted(file: CollectiveCoefficients, law: ProtocolLaw, rows: pd.DataFrame) -> pd.DataFrame:
     wire = wire_bytes(law.operation, rows.buffer_bytes, law.ranks)
     seconds = as_law(law).seconds(wire)
-    low, high = band(seconds, law.band_90, doublings_outside(rows.buffer_bytes, law.buffer_bytes))
+    low, high = band(seconds, HELD_OUT * law.band_90, doublings_outside(rows.buffer_bytes, law.buffer_bytes))
     out = frame([])
     out["label"] = [f"{file.name} {law.operation} {law.ranks} ranks {size:.0f} B" for size in rows.buffer_bytes]
     out["group"] = [f"{size:.0f} B" for size in rows.buffer_bytes]

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from benchmarks.accuracy import (
     bus_bandwidth,
+    deepep,
     dim_sweep,
     distributed_embeddings,
+    hkv,
     mlperf,
     refit_collectives,
     tbe_h100,
@@ -33,6 +35,7 @@ def fits(folder: Path) -> dict[str, Fit]:
     return {
         "tbe_h100": tbe_h100.refit(tbe_h100.cases(folder), tbe_h100.shipped()),
         "dim_sweep": dim_sweep.refit(dim_sweep.cases(folder), dim_sweep.shipped(), must_be_determined=False),
+        "hkv": hkv.refit(hkv.cases(folder), hkv.shipped()),
         "ugache": ugache.refit(ugache.cases(folder), ugache.shipped()),
         "bus_bandwidth": bus_bandwidth.refit(bus_bandwidth.cases(folder), bus_bandwidth.shipped()),
     }
@@ -50,6 +53,7 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
         DIRECTORY / "harnesses" / f"{dim_sweep.HARNESS}.yaml": sweep,
         DIRECTORY / "devices" / "default.yaml": {name: sweep[name] for name in ("l2_reach", "l2_speedup")},
         DIRECTORY / "harnesses" / f"{ugache.HARNESS}.yaml": found["ugache"].values,
+        DIRECTORY / "harnesses" / f"{hkv.HARNESS}.yaml": found["hkv"].values,
         DIRECTORY / "links" / f"{bus_bandwidth.OUT}.yaml": found["bus_bandwidth"].values,
     }
 
@@ -59,6 +63,9 @@ def step_values(folder: Path) -> dict[Path, Mapping[str, float]]:
     found: dict[Path, dict[str, float]] = {}
     for (kind, name, key), value in mlperf.refit(folder).items():
         found.setdefault(DIRECTORY / kind / f"{name}.yaml", {})[key] = value
+    found[DIRECTORY / "harnesses" / f"{deepep.HARNESS}.yaml"] = deepep.refit(
+        deepep.cases(folder), deepep.shipped()
+    ).values
     steps = distributed_embeddings.refit(distributed_embeddings.cases(folder)).values
     return {**found, DIRECTORY / "software" / f"{distributed_embeddings.SOFTWARE}.yaml": steps}
 

@@ -14,8 +14,8 @@ import pandas as pd
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
-from cost_models.coefficients import SoftwareCoefficients, device_coefficients, software_coefficients
-from cost_models.error_bars import band
+from cost_models.coefficients import Quantity, SoftwareCoefficients, device_coefficients, software_coefficients
+from cost_models.error_bars import band, error_90
 from cost_models.kinds import LookupRates
 
 DEVICE, SOFTWARE = "H100-SXM5-80GB", "torchrec"
@@ -45,7 +45,6 @@ FITTED = {
     "cache_fetch_passes": "software",
 }
 """The coefficients that these rows determine, and the kind of file that holds each."""
-BAND_90 = 0.06
 TORCHREC = {"hbm": 897 * 2**30, "uvm": 32 * 2**30 / 10, "uvm_caching": (0.2 * 897 + 0.8 * 32) * 2**30 / 10}
 """TorchRec 1.8.0, constants.py: bytes/s of the three kernels."""
 
@@ -208,7 +207,7 @@ def predict(folder: Path) -> pd.DataFrame:
     out["group"] = _groups(rows)
     out["measured_s"] = rows.time_ms.to_numpy() * 1e-3
     out["predicted_s"] = seconds(rows, shipped())
-    out["low_s"], out["high_s"] = band(out.predicted_s, BAND_90)
+    out["low_s"], out["high_s"] = band(out.predicted_s, _residual_90(rows))
     passes = np.select([rows["pass"] == "forward", rows["pass"] == "backward"], [1, 2], 3)
     moved = rows.lookups.to_numpy() * rows.dim.to_numpy() * 4 * passes
     peak = np.where(rows.tier == "hbm", HBM_BYTES_PER_S, PCIE_BYTES_PER_S)
@@ -216,6 +215,18 @@ def predict(folder: Path) -> pd.DataFrame:
     out["torchrec_s"] = (2 * moved + rows.lookups.to_numpy() * 8 * passes) / rows.tier.map(TORCHREC).to_numpy()
     out["gated"] = True
     return out.set_index(rows.index)
+
+
+def _residual_90(rows: pd.DataFrame) -> np.ndarray:
+    """The error of each row's time by the coefficient that governs it."""
+    device, software = device_coefficients(DEVICE), software_coefficients(SOFTWARE)
+    governs = {
+        "hbm": device.lookup_efficiency,
+        "uvm": software.uvm_backward_passes_per_row,
+        "uvm_caching": software.cache_fetch_passes,
+    }
+    case: dict[Quantity, float] = {"row_bytes": float(rows.dim.iloc[0] * 4)} if len(rows) else {}
+    return rows.tier.map({tier: error_90(each, DEVICE, case) for tier, each in governs.items()}).to_numpy(float)
 
 
 def held_out(folder: Path) -> pd.Series:

@@ -58,7 +58,7 @@ def _model_i(folder: Path) -> pd.DataFrame | None:
             "set": "MAD-Max Model-I",
             "label": rows.label,
             "measured_s": rows.measured_s,
-            "simulated_s": mad_max.step_s(simulated),
+            "simulated_s": mad_max.step(simulated)[0],
             "held_out_s": np.nan,
             "gated": True,
         }

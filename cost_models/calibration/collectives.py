@@ -110,6 +110,20 @@ def calibrated(
     )
 
 
+def predicted_beside_measured(frame: pd.DataFrame, found: CollectiveCoefficients) -> pd.DataFrame:
+    """operation, measured_s, predicted_s of measurements by the laws fitted to them."""
+    laws = {(law.operation, law.ranks): law for law in found.laws}
+    parts = []
+    for times in collective_times(frame):
+        law = laws[times.operation, times.ranks]
+        wire = wire_bytes(times.operation, times.buffer_bytes, times.ranks)
+        label = f"{times.operation}, {times.ranks} ranks"
+        parts.append(
+            pd.DataFrame({"operation": label, "measured_s": times.seconds, "predicted_s": as_law(law).seconds(wire)})
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
 def _guesses(sizes: Floats, typical: Floats) -> list[Floats]:
     """The POLISHED best first guesses, each [2, PROTOCOLS]: latencies and seconds per byte."""
     lines: dict[tuple[int, int], Floats] = {}

@@ -1,12 +1,13 @@
 """Coefficient files: values replaced in place, and files of collectives written whole."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
-from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw
+from cost_models.coefficients import CollectiveCoefficients, DeviceCoefficients, ProtocolLaw, device_coefficients
 
 DIGITS = 4
 
@@ -46,3 +47,16 @@ def _flow(law: ProtocolLaw) -> str:
         f"buffer_bytes: [{low:.0f}, {high:.0f}], rows: {law.rows}, mean_error: {law.mean_error}, "
         f"band_90: {law.band_90}}}"
     )
+
+
+def device_file(device: DeviceCoefficients) -> str:
+    """The text of a file of a device: what differs from the default, one coefficient per line."""
+    default = device_coefficients("default").model_dump(mode="json", exclude_none=True)
+    own = device.model_dump(mode="json", exclude_none=True)
+    lines = [f"name: {json.dumps(device.name)}\n"]
+    for name, coefficient in own.items():
+        if name == "name" or coefficient == default.get(name):
+            continue
+        stated = {key: value for key, value in coefficient.items() if value not in ([], ())}
+        lines.append(f"{name}: {json.dumps(stated, ensure_ascii=False)}\n")
+    return "".join(lines)

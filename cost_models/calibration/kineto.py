@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from cost_models.calibration.kernels import COLUMNS as KERNEL_COLUMNS
 from cost_models.calibration.nccl_tests import COLUMNS
 from cost_models.coefficients import CollectiveOperation
 from topologies.errors import InputError
@@ -88,6 +89,61 @@ def embedding_kernels(path: Path) -> pd.DataFrame:
         if event.get("cat", "").lower() == "kernel" and any(word in event.get("name", "").lower() for word in EMBEDDING)
     ]
     return pd.DataFrame(rows, columns=["kernel", "is_backward", "seconds", "input_dims"])
+
+
+def lookups(path: Path) -> pd.DataFrame:
+    """Forward kernels of FBGEMM's TBE as rows of `kernels.COLUMNS`: ids, tables, samples and the mean width of a row.
+
+    Shapes are those of the operator: a 1-D tensor of T table offsets and one of T + 1 column offsets, whose next
+    argument is the sum of all widths (recorded as a concrete input, PyTorch 2.1 and later); then the ids and B T + 1
+    bag offsets. Raises InputError where a trace has no such kernel, or none with the widths.
+    """
+    events = read_events(path)
+    operators = {
+        arguments.get("External id"): arguments
+        for event in events
+        if event.get("cat") == "cpu_op" and "Input Dims" in (arguments := event.get("args", {}))
+    }
+    rows, without_widths = [], 0
+    for event in events:
+        name = str(event.get("name", "")).lower()
+        if event.get("cat", "").lower() != "kernel" or "embedding" not in name or "forward" not in name:
+            continue
+        shape = _lookup_shape(operators.get(event.get("args", {}).get("External id"), {}))
+        if shape is None:
+            without_widths += 1
+        elif shape["lookups"]:
+            rows.append({"operation": "lookup", **shape, "seconds": float(event["dur"]) * 1e-6})
+    if not rows:
+        reason = "records no forward kernel of an embedding"
+        if without_widths:
+            reason = (
+                f"has {without_widths} lookups, but not the widths of their rows, without which no rate can be told;"
+                " record with torch.profiler's record_shapes=True and PyTorch 2.1 or later, or pass a table with a"
+                " column dim"
+            )
+        raise InputError.at(str(path), reason)
+    return pd.DataFrame(rows, columns=list(KERNEL_COLUMNS))
+
+
+def _lookup_shape(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """What a TBE operator looked up, from its arguments; None where they do not tell."""
+    dims, concrete = arguments.get("Input Dims", []), arguments.get("Concrete Inputs", [])
+    flat = [dim[0] if isinstance(dim, list) and len(dim) == 1 and isinstance(dim[0], int) else 0 for dim in dims]
+    for i in range(len(flat) - 4):
+        tables = flat[i]
+        if tables < 1 or flat[i + 1] != tables + 1 or i + 2 >= len(concrete):
+            continue
+        try:
+            width = int(concrete[i + 2])
+        except (TypeError, ValueError):
+            continue
+        for j in range(i + 3, len(flat) - 1):
+            ids, bags = flat[j], flat[j + 1]
+            if bags > tables + 1 and (bags - 1) % tables == 0:
+                pooling = max(ids / (bags - 1), 1e-9)
+                return {"dtype": "fp32", "lookups": ids, "dim": width / tables, "pooling": pooling}
+    return None
 
 
 def _kernels(path: Path) -> Iterator[dict[str, Any]]:

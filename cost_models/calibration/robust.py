@@ -83,8 +83,9 @@ def fit(
         bounds=(begin - FARTHEST, begin + FARTHEST),
     )
     values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
-    relative = np.expm1(errors(found.x))
-    uncertainty = _uncertainty(found.jac, relative, names)
+    logarithms = errors(found.x)
+    relative = np.expm1(logarithms)
+    uncertainty = _uncertainty(found.jac, logarithms, names)
     at_end = dict(zip(names, np.abs(found.x - begin) > FARTHEST - 0.1, strict=True))
     open_ones = tuple(name for name in names if at_end[name] or not uncertainty[name] < LARGEST_UNCERTAINTY)
     if must_be_determined and open_ones:
@@ -93,13 +94,21 @@ def fit(
 
 
 def _uncertainty(jacobian: Floats, errors: Floats, names: tuple[str, ...]) -> dict[str, float]:
-    """Standard errors of the logarithms of the coefficients, from the curvature at the optimum."""
+    """Standard errors of the logarithms of the coefficients: the sandwich of an M-estimator (Huber 1967).
+
+    `jacobian` is scipy's, whose rows are scaled so that its square is the curvature of the soft L1 loss. What each row
+    pulls with is bounded by that loss, so that outliers do not count in full here either.
+    """
     spare = max(len(errors) - len(names), 1)
-    variance = max(float(np.square(errors).sum()) / spare, 1e-12)
+    softness = 1 + np.square(errors / SOFT_RELATIVE_ERROR)
+    pull = errors / np.sqrt(softness)
+    variance = max(float(np.square(pull).sum()) / spare, 1e-12)
     curvature = jacobian.T @ jacobian
     singular = np.linalg.eigvalsh(curvature)
     if singular[0] <= 1e-9 * singular[-1]:
         blind = np.abs(np.linalg.eigh(curvature)[1][:, 0]) > 0.3
         return {name: float("inf") if is_blind else 0.0 for name, is_blind in zip(names, blind, strict=True)}
-    spread = np.sqrt(variance * np.diag(np.linalg.inv(curvature)))
+    unscaled = jacobian * softness[:, None] ** 0.75
+    inverse = np.linalg.inv(curvature)
+    spread = np.sqrt(variance * np.diag(inverse @ (unscaled.T @ unscaled) @ inverse))
     return dict(zip(names, spread.tolist(), strict=True))

@@ -24,31 +24,80 @@ USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 
 
-class Coefficient(Record):
-    """One number with its unit and where it comes from."""
+Quantity = Literal[
+    "row_bytes",
+    "scale_up_domains",
+    "buffer_bytes",
+    "ranks",
+    "samples_per_rank",
+    "lookups_per_sample",
+    "macs_per_sample",
+]
+"""What a validity range may be stated of."""
 
-    value: float
+
+class Range(Record):
+    """From the smallest to the largest value of a quantity among the measurements."""
+
+    quantity: Quantity
+    low: float
+    high: float
+
+
+class Evidence(Record):
+    """What a number is worth: its unit, where it comes from, how far off it is and where that is known."""
+
     unit: str
     kind: Kind
     source: str
+    residual_90: float | None = None
+    """Relative error of the time it governs that nine in ten measurements stay within, those of hardware or sizes that
+    the fit has not seen; unset: not known, and taken by the kind (see `error_bars`)."""
+    fitted_on: tuple[str, ...] = ()
+    """Devices that the data are of; unset: the file's own."""
+    elsewhere_90: float | None = None
+    """The same error on devices that are not in `fitted_on`."""
+    valid: tuple[Range, ...] = ()
 
 
-class CoefficientCurve(Record):
+class Coefficient(Evidence):
+    """One number."""
+
+    value: float
+
+
+class CoefficientCurve(Evidence):
     """A number that depends on one count, by points (count, value); linear between them in log2(count)."""
 
     points: tuple[tuple[float, float], ...]
-    unit: str
-    kind: Kind
-    source: str
 
 
-class OptimizerCoefficient(Record):
+class OptimizerCoefficient(Evidence):
     """A number for each optimizer."""
 
     by_optimizer: dict[Optimizer, float]
-    unit: str
+
+
+class DtypeCoefficient(Evidence):
+    """A number for each data type."""
+
+    by_dtype: dict[str, float]
+
+
+class StepEvidence(Record):
+    """Whole training steps that a software profile was held against."""
+
+    residual_90: float
+    """Relative error that nine in ten stay within when they are left out of the fit."""
     kind: Kind
     source: str
+    rows: int
+    devices: tuple[str, ...]
+    links: tuple[str, ...]
+    """Kinds of link inside a node."""
+    networks: tuple[str, ...]
+    """Kinds of link between nodes."""
+    valid: tuple[Range, ...]
 
 
 CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
@@ -88,6 +137,26 @@ class DeviceCoefficients(NamedCoefficients):
     ddr_efficiency: Coefficient
     l2_reach: Coefficient
     l2_speedup: Coefficient
+    lookup_bytes_per_s: Coefficient | None = None
+    """Instead of lookup_efficiency: what rows of device memory were read at, whatever the data sheet says."""
+    lookup_row_s: Coefficient | None = None
+    """Time of a row beyond its bytes: what short rows waste."""
+    lookup_launch_s: Coefficient | None = None
+    """Of a forward pass, instead of the software's."""
+    l2_reach_bytes: Coefficient | None = None
+    """Instead of l2_reach."""
+    update_passes_per_lookup: Coefficient | None = None
+    """Row reads per lookup of a backward pass over pooled tables, instead of the software's."""
+    update_row_s: Coefficient | None = None
+    """Time of a lookup in a backward pass beyond the bytes it moves."""
+    update_launch_s: Coefficient | None = None
+    """Of a backward pass, instead of the software's."""
+    copy_bytes_per_s: Coefficient | None = None
+    """Between host and device, instead of pcie_efficiency."""
+    stream_bytes_per_s: Coefficient | None = None
+    """Device memory read and written in order, instead of activation_efficiency."""
+    matmul_flops_per_s: DtypeCoefficient | None = None
+    """Of matrix products by data type, instead of flop_utilization."""
 
 
 class LinkCoefficients(NamedCoefficients):
@@ -158,6 +227,7 @@ class SoftwareCoefficients(NamedCoefficients):
     """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
     ids_arrive_sharded: bool = False
     """Whether each rank reads the ids of its own tables, so that none are exchanged."""
+    steps: StepEvidence | None = None
     exchange_in_phases: bool
     """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
     all_reduce_overlaps_dense: bool
@@ -203,13 +273,16 @@ def forget() -> None:
         reader.cache_clear()
 
 
-def _read(path: Path, model: type[CoefficientSet], base: Path | None = None) -> CoefficientSet:
+def _read(
+    path: Path, model: type[CoefficientSet], base: Path | None = None, between: Path | None = None
+) -> CoefficientSet:
     document = read_yaml(path)
     _replace(path, document)
-    if base is not None:
-        default = read_yaml(base)
-        _replace(base, default)
-        document.data = {**default.data, **document.data}
+    for below in (between, base):
+        if below is not None:
+            default = read_yaml(below)
+            _replace(below, default)
+            document.data = {**default.data, **document.data}
     return validate(document, model)
 
 
@@ -221,11 +294,29 @@ def _replace(path: Path, document: Document) -> None:
             document.data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
 
 
+def _own_files() -> list[Path]:
+    """Files of the directory that USER_DIRECTORY names, by name."""
+    own = os.environ.get(USER_DIRECTORY)
+    return sorted(Path(own).glob("*.yaml")) if own else []
+
+
+def _is_of_collectives(path: Path) -> bool:
+    return "laws" in read_yaml(path).data
+
+
 @cache
 def device_coefficients(device: str) -> DeviceCoefficients:
-    """Those of a device; the default's, under the name `default`, where the device has no file."""
+    """Those of a device; the default's, under the name `default`, where the device has no file.
+
+    A file of the directory that USER_DIRECTORY names goes first; what it leaves out is the shipped file's of the
+    device, or the default's.
+    """
     directory = _DIRECTORY / "devices"
     default = directory / "default.yaml"
+    for path in _own_files():
+        if not _is_of_collectives(path) and read_yaml(path).data.get("name") == device:
+            shipped = directory / f"{device}.yaml"
+            return _read(path, DeviceCoefficients, base=default, between=shipped if shipped.is_file() else None)
     own = directory / f"{device}.yaml"
     return _read(own, DeviceCoefficients, base=default) if own.is_file() else _read(default, DeviceCoefficients)
 
@@ -241,9 +332,16 @@ def link_coefficients(kind: str, default: Literal["default-scale-up", "default-s
 def collective_files() -> tuple[CollectiveCoefficients, ...]:
     """All systems whose collectives were measured, by name; first those of the directory that USER_DIRECTORY names."""
     paths = sorted((_DIRECTORY / "collectives").glob("*.yaml"))
-    if own := os.environ.get(USER_DIRECTORY):
-        paths = [*sorted(Path(own).glob("*.yaml")), *paths]
-    return tuple(_read(path, CollectiveCoefficients) for path in paths)
+    own = [path for path in _own_files() if _is_of_collectives(path)]
+    return tuple(_read(path, CollectiveCoefficients) for path in [*own, *paths])
+
+
+def names_of_files(folder: Literal["devices", "links", "software"]) -> list[str]:
+    """What the shipped files of a folder are called; of devices also those of the directory USER_DIRECTORY names."""
+    names = {path.stem for path in (_DIRECTORY / folder).glob("*.yaml")}
+    if folder == "devices":
+        names |= {str(read_yaml(path).data["name"]) for path in _own_files() if not _is_of_collectives(path)}
+    return sorted(names)
 
 
 @cache

@@ -145,7 +145,7 @@ class Counter:
         row_s = row * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
         written = self._vectors * columns * tables.forward_wire_bytes
         forward = lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
-        forward = forward + np.where(in_place, 0.0, lookups * row_s)
+        forward = forward + np.where(in_place, 0.0, lookups * (row_s + rates.row_s))
         forward = forward + np.where(cached, unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
@@ -154,8 +154,10 @@ class Counter:
 
         # Update: gradients summed row by row, then rows and state rewritten where they are.
         pooled = np.array([software.backward_passes.by_optimizer[name] for name in tables.optimizer])
+        if kind.update_passes is not None:
+            pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
-        summing = passes * lookups * row * hbm_s
+        summing = lookups * (passes * row * hbm_s + kind.update_row_s)
         rows_again = software.row_update_passes.value * unique * row * hbm_s
         state_again = software.update_passes.value * tables.state_arrays[table] * unique * row * hbm_s
         cache_again = software.cache_update_s.value * unique

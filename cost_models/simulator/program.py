@@ -104,6 +104,10 @@ class Builder:
         self._samples = workload.batch(self._world) / self._world
         overhead = software.collective_latency_s.value
         self._latency = {each: network.latency_s(overhead, reduction=each) for each in (False, True)}
+        self._launch_s = (
+            network.of_kind([kind.lookup_launch_s for kind in network.kinds]),
+            network.of_kind([kind.update_launch_s for kind in network.kinds]),
+        )
         training = workload.mode == "training"
         self._ahead = AHEAD[workload.pipeline] if training else Ahead(1, 0, 0)
         self._training = training
@@ -264,7 +268,7 @@ class Builder:
     # --- the step --------------------------------------------------------------------------------------------------
 
     def _step(self, step: int) -> Ints:
-        software, demand, slow = self._software, self._demands[step], self._slowness[step]
+        demand, slow = self._demands[step], self._slowness[step]
         parts = dense_parts(self._workload)
         self._run(COMPUTE, "overhead", step, self._overhead_s(slow))
         self._joined(COMPUTE, [self._given[step]])
@@ -272,7 +276,7 @@ class Builder:
             self._joined(COMPUTE, [self._fetched[step]])
         else:
             self._fetch(COMPUTE, step, ())
-        looked_up = self._run(COMPUTE, "lookup", step, (software.forward_launch_s.value + demand.forward_s) * slow)
+        looked_up = self._run(COMPUTE, "lookup", step, (self._launch_s[0] + demand.forward_s) * slow)
         if demand.forward_host_bytes.any():
             uses = self._network.host(ddr=1.0)
             looked_up = self._move(COMPUTE, "lookup (host)", step, demand.forward_host_bytes, uses)
@@ -304,7 +308,7 @@ class Builder:
         if software.all_reduce_overlaps_dense:
             for ready, size in [*buckets, (self._last[COMPUTE], replicas)]:
                 reduced = self._all_reduce(step, size, ready)
-        seconds = (software.backward_launch_s.value + demand.backward_s) * slow
+        seconds = (self._launch_s[1] + demand.backward_s) * slow
         self._run(COMPUTE, "embedding update", step, seconds, gradients)
         if demand.backward_host_bytes.any():
             uses = self._network.host(ddr=1.0)

@@ -1,63 +1,164 @@
-"""`planner calibrate`: coefficients of collectives from measurements."""
+"""`planner calibrate`: coefficients of collectives and devices from measurements, or from this machine."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, streams
-from planner.cli.streams import Format
+from planner.cli.streams import Format, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cost_models.coefficients import CollectiveCoefficients
 
 
 def calibrate(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Logs of nccl-tests, Kineto traces (.json, .json.gz), tables (.csv)."),
+    device: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The device as a topology calls it; without FILE cpu or cuda."),
     ],
-    device: Annotated[str, typer.Option(metavar="NAME", help="The device as a topology calls it.")],
-    link: Annotated[str, typer.Option(metavar="KIND", help="The kind of link inside a node: nvlink4, pcie …")],
-    bandwidth: Annotated[str, typer.Option(metavar="RATE", help="Of one port, one direction, by the data sheet.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Logs of nccl-tests, Kineto traces (.json, .json.gz), tables (.csv); none: this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Of collectives: the kind of link inside a node, as nvlink4 or pcie."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Of collectives: of one port, one direction, by the data sheet."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Of a table of kernels only these rows; may be repeated."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this machine's device in topologies. Unset: its own.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="On this machine: seconds instead of a minute.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the coefficients here.")
     ] = None,
+    measurements: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="On this machine: write the measurements here, as a table to calibrate from."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw predicted against measured (.png, .svg).")
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Fit the collectives of a node to measurements.
+    """Fit coefficients to measurements.
 
-    Robust least squares in relative errors; refuses what the measurements
-    cannot tell. A table has the columns operation, ranks, buffer_bytes and
-    seconds. Plans use the file where it lies in a directory that
-    PLANNER_COEFFICIENTS names.
+    Collectives of a node from nccl-tests, traces or a table with operation,
+    ranks, buffer_bytes and seconds. Kernels of a device from traces, from a
+    table (lookup, update, copy, stream, matmul), or, without FILE, from short
+    microbenchmarks of this machine. Robust least squares in relative errors;
+    refuses what the measurements cannot tell. Plans use the file where it lies
+    in a directory that PLANNER_COEFFICIENTS names.
 
     \b
-    Example:
+    Examples:
       planner calibrate all_reduce_perf.log alltoall_perf.log \\
         --device H100-SXM5-80GB --link nvlink4 --bandwidth 450GB/s -o my.yaml
+      planner calibrate --device cpu --measurements cpu.csv -o cpu.yaml
+      planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
-    from cost_models.calibration.collectives import calibrated
+    expect_places(output, measurements, plot)
+    with extras():
+        if not files:
+            flags.expect_unused("without FILE", link=link, bandwidth=bandwidth, where=where)
+            this_machine(device, name, output, measurements, plot, output_format, quick=quick)
+            return
+        flags.expect_unused("with FILE", name=name, quick=quick or None, measurements=measurements)
+        if are_collectives(files, link):
+            collectives(files, device, link, bandwidth, output, plot, output_format)
+        else:
+            kernels(files, device, where, output, plot, output_format)
+
+
+def expect_places(output: Path | None, measurements: Path | None, plot: Path | None) -> None:
+    """Raise BadParameter where a file cannot be written, before anything is measured."""
+    for flag, path in (("--output", output), ("--measurements", measurements), ("--plot", plot)):
+        if path is not None:
+            flags.expect_place(flag, path)
+    if plot is not None:
+        from cost_models.calibration.plots import FORMATS
+
+        if plot.suffix not in FORMATS:
+            known = " or ".join(FORMATS)
+            raise typer.BadParameter(f"{plot.name!r} is no picture; end it with {known}", param_hint="--plot")
+
+
+@contextmanager
+def extras() -> Iterator[None]:
+    """What an optional package is missing for, instead of a traceback."""
+    from cost_models.calibration.microbenchmarks import UnavailableError
+
+    try:
+        yield
+    except UnavailableError as error:
+        streams.say(f"planner: {error}")
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        needs = {"scipy": ("calibration", "calibrate"), "matplotlib": ("--plot", "calibrate-device")}
+        if error.name not in needs:
+            raise
+        what, extra = needs[error.name]
+        streams.say(f"planner: {what} needs {error.name}; pip install 'shardplan[{extra}]'")
+        raise typer.Exit(2) from None
+
+
+def are_collectives(files: Sequence[Path], link: str | None) -> bool:
+    """Whether the files are of collectives: a link is given, or some file is no table or trace of kernels."""
+    from cost_models.calibration.kernel_tables import is_of_kernels
+
+    return link is not None or not all(is_of_kernels(path) for path in files)
+
+
+def collectives(
+    files: Sequence[Path],
+    device: str,
+    link: str | None,
+    bandwidth: str | None,
+    output: Path | None,
+    plot: Path | None,
+    output_format: Format,
+) -> None:
+    """Laws of collectives."""
+    from cost_models.calibration.collectives import calibrated, predicted_beside_measured
     from cost_models.calibration.files import collective_file
     from cost_models.calibration.measurements import read
     from topologies.units import parse_quantity
 
-    if output is not None:
-        flags.expect_place("--output", output)
+    if link is None or bandwidth is None:
+        raise typer.BadParameter("collectives need --link and --bandwidth")
     try:
         bytes_per_s = parse_quantity(bandwidth, "byte/second", "450GB/s")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--bandwidth") from None
     rows, source = read(files), "planner calibrate: " + ", ".join(file.name for file in files)
     name = output.stem if output else device
-    try:
-        found = calibrated(rows, name=name, device=device, link=link, bytes_per_s=bytes_per_s, source=source)
-    except ModuleNotFoundError as error:
-        if error.name != "scipy":
-            raise
-        streams.say("planner: calibration needs SciPy; pip install 'shardplan[calibrate]'")
-        raise typer.Exit(2) from None
-    if output is not None:
-        output.write_text(collective_file(found), encoding="utf-8")
-        streams.say(f"wrote {output}")
-    records = [
+    found = calibrated(rows, name=name, device=device, link=link, bytes_per_s=bytes_per_s, source=source)
+    write(output, collective_file(found))
+    draw(plot, lambda: predicted_beside_measured(rows, found), f"{device}, {link}")
+    streams.write_records(law_records(found), output_format)
+
+
+def law_records(found: "CollectiveCoefficients") -> list[Record]:
+    """What the laws rest on, one record each."""
+    return [
         {
             "operation": law.operation,
             "ranks": law.ranks,
@@ -69,4 +170,95 @@ def calibrate(
         }
         for law in found.laws
     ]
-    streams.write_records(records, output_format)
+
+
+def kernels(
+    files: Sequence[Path],
+    device: str,
+    where: Sequence[str] | None,
+    output: Path | None,
+    plot: Path | None,
+    output_format: Format,
+) -> None:
+    """What a device achieves, from kernels that were measured before."""
+    from cost_models.calibration.kernel_tables import read
+
+    rows = read(files, conditions(where or ()))
+    source = "planner calibrate: " + ", ".join([*(file.name for file in files), *(where or ())])
+    device_terms(rows, device, device, source, output, plot, output_format)
+
+
+def conditions(where: Sequence[str]) -> dict[str, str]:
+    """Columns and their values of --where."""
+    found = {}
+    for words in where:
+        column, equals, value = words.partition("=")
+        if not (column and equals):
+            raise typer.BadParameter(f"{words!r} is not COLUMN=VALUE", param_hint="--where")
+        found[column] = value
+    return found
+
+
+def this_machine(
+    device: str,
+    name: str | None,
+    output: Path | None,
+    measurements: Path | None,
+    plot: Path | None,
+    output_format: Format,
+    *,
+    quick: bool,
+) -> None:
+    """What this machine's device achieves, from microbenchmarks."""
+    from cost_models.calibration import microbenchmarks
+
+    here = flags.word("--device", device, microbenchmarks.DEVICES)
+    origin = f"planner calibrate --device {here}{' --quick' * quick}: {microbenchmarks.software(here)}"
+    with streams.progress() as report:
+        rows = microbenchmarks.measure(here, microbenchmarks.plan_for(here, quick=quick), report)
+    if measurements is not None:
+        rows.to_csv(measurements, index=False)
+        streams.say(f"wrote {measurements}")
+    base = "CPU" if here == "cpu" else "default"
+    device_terms(rows, name or microbenchmarks.device_name(here), base, origin, output, plot, output_format)
+
+
+def device_terms(
+    rows: "pd.DataFrame",
+    name: str,
+    base: str,
+    source: str,
+    output: Path | None,
+    plot: Path | None,
+    output_format: Format,
+) -> None:
+    """Fit, say what the measurements leave open, write and draw; what is not measured is as of the device `base`."""
+    from cost_models.calibration.files import device_file
+    from cost_models.calibration.kernels import calibrate as fitted
+    from cost_models.calibration.kernels import device_coefficients_of
+    from cost_models.coefficients import device_coefficients
+
+    others = device_coefficients(base)
+    found = fitted(rows, source, others.sector_bytes.value)
+    for words in found.left_open:
+        streams.say(f"left out: {words}")
+    write(output, device_file(device_coefficients_of(found, name, source, others)))
+    draw(plot, lambda: found.predicted, name)
+    records = [term.record() for term in found.terms]
+    streams.write_records(records, output_format, formats={"value": "{:.4g}".format})
+
+
+def write(output: Path | None, text: str) -> None:
+    """Write a coefficient file where one is asked for."""
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+        streams.say(f"wrote {output}")
+
+
+def draw(plot: Path | None, rows: "Callable[[], pd.DataFrame]", title: str) -> None:
+    """Draw predicted against measured where a picture is asked for."""
+    if plot is not None:
+        from cost_models.calibration.plots import predicted_against_measured
+
+        predicted_against_measured(rows(), plot, title)
+        streams.say(f"wrote {plot}")

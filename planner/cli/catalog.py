@@ -102,6 +102,36 @@ def show(
     print((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8"), end="")
 
 
+@app.command()
+def coefficients(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A device, link, software or measured system; unset: all.", show_default=False
+        ),
+    ] = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """List the numbers that costs rest on.
+
+    Each with its unit, whether it is spec, measured, fitted or assumed, the
+    error that nine in ten measurements stay within, and, in csv and json, where
+    it is known to hold and its source. A device of which nothing was measured
+    shows what its data sheet is multiplied by.
+
+    \b
+    Examples:
+      planner catalog coefficients A100-SXM4-80GB
+      planner catalog coefficients --format csv
+    """
+    from planner.reports.coefficients import records
+
+    found = records(name)
+    if output_format is Format.TABLE:
+        found = [{key: value for key, value in record.items() if key not in ("valid", "source")} for record in found]
+    streams.write_records(found, output_format)
+
+
 def _formats() -> dict[str, Callable[[float], str]]:
     from topologies.units import format_bytes
 

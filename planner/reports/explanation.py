@@ -8,7 +8,7 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
 from planner.document import Plan
 from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
-from planner.reports.words import amount, grid, resource_words
+from planner.reports.words import amount, grid, render_error_bar, resource_words
 from planner.sensitivity import describe
 from topologies.units import format_bytes
 
@@ -53,6 +53,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     found, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
     console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}")
     console.print()
+    render_error_bar(plan.objective, console)
 
 
 def _resource(each: StageReasons, model: CostModel) -> str:

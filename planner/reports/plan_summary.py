@@ -12,7 +12,7 @@ from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, Tabl
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, grid, resource_words
+from planner.reports.words import amount, grid, render_error_bar, resource_words
 from planner.sensitivity import describe, gains
 from topologies.units import format_bytes, format_seconds
 
@@ -35,6 +35,7 @@ def render(plan: Plan, console: "Console") -> None:
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan, plan.objective, model, console)
+    render_error_bar(plan.objective, console)
     if model.quantity == "step":
         console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
         console.print()
@@ -76,11 +77,20 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     assert plan.objective is not None
-    table = grid(("stage", "left"), ("time", "right"), ("share", "right"), ("rank", "right"), ("bound by", "left"))
+    table = grid(
+        ("stage", "left"),
+        ("time", "right"),
+        ("90 %", "right"),
+        ("share", "right"),
+        ("rank", "right"),
+        ("bound by", "left"),
+    )
     for stage, words in zip(plan.stages, binding, strict=True):
         rank = "" if stage.critical_rank is None else str(stage.critical_rank)
         share = f"{stage.seconds / plan.objective.step_s:.1%}"
-        table.add_row(stage.name, format_seconds(stage.seconds), share, rank, words or "fixed cost")
+        bar = stage.error_bar
+        factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
+        table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words or "fixed cost")
     return table
 
 

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
+from planner.document import Objective
 from topologies.cluster import Topology
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 RESOURCE_WORDS = {
@@ -47,3 +49,16 @@ def grid(*columns: tuple[str, str]) -> "Table":
 def amount(value: float, model: CostModel) -> str:
     """A step, or a rating, of the model."""
     return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
+
+
+def render_error_bar(objective: Objective, console: "Console") -> None:
+    """Where the step would be measured, and how that is known."""
+    bar = objective.error_bar
+    if bar is None:
+        return
+    spec_only = f"; data sheet only: {', '.join(bar.spec_only)}" if bar.spec_only else ""
+    console.print(
+        f"step {format_seconds(objective.step_s)}, {bar.coverage:.0%} band"
+        f" {format_seconds(bar.low_s)} to {format_seconds(bar.high_s)}: {bar.basis}{spec_only}"
+    )
+    console.print()

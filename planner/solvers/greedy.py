@@ -1,6 +1,7 @@
 """Longest-first placement of the chosen options' blocks, all stages and all memory tiers at once."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.moves import ranks_of
 from planner.problem import (
@@ -28,6 +29,9 @@ _HEAVY = 0.5
 """Share of a rank's memory above which a single rank's block is placed before those that need a node."""
 _FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
+_ONE_OF, _WORTHWHILE = 32, 8
+"""Blocks are placed together, each on another rank, at most one for so many ranks; one by one where these would be
+fewer than the second number."""
 
 
 def place(
@@ -38,6 +42,7 @@ def place(
     loose: Ints | None = None,
     random: np.random.Generator | None = None,
     scarce: Bools | None = None,
+    spare: Floats | None = None,
 ) -> tuple[Placement, LoadState] | None:
     """Give every block of the chosen options a place, or None when the next block fits nowhere.
 
@@ -47,9 +52,15 @@ def place(
     `stage_seconds` [S] are the times to aim at. Of the `scarce` [M] tiers, too, the fullest decide. Blocks that are
     `held` have their places already; `loose` ones, of single ranks or nodes, are placed like those of the picks, and
     all together make up an option of each table. With `random`, another order and other places are tried.
+    Of each tier's pools `spare` [M] bytes are left free, where that is possible.
     """
     tiers = np.zeros(len(problem.pool_capacity), dtype=bool) if scarce is None else scarce
-    return _Greedy(problem, stage_seconds, held, random, tiers).run(picks, [] if loose is None else loose.tolist())
+    others = [] if loose is None else loose.tolist()
+    for kept in (spare, None) if spare is not None and spare.any() else (None,):
+        found = _Greedy(problem, stage_seconds, held, random, tiers, kept).run(picks, others)
+        if found is not None:
+            return found
+    return None
 
 
 class _Greedy:
@@ -60,9 +71,12 @@ class _Greedy:
         held: Placement | None,
         random: np.random.Generator | None,
         scarce: Bools,
+        spare: Floats | None,
     ) -> None:
         self._problem, self._random = problem, random
         self._state = LoadState(problem) if held is None else load_state(problem, held)
+        self._spare = np.zeros((len(problem.pool_capacity), 1)) if spare is None else spare[:, None]
+        self._state.free -= self._spare
         self._tiers: Ints = np.flatnonzero(scarce)
         self._room: Floats = np.maximum(LoadState(problem).free[self._tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
@@ -105,15 +119,16 @@ class _Greedy:
         single = [block for block in by_size if extent[block] == RANK]
         done = (
             all(self._put_unit(unit, members, is_tied) for unit in units)
-            and all(self._put_on_rank(block) for block in single if stored[block] > _HEAVY)
+            and self._put_on_ranks([block for block in single if stored[block] > _HEAVY])
             and all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
             and all(self._put_together(group) for group in sorted(tied, key=self._total_size, reverse=True))
-            and all(self._put_on_rank(block) for block in single if stored[block] <= _HEAVY)
+            and self._put_on_ranks([block for block in single if stored[block] <= _HEAVY])
         )
         if not done:
             return None
         order = np.argsort(self._items, kind="stable")
         items, places = np.array(self._items)[order], np.array(self._places)[order]
+        state.free += self._spare
         return Placement(items, places), self._state
 
     def _follow_held(self) -> None:
@@ -235,6 +250,76 @@ class _Greedy:
             return False
         self._put(block, rank, np.array([rank]))
         return True
+
+    def _put_on_ranks(self, blocks: list[int]) -> bool:
+        """Blocks that may be anywhere, in this order; some at once where they share nothing with other ranks."""
+        problem = self._problem
+        at_once = 1 if self._random is not None else problem.world // _ONE_OF
+        if at_once < _WORTHWHILE or not blocks:
+            return all(self._put_on_rank(block) for block in blocks)
+        instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
+        shared = np.flatnonzero((instances[:, 1:] == instances[:, :-1]).any(axis=1))
+        asked = np.concatenate([problem.whole_load[:, blocks], problem.whole_bytes[:, blocks]], axis=2)
+        alone = np.asarray((asked[:, :, shared] == 0).all(axis=(0, 2)))
+        at = 0
+        while at < len(blocks):
+            some = int(np.argmin(np.append(alone[at : at + at_once], False)))
+            if some < 2:
+                if not self._put_on_rank(blocks[at]):
+                    return False
+                at += 1
+                continue
+            placed = self._put_apart(np.array(blocks[at : at + some]))
+            if not placed:
+                return False
+            at += placed
+        return True
+
+    def _put_apart(self, blocks: Ints) -> int:
+        """Blocks of single ranks on different ones, in this order; how many there was room for."""
+        problem, state = self._problem, self._state
+        load, size = problem.whole_load[:, blocks], problem.whole_bytes[:, blocks]
+        growth = self._growth_of_many(load, size)
+        growth[~(problem.allowed[:, blocks][problem.kind_of_rank] & problem.reach[:, None]).T] = np.inf
+        ranks: list[int] = []
+        for row in growth:
+            row[ranks] = np.inf
+            rank = int(row.argmin())
+            if row[rank] == np.inf:
+                break
+            ranks.append(rank)
+        if ranks:
+            placed, kind = np.arange(len(ranks)), problem.kind_of_rank[ranks]
+            more_load, more_size = np.zeros_like(state.load), np.zeros_like(state.free)
+            more_load[:, ranks], more_size[:, ranks] = load[kind, placed].T, size[kind, placed].T
+            state.add(more_load, more_size, slice(0, problem.world))
+            self._items += blocks[placed].tolist()
+            self._places += ranks
+        return len(ranks)
+
+    def _growth_of_many(self, load: Floats, size: Floats) -> NDArray[np.float32]:
+        """[n, W] growth of the potential by each of n blocks on each rank, infinite where it does not fit.
+
+        They take `load` [K, n, C] and `size` [K, n, M]. In single precision.
+        """
+        state, aim = self._state, self._aim[:, 0]
+        kind = self._problem.kind_of_rank if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
+        share = (load / aim).max(axis=0)
+        felt = np.flatnonzero((share > _FAINT * share.max(axis=1, keepdims=True)).any(axis=0))
+        terms = [(state.load[c] / aim[c], load[kind, :, c].T / aim[c]) for c in felt]
+        for m, room in zip(self._tiers, self._room, strict=True):
+            terms.append((1.0 - state.free[m] / room, size[kind, :, m].T / room))
+        grown = np.zeros((load.shape[1], self._problem.world), dtype=np.float32)
+        for now, more in terms:
+            then = now.astype(np.float32) + more.astype(np.float32)
+            for _ in range(_SQUARINGS):
+                now = now * now
+                np.square(then, out=then)
+            then -= now.astype(np.float32)
+            grown += then
+        for m in np.flatnonzero(size.any(axis=(0, 1))):
+            grown[state.free[m] < size[kind, :, m].T] = np.inf
+        return grown
 
     def _put(self, block: int, where: int, ranks: Ints) -> None:
         place_block(self._problem, self._state, block, where)

@@ -27,9 +27,10 @@ from planner.problem import (
     spread,
 )
 from planner.solvers.items import Items, difference, merged_items
+from planner.solvers.relief import relief
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
-from planner.solvers.trading import Aim, Goods, Trade
+from planner.solvers.trading import Aim, Goods, Trade, within_spare
 
 TURNS = 8
 """Of so many rounds one deals out nodes and one may change tiers; the others deal out ranks, where most is won."""
@@ -60,6 +61,9 @@ LEVELLED = 256
 """Ranks, the fullest, that look for an exchange in one round of levelling."""
 DEAR = 3.0
 """How much more must be gained by dividing or spreading a table than that costs all ranks."""
+AMPLE, SPARE = 0.05, 0.005
+"""Where tables leave more than the first share of a memory tier free, the second share of each pool is kept for tables
+that are spread over the world: they need room everywhere."""
 WORTH = 1e-4
 """Share of what the aim shortens the step by, above which an exchange is worth making."""
 
@@ -89,9 +93,9 @@ class Improver:
     def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self._problem = problem
         self._random = np.random.default_rng(seed)
-        self._load: Floats = _with_nothing(problem.fixed + problem.by_rows)
-        self._size: Floats = _with_nothing(problem.bytes_fixed + problem.bytes_by_rows)
-        self._everywhere: Floats = _with_nothing(problem.everywhere)
+        self._load: Floats = problem.whole_load
+        self._size: Floats = problem.whole_bytes
+        self._everywhere: Floats = problem.everywhere_load
         self._allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
         may_move = ~self._is_held(blocks)
@@ -107,6 +111,9 @@ class Improver:
             Items(family, problem.block_units[blocks[movable]], placement.item_place[movable]), problem.world
         )
         self._state: LoadState = load_state(problem, self._placement())
+        capacity = np.array([of_tier.min() for of_tier in problem.pool_capacity])
+        is_ample = self._state.free.mean(axis=1) > AMPLE * capacity
+        self._spare: Floats = np.where(is_ample, SPARE * capacity, 0.0)[:, None]
         self.best_s = self._state.step_s()
         self._best = self._placement()
         self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
@@ -210,6 +217,19 @@ class Improver:
             self.best_s, self._best = step_s, self._placement()
         return True
 
+    def relieve(self) -> bool:
+        """Spread tables over the world where that lets stages end a step lower, once all is levelled."""
+        item, option = relief(self._goods, self._items, self._state)
+        if not len(item):
+            return False
+        kept = np.ones(len(self._items.rank), dtype=bool)
+        kept[item] = False
+        problem, items = self._problem, self._items
+        blocks = np.flatnonzero(np.isin(problem.block_option, option))
+        self._replace(Items(items.family[kept], items.units[kept], items.rank[kept]))
+        self._settle(np.repeat(blocks, problem.block_count[blocks]))
+        return True
+
     def _aim(self) -> Aim:
         """Every stage a part of the way from its longest resource to the mean; the aim of the round before, if there
         is still work to do."""
@@ -240,7 +260,7 @@ class Improver:
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
         worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
-        trade = Trade(self._goods, self._items, self._state, aim, worth, self._random)
+        trade = Trade(self._goods, self._items, self._state, self._spare, aim, worth, self._random)
         worth_s = WORTH * aim.gain_s
         gained = 0.0
         for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():
@@ -288,7 +308,7 @@ class Improver:
 
     def _room(self, ranks: Ints) -> Floats:
         """[M, W] bytes that each of the `ranks` may add in one round: an equal part of what their pool has left."""
-        problem, free = self._problem, self._state.free
+        problem, free = self._problem, within_spare(self._state.free, self._spare)
         pools = zip(problem.pool_of_rank, problem.pool_capacity, strict=True)
         takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
         return np.where(free > 0, free / np.maximum(takers, 1), free)
@@ -297,8 +317,10 @@ class Improver:
         """Every rank with the items that its partner may take in one round; and the items in the order of theirs."""
         problem, items = self._problem, self._items
         partner = self._partners(*pairs, problem.world)[items.rank]
-        order = np.argsort(items.rank, kind="stable")
-        order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
+        order = np.flatnonzero(partner >= 0)
+        order = order[np.argsort(items.rank[order], kind="stable")]
+        if problem.is_confined:
+            order = order[problem.is_within(self._table_of_family[items.family[order]], partner[order])]
         kind = problem.kind_of_rank[items.rank[order]]
         block = self._block_of[items.family[order], items.units[order]]
         bins = Bins(
@@ -571,8 +593,3 @@ class Improver:
         everywhere = self._everywhere[:, block].sum(axis=1)
         self._state.add(sign * per_rank, sign * stored, slice(0, world))
         self._state.add_everywhere(sign * everywhere)
-
-
-def _with_nothing(array: Floats) -> Floats:
-    """The array [K, B, n] with a row of zeros behind the last block."""
-    return np.concatenate([array, np.zeros_like(array[:, :1])], axis=1)

@@ -73,12 +73,21 @@ class Market:
     """The sets that ranks may give, and what they have room for; for ranks of one kind that look for an exchange."""
 
     def __init__(
-        self, sets: Sets, gone: Singles, come: Singles, load: Floats, aim: Floats, weight: Floats, reach: Floats
+        self,
+        sets: Sets,
+        gone: Singles,
+        come: Singles,
+        load: Floats,
+        aim: Floats,
+        weight: Floats,
+        reach: Floats,
+        roomy: Ints | None = None,
     ) -> None:
         """`gone` [D, n] where the sets stand, `come` [D, n] on the kind that looks; `load` [D, W] and `aim` [D] in
-        seconds; `weight` [D] of a second above the aim."""
+        seconds; `weight` [D] of a second above the aim. The sets may stand on few `roomy` ranks alone."""
         self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))
-        room = np.maximum(np.quantile(self._aim[:, None] - self._load, FILL, axis=1), 0.0)
+        looked_at = self._aim[:, None] - (self._load if roomy is None else self._load[:, roomy])
+        room = np.maximum(np.quantile(looked_at, FILL if roomy is None else 1.0, axis=1), 0.0)
         self._by = int((room / np.maximum(come.std(axis=1), 1e-30)).argmin())
         self._room = float(room[self._by])
         order = np.argsort(come[self._by], kind="stable")

@@ -16,7 +16,7 @@ from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
-from planner.solvers.improve import Improver
+from planner.solvers.improve import AMPLE, SPARE, Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
@@ -422,6 +422,7 @@ class _Search:
         """Local search at one norm after the other, then towards targets; its best placement."""
         improver, number = Improver(self._slim.problem, placement, seed), 0
         self._offer(improver.best, improver.best_s, "local search")
+        improver.relieve()
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
@@ -557,7 +558,9 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
     _, taken = fluid.usage(relaxed.prices, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
-    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce)
+    ample = np.asarray((taken <= (1 - AMPLE) * fluid.capacity).all(axis=0) & (relaxed.prices.byte == 0).all(axis=0))
+    spare = np.where(ample, SPARE * np.array([of_tier.min() for of_tier in fluid.problem.pool_capacity]), 0.0)
+    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce, spare=spare)
     if placed is None:
         return None
     placement, state = placed

@@ -27,15 +27,8 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
     """
     problem = fluid.problem
     least = least_of_stages(fluid, prices)
-    blocks = np.arange(len(problem.block_option))
-    found = np.full(len(blocks), np.inf)
-    for kind in range(problem.kinds):
-        load = problem.peak_load(kind, blocks) + problem.base_of_instance[kind]
-        of_stage = np.tile(least, (len(blocks), 1))
-        for column, stage in enumerate(problem.stage_of_column):
-            of_stage[:, stage] = np.maximum(of_stage[:, stage], load[:, column])
-        step = of_stage.sum(axis=1) + problem.stage_constants.sum()
-        found = np.where(problem.allowed[kind], np.minimum(found, step), found)
+    step = np.maximum(problem.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
+    found = step.min(axis=0)
     found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
     return np.asarray(found * (1 - SAFETY))
 

@@ -4,6 +4,7 @@ A rank gives whole blocks or a part of one and takes whole blocks of another ran
 the world, in another option.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -12,7 +13,7 @@ import numpy as np
 
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Problem
 from planner.solvers.items import Items
-from planner.solvers.levelling import Market, Offers, Sets, sets_of
+from planner.solvers.levelling import FILL, Market, Offers, Sets, sets_of
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -106,9 +107,18 @@ class Trade:
     """One round of levelling: every rank takes part in one exchange at most."""
 
     def __init__(
-        self, goods: Goods, items: Items, state: LoadState, aim: Aim, worth: float, random: np.random.Generator
+        self,
+        goods: Goods,
+        items: Items,
+        state: LoadState,
+        spare: Floats,
+        aim: Aim,
+        worth: float,
+        random: np.random.Generator,
     ) -> None:
-        """`worth`: seconds above the aim that a second is worth by which all ranks grow."""
+        """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
+        aim that a second is worth by which all ranks grow."""
+        self._spare = spare
         self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
         problem = self._problem = goods.problem
         self._load_now = state.load
@@ -131,7 +141,10 @@ class Trade:
         self._size = goods.size[:, block]
         self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
         self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
-        self._markets: dict[tuple[int, int], Market] = {}
+        self._markets: dict[tuple[int, int, bool], Market] = {}
+        room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
+        self._roomy: Ints = np.argsort(-room, kind="stable")[: int((1 - FILL) * problem.world)]
+        self._roomy = self._roomy[room[self._roomy] > 0]
 
     def items(self) -> Items:
         """What the exchanges make of the items."""
@@ -146,24 +159,28 @@ class Trade:
         """Whether there was any."""
         return bool(self.converted or self.parts or (self.rank != self._items.rank).any())
 
-    def _market(self, kind: int, other: int) -> Market:
-        """For ranks of one kind to deal with those of another one."""
-        if (kind, other) not in self._markets:
-            here = np.flatnonzero(self._problem.kind_of_rank[self._sets.rank] == other)
+    def _market(self, kind: int, other: int, *, roomy: bool = False) -> Market:
+        """For ranks of one kind to deal with those of another one, all or the few that have most room."""
+        if (kind, other, roomy) not in self._markets:
+            of_kind = self._problem.kind_of_rank[self._sets.rank] == other
+            here = np.flatnonzero(of_kind & np.isin(self._sets.rank, self._roomy) if roomy else of_kind)
             sets = Sets(self._sets.rank[here], self._sets.items[here])
             gone, come = self._load[other][:, here], self._load[kind][:, here]
             load = self._load_now[self._aim.columns]
-            self._markets[kind, other] = Market(
-                sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach
+            only = self._roomy if roomy else None
+            self._markets[kind, other, roomy] = Market(
+                sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach, only
             )
-        return self._markets[kind, other]
+        return self._markets[kind, other, roomy]
 
     def improve(self, rank: int, worth_s: float) -> float:
         """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
         kind = int(self._problem.kind_of_rank[rank])
         best: tuple[float, int, Ints, Ints, int, int] | None = None
-        for other in range(self._problem.kinds):
-            market = self._market(kind, other)
+        for other, roomy in itertools.product(range(self._problem.kinds), (False, True)):
+            if roomy and not (self._problem.kind_of_rank[self._roomy] == other).any():
+                continue
+            market = self._market(kind, other, roomy=roomy)
             offers, cut = self._offers(rank, kind, other)
             for offer, taken, gain in zip(*market.best(rank, offers, self.free, self._random), strict=True):
                 if gain <= (worth_s if best is None else best[0]):
@@ -220,7 +237,8 @@ class Trade:
         """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
         more, less = self._bytes(rank, partner, given, asked, item, units)
         changed = more.any() or less.any()
-        if changed and ((self._room[:, rank] < more).any() or (self._room[:, partner] < less).any()):
+        room = within_spare(self._room[:, [rank, partner]], self._spare)
+        if changed and (room < np.stack([more, less], axis=1)).any():
             return False
         goods, items, problem = self._goods, self._items, self._problem
         handed = np.append(given, item) if item >= 0 else given
@@ -288,6 +306,11 @@ class Trade:
         if gain[best] <= least_s:
             return None
         return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best]
+
+
+def within_spare(free: Floats, spare: Floats) -> Floats:
+    """[M, n] bytes that blocks may still take of pools of which `spare` [M, 1] are kept; over-full ones stay so."""
+    return np.asarray(np.maximum(free - spare, np.minimum(free, 0.0)))
 
 
 def _sets(count: Ints, most: int) -> int:

@@ -1,12 +1,20 @@
 """`planner calibrate`: from measurements to a coefficient file that plans use."""
 
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cost_models import coefficients
+from cost_models.kinds import rank_kinds
+from cost_models.workload.loading import load_workload
+from topologies.loading import load_topology
+
+ROOT = Path(__file__).parents[2]
 FLAGS = ("--device", "A100-SXM4-40GB", "--link", "nvlink3", "--bandwidth", "300GB/s")
 
 
@@ -70,3 +78,76 @@ def test_every_unreadable_file_is_named(run, tmp_path):
     assert "none.log" in page.stderr
     assert "PyTorch 2.2" in page.stderr
     assert run("calibrate", tmp_path / "none.log", *FLAGS[:-1], "300").exit_code == 2
+
+
+def kernels(path: Path) -> Path:
+    """Copies at 20 GB/s after 5 us; lookups that all have one size, so that nothing but their rate is told."""
+    lines = ["operation,bytes,lookups,dim,seconds"]
+    lines += [f"copy,{size},,,{5e-6 + size / 20e9}" for size in (4096, 2**22, 2**24, 2**26)]
+    lines += ["lookup,,100000,64,1e-4"] * 3
+    lines = [f"{line},,," for line in lines]
+    lines[0] = "operation,bytes,lookups,dim,seconds,m,n,k"
+    lines += [f"matmul,,,,{2e-6 + 2 * n**3 / 5e13},{n},{n},{n}" for n in (128, 512, 2048)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_kernels_of_a_table(run, tmp_path):
+    """Terms with value, unit and error; what stays open is said; the file names the device; a picture is drawn."""
+    out, picture = tmp_path / "mine.yaml", tmp_path / "fit.svg"
+    page = run(
+        "calibrate", kernels(tmp_path / "k.csv"), "--device", "MINE", "-o", out, "--plot", picture, "--format", "json"
+    )
+    assert page.exit_code == 0, page.stderr
+    found = {record["coefficient"]: record for record in json.loads(page.stdout)}
+    assert found["copy_bytes_per_s"]["value"] == pytest.approx(20e9)
+    assert found["lookup_bytes_per_s"]["valid"] == "row_bytes 256 to 256"
+    assert "left out: lookup_row_s" in page.stderr
+    assert 'name: "MINE"' in out.read_text()
+    assert picture.read_text().lstrip().startswith("<?xml")
+    assert run("calibrate", tmp_path / "k.csv", "--device", "MINE", "--plot", tmp_path / "fit.txt").exit_code == 2
+
+
+def test_a_step_on_a_calibrated_device(run, tmp_path, monkeypatch):
+    """A topology that names the device plans with what was measured: copies at a third of the data sheet."""
+    own = tmp_path / "own"
+    own.mkdir()
+    assert run("calibrate", kernels(tmp_path / "k.csv"), "--device", "MINE", "-o", own / "m.yaml").exit_code == 0
+    flags = "--topology dgx-h100 --workload dlrm-dcnv2 --set topology.nodes.0.accelerators.device=MINE --effort 0"
+    precision = ["--set", "workload.dense.dtype=fp32"]
+    command = [sys.executable, "cli.py", "plan", *flags.split(), *precision, "--format", "json"]
+    environment = {**os.environ, "PLANNER_COEFFICIENTS": str(own)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    plan = json.loads(done.stdout)
+    assert plan["provenance"]["coefficients"]["devices"] == ["MINE"]
+    dense = next(stage for stage in plan["stages"] if stage["name"] == "dense")
+    assert "matmul_flops_per_s of MINE" in dense["error_bar"]["basis"]
+    monkeypatch.setenv("PLANNER_COEFFICIENTS", str(own))
+    coefficients.forget()
+    try:
+        topology = load_topology("dgx-h100", overrides=["nodes.0.accelerators.device=MINE"])
+        (kind,) = rank_kinds(topology, load_workload("dlrm-dcnv2", overrides=["dense.dtype=fp32"]))
+        assert kind.pcie_bytes_per_s == pytest.approx(20e9)
+        assert kind.flops_per_s == pytest.approx(5e13)
+    finally:
+        monkeypatch.undo()
+        coefficients.forget()
+
+
+def test_flags_that_change_nothing_are_refused(run, tmp_path):
+    """Of files on this machine, of this machine on files, of collectives without a link."""
+    table = kernels(tmp_path / "k.csv")
+    assert run("calibrate", table, "--device", "MINE", "--quick").exit_code == 2
+    assert run("calibrate", "--device", "cpu", "--where", "a=b").exit_code == 2
+    assert run("calibrate", "--device", "tpu").exit_code == 2
+    assert run("calibrate", table, "--device", "MINE", "--where", "a").exit_code == 2
+    log = measurements(tmp_path / "m.csv")
+    assert "--link" in run("calibrate", log, "--device", "MINE").stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is here")
+def test_this_machine_needs_torch(run):
+    """The extra is named."""
+    page = run("calibrate", "--device", "cpu", "--quick")
+    assert page.exit_code == 2
+    assert "shardplan[calibrate-device]" in page.stderr

@@ -62,3 +62,27 @@ def test_a_name_on_both_shelves_must_be_told_apart(run, monkeypatch):
     result = run("catalog", "show", "twin")
     assert result.exit_code == 2
     assert "--kind topology" in " ".join(result.stderr.split())
+
+
+def test_coefficients_say_what_they_are(run):
+    """All of them: unit, kind, residual, source; bands of collectives, ranges, whole steps."""
+    records = json.loads(run("catalog", "coefficients", "--format", "json").stdout)
+    assert {"H100-SXM5-80GB", "roce", "hugectr", "h100_sxm"} <= {record["file"] for record in records}
+    assert all(record["unit"] and record["kind"] and record["source"] for record in records)
+    law = next(record for record in records if record["file"] == "h100_sxm")
+    assert law["residual_90"] > 0
+    assert law["valid"].startswith("buffer_bytes 512 to ")
+    assert any(record["coefficient"] == "steps" and record["file"] == "hugectr" for record in records)
+
+
+def test_coefficients_of_a_device(run):
+    """Its own with its collectives; of an unknown one what its data sheet is multiplied by, and said so."""
+    own = json.loads(run("catalog", "coefficients", "A100-SXM4-80GB", "--format", "json").stdout)
+    assert {record["file"] for record in own} == {"A100-SXM4-80GB", "a100_sxm"}
+    of = {record["coefficient"]: record for record in own}
+    assert of["lookup_efficiency"]["kind"] == "measured"
+    assert of["pcie_efficiency"]["residual_90"] == 0.25
+    unknown = json.loads(run("catalog", "coefficients", "NEW-1", "--format", "json").stdout)
+    assert {record["kind"] for record in unknown if "efficiency" in record["coefficient"]} == {"data sheet only"}
+    assert "data sheet" in run("catalog", "coefficients", "NEW-1").stdout
+    assert max(map(len, run("catalog", "coefficients").stdout.splitlines())) <= 80

@@ -38,6 +38,21 @@ def test_plan_writes_a_document_that_verifies(run, plan, tmp_path):
     assert [path.name for path in tmp_path.glob("*plan*")] == ["plan.json"]
 
 
+def test_the_error_bar_is_printed_and_written(plan, tmp_path):
+    """Around the step, with what it rests on; hardware without data is named, on paper and in the document."""
+    shown = plan("--set", "topology.nodes.0.accelerators.device=NEW-1").stdout
+    document = json.loads((tmp_path / "plan.json").read_text())
+    bar = document["objective"]["error_bar"]
+    assert bar["low_s"] < document["objective"]["step_s"] < bar["high_s"]
+    assert bar["coverage"] == 0.9
+    assert "device NEW-1" in bar["spec_only"]
+    assert "90% band" in shown
+    assert "device NEW-1" in " ".join(shown.split())
+    for stage in document["stages"]:
+        assert stage["error_bar"]["low_s"] <= stage["seconds"] <= stage["error_bar"]["high_s"]
+    assert "90% band" not in plan("--cost-model", "torchrec").stdout
+
+
 def test_json_on_stdout_is_the_document(plan, tmp_path):
     """`--format json` prints what `-o` writes, and nothing else; so does a second run, byte for byte."""
     first = plan("--format", "json", "--quiet")

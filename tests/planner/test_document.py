@@ -105,8 +105,9 @@ def test_the_keys_are_those_of_the_contract(planned: Plan) -> None:
     document = json.loads(planned.to_json())
     head = ["kind", "schema_version", "status", "objective", "simulated"]
     assert list(document) == [*head, "stages", "tables", "ranks", "provenance", "proof"]
-    assert list(document["objective"]) == ["step_s", "lower_bound_s", "gap"]
-    assert list(document["stages"][0]) == ["name", "seconds", "critical_rank"]
+    assert list(document["objective"]) == ["step_s", "lower_bound_s", "gap", "error_bar"]
+    assert list(document["stages"][0]) == ["name", "seconds", "critical_rank", "error_bar"]
+    assert list(document["objective"]["error_bar"]) == ["low_s", "high_s", "coverage", "basis", "spec_only"]
     assert list(document["tables"][0]) == ["name", "sharding", "tier", "dtype", "cache_fraction", "shards"]
     shard = document["tables"][0]["shards"][0]
     assert list(shard) == ["rank", "row_start", "rows", "column_start", "columns", "bytes"]

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from cost_models.shards import PlacementTier
 from cost_models.step import StepModel
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
@@ -114,3 +115,55 @@ def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
             placed += 1
             assert found[1].step_s() == pytest.approx(load_state(problem, found[0]).step_s(), rel=1e-9)
     assert placed
+
+
+MANY = topology(node_group("a", nodes=32, ranks=8, hbm_bytes=10e9))
+
+
+def test_equal_tables_spread_evenly_over_many_ranks() -> None:
+    """Blocks that are placed together go to different ranks: 512 equal tables on 256 ranks, two on each."""
+    model = StepModel(MANY, workload([{"rows": 10_000, "dim": 64}] * 512))
+    problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise",))))
+    found = place(problem, np.arange(512), problem.stage_constants + 1e-3)
+    assert found is not None
+    assert np.bincount(found[0].item_place).tolist() == [2] * 256
+
+
+@pytest.mark.parametrize("tiers", [("hbm",), ("ddr",), ("hbm", "ddr_cached")])
+def test_placing_blocks_together_keeps_the_books(tiers: tuple[PlacementTier, ...]) -> None:
+    """Of all sizes and options, on two kinds of rank: every block once, where it may be, and the loads are right."""
+    cluster = topology(
+        node_group("a", nodes=20, ranks=8, hbm_bytes=80e9, ddr_bytes=1e12),
+        node_group("b", nodes=16, ranks=8, hbm_bytes=80e9, ddr_bytes=1e12, hbm_bytes_per_s=3e12),
+    )
+    random = np.random.default_rng(3)
+    tables = [
+        {"rows": int(rows), "dim": int(dim)}
+        for rows, dim in zip(10 ** random.uniform(2, 6, 400), random.choice([16, 64, 128], 400), strict=True)
+    ]
+    model = StepModel(cluster, workload(tables))
+    problem = build_problem(model, enumerate_options(model, Policy(tiers=tiers)))
+    starts = problem.table_block_start
+    picks = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
+    found = place(problem, picks, problem.stage_constants + 1e-2)
+    assert found is not None
+    placement, state = found
+    assert faults(problem, placement) == []
+    expected = [block for pick in picks.tolist() for block in problem.blocks_of_pick(pick)]
+    assert sorted(placement.item_block.tolist()) == sorted(expected)
+    again = load_state(problem, placement)
+    np.testing.assert_allclose(state.load, again.load, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(state.free, again.free, rtol=1e-9, atol=1e-2)
+
+
+@pytest.mark.parametrize("ranks", [4, 256])
+def test_memory_is_spared_only_where_it_can_be(ranks: int) -> None:
+    """One table fills 80 % of each rank: with a tenth to spare, and with half, which cannot be, all are placed."""
+    cluster = topology(node_group("a", nodes=ranks // 4, ranks=4, hbm_bytes=0.4e9))
+    model = StepModel(cluster, workload([{"rows": 1_200_000, "dim": 64}] * ranks, global_batch=64))
+    problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise",))))
+    for spare in (0.04e9, 0.2e9):
+        found = place(problem, np.arange(ranks), problem.stage_constants + 1e-3, spare=np.array([spare, 0.0, 0.0]))
+        assert found is not None
+        assert sorted(found[0].item_place.tolist()) == list(range(ranks))
+        assert found[1].free.min() == pytest.approx(load_state(problem, found[0]).free.min())

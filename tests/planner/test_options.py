@@ -18,6 +18,7 @@ from cost_models.step import StepModel
 from planner.options import (
     CACHE_FRACTIONS,
     FEW_SPLITS,
+    FINE_SPLITS,
     MOST_UNITS,
     NARROWEST_BLOCK,
     TIED_SPLITS,
@@ -238,3 +239,14 @@ def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
     options = enumerate_options(one, policy)
     assert len(options.table) == len(options.block_option) == 0
     assert build_problem(one, options).tables == 1
+
+
+def test_finer_grids_for_a_table_that_outweighs_many_nodes() -> None:
+    """Blocks of 16 columns at least where an eighth of the table is more than a node's part of the lookups."""
+    cluster = topology(node_group("a", nodes=32, ranks=2))
+    tables = [{"rows": BIG, "dim": 256, "pooling_factor": 500}, *[{"rows": BIG, "dim": 256}] * 20]
+    many = StepModel(cluster, workload(tables))
+    options = enumerate_options(many, Policy(tiers=("hbm",), shardings=("grid_shard",)))
+    counts = [[len(widths(options, option)) for option in of_table(options, table)] for table in range(21)]
+    assert counts[0] == [*FEW_SPLITS, *FINE_SPLITS]
+    assert counts[1:] == [list(FEW_SPLITS)] * 20

@@ -231,6 +231,19 @@ def _optimal_by_word_only(document: Document) -> None:
     document["objective"]["gap"] = document["objective"]["step_s"] / document["objective"]["lower_bound_s"] - 1
 
 
+def _narrow_error_bar(document: Document) -> None:
+    bar = document["objective"]["error_bar"]
+    bar["low_s"] = bar["high_s"] = document["objective"]["step_s"]
+
+
+def _error_bar_of_measurements(document: Document) -> None:
+    document["stages"][0]["error_bar"]["basis"] = "measured"
+
+
+def _one_error_bar_less(document: Document) -> None:
+    document["stages"][0]["error_bar"] = None
+
+
 @pytest.mark.parametrize(
     ("kind", "falsify", "said"),
     [
@@ -269,6 +282,9 @@ def _optimal_by_word_only(document: Document) -> None:
         ("table_wise", _no_objective, " without an objective"),
         ("table_wise", _infeasible_with_an_objective, "status: infeasible with an objective"),
         ("table_wise", _optimal_by_word_only, "status: optimal"),
+        ("table_wise", _narrow_error_bar, "step: its error bar is not the cost model's"),
+        ("table_wise", _error_bar_of_measurements, "its error bar is not the cost model's"),
+        ("table_wise", _one_error_bar_less, "has no error bar"),
         ("column_wise", _drop_a_shard, "t0: its column blocks do not tile"),
         ("column_wise", _odd_widths, "t0: a column block is not a multiple of 4"),
         ("column_wise", _overlapping_columns, "t0: its column blocks do not tile"),
@@ -307,3 +323,24 @@ def test_an_infeasible_plan_carries_no_tables() -> None:
     document = json.loads(found.to_json())
     document["stages"] = [{"name": "dense", "seconds": 1.0, "critical_rank": 0}]
     assert violations(document) == ["status: stages, tables or ranks without an objective"]
+
+
+def test_plans_from_before_error_bars_verify(documents: dict[str, str]) -> None:
+    """The key is new: a document that states none anywhere is right without."""
+    document = json.loads(documents["table_wise"])
+    del document["objective"]["error_bar"]
+    for stage in document["stages"]:
+        del stage["error_bar"]
+    assert violations(document) == []
+
+
+@pytest.mark.parametrize("cost_model", ["torchrec", "hugectr"])
+def test_ratings_have_no_error_bar_but_a_reason(cost_model: str) -> None:
+    """Nothing was measured that they could be compared with; one that is claimed is a violation."""
+    found = plan(topology(node_group("a")), workload(TABLES), cost_model=cost_model)
+    document = json.loads(found.to_json())
+    assert document["objective"]["error_bar"] is None
+    assert "rating" in document["objective"]["no_error_bar"]
+    assert violations(document) == []
+    document["objective"]["error_bar"] = {"low_s": 0, "high_s": 1, "coverage": 0.9, "basis": "x", "spec_only": []}
+    assert any("error bars" in violation for violation in violations(document))

@@ -101,3 +101,38 @@ def test_a_table_of_measurements(tmp_path: Path) -> None:
         (3, "ranks"),
         (3, "seconds"),
     ]
+
+
+def tbe_trace(path: Path, *, with_widths: bool) -> Path:
+    """Two launches of an operator over 122 tables of 64 columns, 8,192 samples; one of no ids."""
+    events: list[dict[str, object]] = []
+    for number, (ids, seconds) in enumerate([(15_781_672, 2.542e-3), (15_854_608, 2.535e-3), (0, 3e-5)]):
+        dims = [[1], [7_487_072], [0], [0], [122], [122], [123], [], [], [123], [], [ids], [122 * 8192 + 1], []]
+        concrete = ["", "", "", "", "", "", "", str(122 * 64), "64", "", "40", "", "", "0"]
+        arguments = {"External id": number, "Input Dims": dims}
+        if with_widths:
+            arguments["Concrete Inputs"] = concrete
+        events.append({"cat": "cpu_op", "name": "fbgemm::split_embedding_codegen_lookup", "args": arguments})
+        kernel = "split_embedding_codegen_forward_unweighted_kernel"
+        events.append(event(kernel, seconds, **{"External id": number}))
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_lookups_of_a_trace(tmp_path: Path) -> None:
+    """Ids, mean width and ids per bag of each forward kernel that read something."""
+    rows = kineto.lookups(tbe_trace(tmp_path / "trace.json", with_widths=True))
+    assert rows.operation.tolist() == ["lookup", "lookup"]
+    assert rows.lookups.tolist() == [15_781_672, 15_854_608]
+    assert rows.dim.tolist() == [64, 64]
+    assert rows.pooling.tolist() == pytest.approx([15_781_672 / (122 * 8192), 15_854_608 / (122 * 8192)])
+    assert rows.seconds.tolist() == pytest.approx([2.542e-3, 2.535e-3])
+
+
+def test_lookups_without_widths_are_refused_with_the_reason(tmp_path: Path) -> None:
+    """Older profilers do not record scalars: no rate in bytes follows."""
+    with pytest.raises(InputError, match=r"3 lookups, but not the widths of their rows.*PyTorch 2\.1"):
+        kineto.lookups(tbe_trace(tmp_path / "trace.json", with_widths=False))
+    (tmp_path / "none.json").write_text(json.dumps({"traceEvents": [event("sgemm", 1e-3)]}))
+    with pytest.raises(InputError, match="no forward kernel of an embedding"):
+        kineto.lookups(tmp_path / "none.json")

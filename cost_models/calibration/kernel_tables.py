@@ -1,0 +1,130 @@
+"""Tables of measured kernels: ours (see `kernels.COLUMNS`), and those that benchmarks of embedding kernels write."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cost_models.calibration import kineto
+from cost_models.calibration.kernels import COLUMNS, NEEDED
+from cost_models.workload.models import DTYPE_BYTES
+from topologies.errors import Fault, InputError
+
+ALIASES: dict[str, tuple[tuple[str, float], ...]] = {
+    "seconds": (("time_ms", 1e-3), ("time_us", 1e-6), ("dur_us", 1e-6), ("t_us", 1e-6)),
+    "lookups": (("avg_total_lookups", 1.0), ("indices", 1.0)),
+}
+"""Other columns that may stand for ours, with the factor to our unit."""
+OPERATION_OF_PASS = {"forward": "lookup", "backward": "update"}
+DEVICE_MEMORY = ("hbm", "device", "dram")
+_NUMBERS = tuple(name for name in COLUMNS if name not in ("operation", "dtype"))
+
+
+def is_of_kernels(path: Path) -> bool:
+    """Whether a file is a trace, or a table whose header is that of kernels, not of collectives."""
+    if path.name.endswith((".json", ".json.gz")):
+        return True
+    if path.suffix != ".csv":
+        return False
+    try:
+        header = set(pd.read_csv(path, nrows=0).columns)
+    except (OSError, ValueError):
+        return False
+    return not {"ranks", "buffer_bytes"} <= header and bool({"lookups", "dim", "pass", "kernel", "bytes", "m"} & header)
+
+
+def read(paths: Sequence[Path], where: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The kernels of all files: traces (`kineto.lookups`) and tables. Raises InputError with the faults of each."""
+    frames: list[pd.DataFrame] = []
+    faults: list[Fault] = []
+    for path in paths:
+        try:
+            frames.append(kineto.lookups(path) if path.suffix != ".csv" else read_csv(path, where))
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return pd.concat(frames, ignore_index=True)
+
+
+def read_csv(path: Path, where: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The rows of kernels with COLUMNS, those whose columns have the values of `where`.
+
+    Passes that are neither forward nor backward, and tables outside of device memory, are left out. Raises InputError
+    with every fault: a column of `where` or one that a kind of kernel needs is missing, numbers are not above 0, no
+    row is left.
+    """
+    try:
+        rows = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError.at(str(path), f"cannot be read as CSV: {error}") from error
+    rows.insert(0, "line", np.arange(len(rows)) + 2)
+    for column, value in (where or {}).items():
+        if column not in rows:
+            raise InputError.at(
+                str(path), f"has no column {column!r} to choose rows by; it has {', '.join(map(str, rows.columns))}"
+            )
+        rows = rows[rows[column].astype(str) == value]
+    rows = _in_our_words(rows)
+    if rows.empty:
+        chosen = ", ".join(f"{column}={value}" for column, value in (where or {}).items())
+        raise InputError.at(
+            str(path), f"has no lookup, update, copy, stream or matmul{' where ' * bool(chosen)}{chosen}"
+        )
+    faults = list(_faults(rows, path))
+    if faults:
+        raise InputError(faults)
+    return rows[list(COLUMNS)].reset_index(drop=True)
+
+
+def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """With COLUMNS and the line of the file; empty columns where the table has none."""
+    rows = rows.copy()
+    for name, others in ALIASES.items():
+        for other, factor in others:
+            if name not in rows and other in rows:
+                rows[name] = pd.to_numeric(rows[other], errors="coerce") * factor
+    if "operation" not in rows and "pass" in rows:
+        rows["operation"] = rows["pass"].map(OPERATION_OF_PASS)
+    elif "operation" not in rows and "kernel" in rows:
+        ids = pd.to_numeric(rows["lookups"], errors="coerce") if "lookups" in rows else pd.Series(0.0, rows.index)
+        forward = rows.kernel.str.contains("forward") & (ids > 0)
+        rows["operation"] = forward.map({True: "lookup", False: ""})
+    if "placement" in rows:
+        rows = rows[rows.placement.isin(DEVICE_MEMORY)].copy()
+    if "rows" not in rows and {"rows_per_table", "num_tables"} <= set(rows):
+        rows["rows"] = rows.rows_per_table * rows.num_tables
+    for name in COLUMNS:
+        if name not in rows:
+            rows[name] = None
+    if "batch" in rows and "num_tables" in rows:
+        pooling = pd.to_numeric(rows.pooling, errors="coerce").fillna(1.0)
+        rows["lookups"] = pd.to_numeric(rows.lookups).fillna(rows.batch * rows.num_tables * pooling)
+    rows["dtype"] = rows.dtype.fillna("fp32")
+    for name in _NUMBERS:
+        rows[name] = pd.to_numeric(rows[name], errors="coerce")
+    return rows[rows.operation.isin(list(NEEDED))]
+
+
+def _faults(rows: pd.DataFrame, path: Path) -> list[Fault]:
+    faults = [
+        Fault(str(path), int(line), 1, "dtype", f"is {dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        for line, dtype in zip(rows.line, rows.dtype, strict=True)
+        if dtype not in DTYPE_BYTES
+    ]
+    for operation, needed in NEEDED.items():
+        part = rows[rows.operation == operation]
+        for name in (*needed, "seconds"):
+            bad = part[~(part[name] > 0)]
+            if len(part) and len(bad) == len(part):
+                faults.append(Fault(str(path), 1, 1, name, f"is needed for every {operation}; {_remedy(name)}"))
+            else:
+                faults += [Fault(str(path), int(line), 1, name, "must be a number above 0") for line in bad.line]
+    return faults
+
+
+def _remedy(name: str) -> str:
+    if name == "dim":
+        return "a rate in bytes cannot be told without the width of a row: add a column dim"
+    return f"add a column {name}"

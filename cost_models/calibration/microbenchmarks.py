@@ -1,0 +1,245 @@
+"""Short microbenchmarks of this machine with PyTorch: what `planner calibrate --device cpu|cuda` measures.
+
+Rows read by pooled lookups and gradients added to them by dim, rows, pooling and skew; copies from host to device;
+a stream through device memory; matrix products by shape and data type. Each time is that of the fastest of several
+runs after one that is not counted: by CUDA events on a GPU, by the clock on a CPU, and where PyTorch has one thread
+there, by the time that the processor worked for it, whatever else the machine does. Ids change from run to run.
+"""
+
+import itertools
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from cost_models.calibration.kernels import COLUMNS
+
+Device = Literal["cpu", "cuda"]
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
+ELEMENT_BYTES = 4
+RUNS = 7
+ID_SETS = 3
+"""Ids that take turns, so that one run does not find the rows of the one before in a cache."""
+SEED = 20240613
+
+
+class UnavailableError(RuntimeError):
+    """This machine cannot run them; says what is missing."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured. Tables larger than `largest_table_bytes` are left out."""
+
+    dims: tuple[int, ...]
+    rows: tuple[int, ...]
+    poolings: tuple[int, ...]
+    alphas: tuple[float, ...]
+    lookups: tuple[int, ...]
+    largest_table_bytes: int
+    copy_bytes: tuple[int, ...]
+    stream_bytes: tuple[int, ...]
+    products: tuple[tuple[int, int, int], ...]
+    dtypes: tuple[str, ...]
+
+
+_CPU = Plan(
+    dims=(4, 16, 32, 64, 128),
+    rows=(50_000, 200_000, 1_000_000),
+    poolings=(10, 40),
+    alphas=(0.0, 1.05),
+    lookups=(256, 50_000),
+    largest_table_bytes=2**29,
+    copy_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
+    stream_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
+    products=((64, 64, 64), (256, 256, 256), (512, 512, 512), (2048, 64, 512), (2048, 512, 512), (1024, 1024, 1024)),
+    dtypes=("fp32", "bf16"),
+)
+_CUDA = Plan(
+    dims=(4, 16, 64, 128, 256, 512),
+    rows=(10_000, 300_000, 10_000_000),
+    poolings=(1, 10, 40),
+    alphas=(0.0, 1.05),
+    lookups=(1024, 2**20),
+    largest_table_bytes=2**33,
+    copy_bytes=(4096, 2**20, 2**24, 2**26, 2**28),
+    stream_bytes=(4096, 2**24, 2**27, 2**30),
+    products=((256, 256, 256), (2048, 512, 512), (8192, 1024, 1024), (8192, 3456, 512), (4096, 4096, 4096)),
+    dtypes=("fp32", "tf32", "fp16", "bf16"),
+)
+_QUICK = Plan(
+    dims=(16, 64, 128),
+    rows=(20_000, 100_000, 400_000),
+    poolings=(10,),
+    alphas=(0.0,),
+    lookups=(256, 30_000),
+    largest_table_bytes=2**28,
+    copy_bytes=(4096, 2**26, 3 * 2**25, 2**27),
+    stream_bytes=(4096, 2**26, 3 * 2**25, 2**27),
+    products=((32, 32, 32), (128, 256, 256), (256, 512, 512), (512, 512, 512)),
+    dtypes=("fp32",),
+)
+
+
+def plan_for(device: Device, *, quick: bool) -> Plan:
+    """What is measured on a device; `quick` takes a few seconds and tells less."""
+    if quick:
+        return _QUICK
+    return _CUDA if device == "cuda" else _CPU
+
+
+def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None = None) -> pd.DataFrame:
+    """Times with the columns of `kernels.COLUMNS`. Raises UnavailableError without PyTorch or the device."""
+    bench = _Bench(device)
+    rows: list[dict[str, object]] = []
+    for name, measured in (
+        ("lookups and updates", bench.lookups(plan)),
+        ("copies", bench.copies(plan)),
+        ("streams", bench.streams(plan)),
+        ("matrix products", bench.products(plan)),
+    ):
+        if progress:
+            progress(name)
+        rows += measured
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def device_name(device: Device) -> str:
+    """What the machine calls it, as a name for a coefficient file."""
+    if device == "cuda":
+        return str(_torch("cuda").cuda.get_device_name()).replace(" ", "-")
+    return (platform.processor() or platform.machine() or "cpu").replace(" ", "-")
+
+
+def software(device: Device) -> str:
+    """What was measured with, for the source of the coefficients."""
+    torch = _torch(device)
+    threads = f", {torch.get_num_threads()} threads" if device == "cpu" else f", CUDA {torch.version.cuda}"
+    return f"PyTorch {torch.__version__}{threads} on {platform.platform()}"
+
+
+def _without_run(kernel: Callable[[], object]) -> Callable[[int], object]:
+    """A kernel that is the same in every run."""
+    return lambda _run: kernel()
+
+
+def _torch(device: Device) -> Any:
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UnavailableError("--device needs PyTorch; pip install 'shardplan[calibrate-device]'") from None
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UnavailableError("PyTorch sees no CUDA device here; --device cpu measures the processor")
+    return torch
+
+
+class _Bench:
+    """Kernels on one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.torch = _torch(device)
+        self.device = device
+        self.generator = np.random.default_rng(SEED)
+
+    def lookups(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """Pooled lookups, and the addition of their gradients."""
+        torch, smallest = self.torch, (plan.rows[0], plan.poolings[0], plan.alphas[0])
+        for dim, rows in itertools.product(plan.dims, plan.rows):
+            if dim * rows * ELEMENT_BYTES > plan.largest_table_bytes:
+                continue
+            table = torch.rand((rows, dim), device=self.device)
+            for lookups, alpha, pooling in itertools.product(plan.lookups, plan.alphas, plan.poolings):
+                if lookups == min(plan.lookups) and (rows, pooling, alpha) != smallest:
+                    continue  # the fewest tell the launch, which is the same for all tables
+                ids = [self._ids(rows, lookups, alpha) for _ in range(ID_SETS)]
+                case = {"lookups": lookups, "dim": dim, "rows": rows, "pooling": pooling, "alpha": alpha}
+                yield {"operation": "lookup", "dtype": "fp32", **case, "seconds": self._lookup(table, ids, pooling)}
+                yield {"operation": "update", "dtype": "fp32", **case, "seconds": self._update(table, ids, pooling)}
+
+    def _ids(self, rows: int, lookups: int, alpha: float) -> Any:
+        """Ranks of a power law at random places of the table, so that hot rows are no neighbours."""
+        if alpha:
+            weight = np.cumsum(np.arange(1.0, rows + 1) ** -alpha)
+            rank = np.searchsorted(weight, self.generator.random(lookups) * weight[-1])
+            place = self.generator.permutation(rows)[rank]
+        else:
+            place = self.generator.integers(0, rows, lookups)
+        return self.torch.as_tensor(place, device=self.device)
+
+    def _lookup(self, table: Any, ids: list[Any], pooling: int) -> float:
+        bags = self.torch.nn.functional.embedding_bag
+        offsets = self.torch.arange(0, len(ids[0]), pooling, device=self.device)
+        return self.seconds(lambda run: bags(ids[run % ID_SETS], table, offsets, mode="sum"))
+
+    def _update(self, table: Any, ids: list[Any], pooling: int) -> float:
+        torch, dim = self.torch, table.shape[1]
+        gradient = torch.rand((-(-len(ids[0]) // pooling), dim), device=self.device)
+        sample = torch.arange(len(ids[0]), device=self.device) // pooling
+
+        def add(run: int) -> None:
+            of_ids = gradient.index_select(0, sample)
+            table.scatter_add_(0, ids[run % ID_SETS].unsqueeze(1).expand(-1, dim), of_ids)
+
+        return self.seconds(add)
+
+    def copies(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """From pinned host memory to the device; on a CPU within its memory."""
+        torch = self.torch
+        for size in plan.copy_bytes:
+            host = torch.empty(size, dtype=torch.uint8, pin_memory=self.device == "cuda").fill_(1)
+            target = torch.empty(size, dtype=torch.uint8, device=self.device)
+            seconds = self.seconds(_without_run(partial(target.copy_, host, non_blocking=True)))
+            yield {"operation": "copy", "dtype": "int8", "bytes": size, "seconds": seconds}
+
+    def streams(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """A vector read and another one written; `bytes` counts both."""
+        torch = self.torch
+        for size in plan.stream_bytes:
+            vector = torch.rand(size // (2 * ELEMENT_BYTES), device=self.device)
+            target = torch.empty_like(vector)
+            seconds = self.seconds(_without_run(partial(torch.mul, vector, 2.0, out=target)))
+            yield {"operation": "stream", "dtype": "fp32", "bytes": size, "seconds": seconds}
+
+    def products(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """[m, k] x [k, n]; tf32 is fp32 with the matrix units allowed."""
+        torch = self.torch
+        stored = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+        for dtype, (m, n, k) in itertools.product(plan.dtypes, plan.products):
+            if self.device == "cuda":
+                torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+            left = torch.rand((m, k), device=self.device).to(stored[dtype])
+            right = torch.rand((k, n), device=self.device).to(stored[dtype])
+            target = torch.empty((m, n), device=self.device, dtype=stored[dtype])
+            seconds = self.seconds(_without_run(partial(torch.mm, left, right, out=target)))
+            yield {"operation": "matmul", "dtype": dtype, "m": m, "n": n, "k": k, "seconds": seconds}
+
+    def seconds(self, kernel: Callable[[int], object]) -> float:
+        """The fastest of RUNS, each of as many repetitions as a clock can tell."""
+        kernel(0)
+        once = self._timed(kernel, 0, 1)
+        repetitions = max(1, min(200, int(1e-3 / max(once, 1e-7))))
+        return min(self._timed(kernel, run, repetitions) for run in range(RUNS)) / repetitions
+
+    def _timed(self, kernel: Callable[[int], object], first: int, repetitions: int) -> float:
+        torch = self.torch
+        if self.device == "cpu":
+            clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+            began = clock()
+            for run in range(first, first + repetitions):
+                kernel(run)
+            return clock() - began
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        start.record()
+        for run in range(first, first + repetitions):
+            kernel(run)
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3

@@ -1,0 +1,317 @@
+"""The 90 % bands of a step and its stages: which coefficients govern which part of the time, and how well known.
+
+A stage lasts as long as the resource that binds it; that time is split into the constant, the work before any table,
+and the tables by tier, and each part errs as the coefficients behind it do. Whole steps that were measured with the
+same software on the same hardware tell more than the sum of the terms, whose errors they compensate.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cost_models.coefficients import (
+    CollectiveOperation,
+    DtypeCoefficient,
+    Evidence,
+    Quantity,
+    StepEvidence,
+    device_coefficients,
+    link_coefficients,
+)
+from cost_models.collective_laws import collective_law
+from cost_models.dense import dense_seconds
+from cost_models.dense_size import dense_size
+from cost_models.error_bars import (
+    Cause,
+    ErrorBar,
+    ErrorBars,
+    combined,
+    doublings_outside,
+    error_90,
+    is_of,
+    outside,
+    width,
+)
+from cost_models.loads import Resource
+from cost_models.shards import DDR, DDR_CACHED, HBM, PLACEMENT_TIERS, SSD_CACHED, Floats, Ints, PlacedShards
+from topologies.cluster import NodeGroup
+
+if TYPE_CHECKING:
+    from cost_models.model import Evaluation
+    from cost_models.step import StepModel
+
+UNSEEN_STEPS_90 = 0.25
+"""Error of the sum of the terms under software of which no whole step was measured (assumed)."""
+DATA_SHEET_90 = 0.25
+"""Error of a rate by the data sheet of a disk or a switch, of which nothing was measured (assumed)."""
+_Place = tuple[str, str]
+"""device or software, and the name of one of its coefficients."""
+_DEVICE_BY_TIER: dict[str, dict[int, tuple[_Place, ...]]] = {
+    "lookup_forward": {
+        HBM: (("device", "lookup_efficiency"),),
+        DDR: (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")),
+        DDR_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
+        SSD_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
+    },
+    "lookup_backward": {
+        HBM: (("device", "lookup_efficiency"), ("software", "backward_passes")),
+        DDR: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
+        DDR_CACHED: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
+        SSD_CACHED: (("device", "lookup_efficiency"), ("software", "backward_passes")),
+    },
+}
+"""Stage and tier of a table: the coefficients that its time on the device is proportional to."""
+_MEASURED_INSTEAD = {
+    ("device", "lookup_efficiency"): "lookup_bytes_per_s",
+    ("device", "pcie_efficiency"): "copy_bytes_per_s",
+    ("device", "activation_efficiency"): "stream_bytes_per_s",
+    ("device", "flop_utilization"): "matmul_flops_per_s",
+    ("software", "backward_passes"): "update_passes_per_lookup",
+    ("software", "forward_launch_s"): "lookup_launch_s",
+    ("software", "backward_launch_s"): "update_launch_s",
+}
+"""Coefficients in whose place a device's file may have what was measured on it."""
+_LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
+_HOST = {"host_link": "pcie_efficiency", "pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
+
+
+def is_measured(name: str, device: str) -> bool:
+    """Whether a coefficient of a device rests on data of that device, not on what others achieve."""
+    evidence: Evidence = getattr(device_coefficients(device), name)
+    if evidence != getattr(device_coefficients("default"), name):  # a value of its own
+        return is_of(evidence, device)
+    return bool(evidence.fitted_on) and is_of(evidence, device)
+
+
+def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation") -> ErrorBars:
+    """Of a placement's step and stages."""
+    causes = [list(_StageErrors(model, placed, evaluation, stage).causes()) for stage in range(len(model.stages))]
+    stages = tuple(ErrorBar(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
+    shares = evaluation.stage_seconds / max(evaluation.step_s, 1e-300)
+    of_step = [
+        replace(cause, share=cause.share * float(share))
+        for share, of_stage in zip(shares, causes, strict=True)
+        for cause in of_stage
+    ]
+    return ErrorBars(_step_bar(model, placed, of_step), stages)
+
+
+def _step_bar(model: "StepModel", placed: PlacedShards, causes: list[Cause]) -> ErrorBar:
+    software, evidence = model.coefficients.software, model.coefficients.software.steps
+    terms = combined(causes)
+    if evidence is None:
+        words = f"{_sources(causes)}; no whole step of {software.name} was measured"
+        return ErrorBar(float(np.hypot(UNSEEN_STEPS_90, terms)), words, (*_spec_only(causes), software.name))
+    beyond = outside(evidence.valid, _step_case(model))
+    of_steps = float(width(evidence.residual_90, beyond))
+    range_words = ", beyond their range of sizes" if beyond > 0.5 else ""
+    if _is_covered(model, placed, evidence):
+        return ErrorBar(of_steps, f"{evidence.rows} whole steps of {software.name} on such hardware{range_words}")
+    words = f"{_sources(causes)}; whole steps of {software.name} on other hardware or tiers only{range_words}"
+    return ErrorBar(float(np.hypot(of_steps, terms)), words, _spec_only(causes))
+
+
+def _step_case(model: "StepModel") -> dict[Quantity, float]:
+    return {
+        "ranks": float(model.topology.world_size),
+        "samples_per_rank": model.batching.samples_per_rank,
+        "lookups_per_sample": float(model.tables.lookups_per_sample.sum()),
+        "macs_per_sample": float(dense_size(model.workload).macs),
+    }
+
+
+def _is_covered(model: "StepModel", placed: PlacedShards, evidence: StepEvidence) -> bool:
+    """Whether the measured steps ran on this hardware: training, with all tables in HBM."""
+    groups = model.topology.nodes
+    crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
+    networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
+    return (
+        model.tables.training
+        and bool((placed.blocks.tier == HBM).all())
+        and {group.accelerators.device for group in groups} <= set(evidence.devices)
+        and {_link(group)[0] for group in groups} <= set(evidence.links)
+        and networks <= set(evidence.networks)
+    )
+
+
+def _link(group: NodeGroup) -> tuple[str, float]:
+    """Kind and bandwidth of the link inside a node."""
+    up = group.links.scale_up
+    return (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+
+
+def _basis(causes: list[Cause]) -> str:
+    """The names of what the time rests on, by how they are known; those that matter."""
+    kinds = dict.fromkeys(cause.kind for cause in causes if cause.kind != "spec")
+    listed = {kind: dict.fromkeys(cause.name for cause in causes if cause.kind == kind) for kind in kinds}
+    words = [f"{kind}: {', '.join(sorted(listed[kind]))}" for kind in sorted(listed)]
+    return "; ".join(words) or "data sheets"
+
+
+def _sources(causes: list[Cause]) -> str:
+    """The files behind terms with data."""
+    files = sorted({cause.source for cause in causes if cause.kind != "spec"})
+    return f"terms of {', '.join(files)}" if files else "data sheets"
+
+
+def _spec_only(causes: list[Cause]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cause.name for cause in causes if cause.kind == "spec"))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Seconds of the binding resource."""
+
+    base: float
+    """Before any table."""
+    by_tier: Floats
+    """[4] of the tables' shards, by placement tier."""
+    rest: float
+    """What all ranks pay for a table that another holds."""
+    row_bytes: float
+    """Typical width of a row, weighted by seconds; 0 without tables."""
+
+
+class _StageErrors:
+    """What governs one stage of an evaluated placement."""
+
+    def __init__(self, model: "StepModel", placed: PlacedShards, evaluation: "Evaluation", stage: int) -> None:
+        self._model, self._placed, self._stage = model, placed, stage
+        self._name = model.stages[stage]
+        self._seconds = float(evaluation.stage_seconds[stage])
+        self._constant = float(model.constants[stage])
+        self._resource, self._rank = evaluation.binding[stage], evaluation.critical_rank[stage]
+        self._software = model.coefficients.software
+        self._kind = int(model.kind_of_rank[self._rank or 0])
+        self._group = model.topology.nodes[self._kind]
+        self._device = self._group.accelerators.device
+
+    def causes(self) -> Iterator[Cause]:
+        """Every source of error, with the share of the stage that it governs."""
+        if self._seconds <= 0:
+            return
+        if self._constant:
+            overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
+            yield self._of("software", overhead, self._constant, {})
+        busy = self._seconds - self._constant
+        if self._resource is None or self._rank is None or busy <= 0:
+            return
+        if self._resource == "device":
+            yield from self._on_device(self._parts(self._resource, busy))
+        elif self._resource in _HOST:
+            yield from self._on_host(_HOST[self._resource], self._parts(self._resource, busy), busy)
+        elif self._resource.startswith(("link", "nic")):
+            yield self._exchange(self._resource, busy)
+        else:
+            name = f"storage of {self._group.name}" if self._resource == "ssd" else "network switches"
+            yield Cause(name, self._group.name, busy / self._seconds, DATA_SHEET_90, "spec")
+
+    def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
+        device = device_coefficients(self._device)
+        instead = _MEASURED_INSTEAD.get((where, name))
+        measured = None if instead is None else getattr(device, instead)
+        covers = not isinstance(measured, DtypeCoefficient) or self._model.workload.dense.dtype in measured.by_dtype
+        if instead is not None and measured is not None and covers:
+            where, name = "device", instead
+        record = self._software if where == "software" else device
+        evidence: Evidence = getattr(record, name)
+        share, error = seconds / self._seconds, error_90(evidence, self._device, case)
+        if where == "software":
+            return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind)
+        label = f"{name} of {self._device}"
+        if is_measured(name, self._device):
+            return Cause(label, self._device, share, error, evidence.kind)
+        if record.name == "default":
+            label = f"device {self._device}"
+        return Cause(label, self._device, share, error, "spec")
+
+    def _on_device(self, parts: _Parts) -> Iterator[Cause]:
+        if self._name not in _DEVICE_BY_TIER:
+            yield from self._dense(parts.base)
+            return
+        if parts.base:
+            yield self._of("software", _LAUNCH[self._name], parts.base, {})
+        case: dict[Quantity, float] = {"row_bytes": parts.row_bytes}
+        for tier, seconds in enumerate(parts.by_tier.tolist()):
+            for where, name in _DEVICE_BY_TIER[self._name][tier] if seconds else ():
+                yield self._of(where, name, seconds, case)
+
+    def _on_host(self, efficiency: str, parts: _Parts, busy: float) -> Iterator[Cause]:
+        """The link or memory as a whole, and by tier the bytes that lookups ask of it."""
+        yield self._of("device", efficiency, busy, {})
+        passes = _DEVICE_BY_TIER.get(self._name, _DEVICE_BY_TIER["lookup_forward"])
+        for tier, seconds in enumerate(parts.by_tier.tolist()):
+            for where, name in passes[tier] if seconds else ():
+                if where == "software":
+                    yield self._of(where, name, seconds, {})
+
+    def _dense(self, seconds: float) -> Iterator[Cause]:
+        """Matrix products, and activations through device memory."""
+        model, kind = self._model, self._model.kinds[self._kind]
+        samples = model.batching.samples_per_rank
+        flops = dense_seconds(model.workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, 0.0).total_s
+        yield self._of("device", "flop_utilization", min(flops, seconds), {})
+        if seconds > flops:
+            yield self._of("device", "activation_efficiency", seconds - flops, {})
+            yield self._of("software", "activation_passes", seconds - flops, {})
+
+    def _exchange(self, resource: Resource, seconds: float) -> Cause:
+        reduces = self._name == "all_reduce" or (self._name == "dense" and self._software.all_reduce_overlaps_dense)
+        operation: CollectiveOperation = "all_reduce" if reduces else "all_to_all"
+        return self._card(operation, seconds) if resource.startswith("nic") else self._port(operation, seconds)
+
+    def _card(self, operation: CollectiveOperation, seconds: float) -> Cause:
+        nics = self._group.links.scale_out
+        assert nics is not None
+        link = link_coefficients(nics.kind, "default-scale-out")
+        evidence: Evidence = link.all_to_all_efficiency
+        if operation == "all_reduce":
+            evidence = link.all_reduce_growth or link.all_reduce_efficiency
+        kind = self._model.kinds[self._kind]
+        error = error_90(evidence, self._device, {"scale_up_domains": kind.nodes_or_domains})
+        if link.name.startswith("default") or evidence.kind == "assumed":
+            return Cause(f"network {nics.kind}", link.name, seconds / self._seconds, error, "spec")
+        return Cause(f"{operation} of {link.name}", link.name, seconds / self._seconds, error, evidence.kind)
+
+    def _port(self, operation: CollectiveOperation, seconds: float) -> Cause:
+        kind, (name, port) = self._model.kinds[self._kind], _link(self._group)
+        share, domain = seconds / self._seconds, kind.domain_ranks
+        law = collective_law(operation, self._device, name, port, domain)
+        if law is None:
+            link = link_coefficients(name, "default-scale-up")
+            evidence = link.all_reduce_efficiency if operation == "all_reduce" else link.all_to_all_efficiency
+            error = error_90(evidence, self._device, {})
+            is_known = link.name == name and is_of(evidence, self._device) and evidence.kind != "assumed"
+            label = f"{operation} of {name}" if is_known else f"link {name} of {self._device}"
+            return Cause(label, link.name, share, error, evidence.kind if is_known else "spec")
+        rate = kind.link_all_reduce if operation == "all_reduce" else kind.link_all_to_all
+        passes = 2 if operation == "all_reduce" else 1
+        buffer = seconds * rate * domain / max(domain - 1, 1) / passes
+        beyond = float(doublings_outside(buffer, law.buffer_bytes)) + abs(np.log2(domain / law.ranks))
+        error = float(width(law.error_90(), beyond))
+        if law.origin == "own":
+            return Cause(f"{operation} of {law.system}", law.system, share, error, "fitted")
+        label = f"link {name} of {self._device} (laws of {law.system})"
+        return Cause(label, law.system, share, error, "spec")
+
+    def _parts(self, resource: Resource, busy: float) -> _Parts:
+        model, placed = self._model, self._placed
+        c = next(
+            i for i, column in enumerate(model.columns) if (column.stage, column.resource) == (self._stage, resource)
+        )
+        instance: Ints = model.resource_of_rank(resource)
+        members = instance == instance[self._rank or 0]
+        here = np.flatnonzero(members[placed.rank])
+        blocks = placed.blocks.take(here)
+        distinct, which = blocks.distinct
+        costs = model.block_costs(distinct, self._kind)
+        share = placed.rows[here] / model.tables.rows[blocks.table]
+        seconds = costs.fixed[which, c] + costs.by_rows[which, c] * share
+        by_tier = np.zeros(len(PLACEMENT_TIERS))
+        np.add.at(by_tier, blocks.tier, seconds)
+        base = float(model.base_loads[model.kind_of_rank[members], c].sum())
+        row_bytes = model.tables.row_bytes(blocks.table, blocks.columns)
+        typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
+        return _Parts(base, by_tier, busy - base - float(by_tier.sum()), typical)
