@@ -52,12 +52,12 @@ class Simulation:
         program: Program,
         run: Run,
         workload: Workload,
-        capacity: Floats,
         fill: int,
         steps: int,
+        capacity: Floats | None = None,
     ) -> None:
         self.network, self.program, self.run, self.workload = network, program, run, workload
-        self.capacity = capacity
+        self.capacity = np.ones(network.count) if capacity is None else capacity
         """[R] of each resource, 1 for what is healthy."""
         self.fill, self.last = fill, fill + steps
 
@@ -224,4 +224,4 @@ def simulate(
     program = builder.build(demands, conditions.slowness(network.world, played))
     capacity = conditions.capacity(network)
     run = Engine(program.graph, capacity, network.hubs).run(observe)
-    return Simulation(network, program, run, workload, capacity, fill, steps)
+    return Simulation(network, program, run, workload, fill, steps, capacity)
