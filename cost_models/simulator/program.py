@@ -270,7 +270,8 @@ class Builder:
     def _step(self, step: int) -> Ints:
         demand, slow = self._demands[step], self._slowness[step]
         parts = dense_parts(self._workload)
-        self._run(COMPUTE, "overhead", step, self._overhead_s(slow))
+        # Without a pipeline the host waits for the ids too, and only then goes on launching kernels.
+        self._run(COMPUTE, "overhead", step, self._overhead_s(slow), [] if self._ahead.ids else [self._given[step]])
         self._joined(COMPUTE, [self._given[step]])
         if self._ahead.fetch:
             self._joined(COMPUTE, [self._fetched[step]])

@@ -108,7 +108,7 @@ class Simulation:
         """Per sort of resource, [instances] share of the counted time that each is in use; ranks as `device`."""
         low, high = self.window
         compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
-        use = self._used_seconds() / (high - low)
+        use = self._used_seconds() / self.capacity / (high - low)
         found = {"device": covered(np.clip(compute, low, high)) / (high - low)}
         starts = [*self.network.first.values(), self.network.count]
         for number, (sort, first) in enumerate(self.network.first.items()):

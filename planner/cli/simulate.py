@@ -45,6 +45,16 @@ def simulate(
         bool, typer.Option("--data-loading", help="Wait for the data on the front-end network too.")
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same plan and seed, same steps.")] = 0,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the timeline here: one Kineto trace per rank, for Perfetto and HTA."),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="With --trace: of these ranks. Unset: a sample.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a step of the critical rank, as .png or .svg.")
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Play training steps of a plan, event by event.
@@ -58,10 +68,15 @@ def simulate(
     Examples:
       planner simulate plan.json
       planner simulate plan.json --jitter 3% --slow-rank 5=1.3 --lost-card 0
+      planner simulate plan.json --trace traces --picture step.png
     """
+    if trace is None:
+        flags.expect_unused("without --trace", ranks=ranks)
     from planner import simulation
     from planner.document import read_plan
     from planner.reports import simulation as report
+    from planner.reports.timeline import picture as draw
+    from planner.reports.timeline import write_timeline
 
     conditions = _conditions(
         pooling=pooling,
@@ -79,6 +94,12 @@ def simulate(
         found = simulation.judge(document, steps, conditions, default_steps=STEPS)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="the conditions") from None
+    chosen = None if ranks is None else flags.numbers("--ranks", ranks)
+    if trace is not None:
+        files = write_timeline(found.simulation, trace, chosen)
+        streams.say(f"wrote {len(files)} traces to {trace}; open one in https://ui.perfetto.dev")
+    if picture is not None:
+        draw(found.simulation, picture)
     if output_format is Format.JSON:
         streams.write_json(report.as_document(document, found))
     elif output_format is Format.CSV:

@@ -51,7 +51,7 @@ def test_faster_ranks_hold_more(found: Plan) -> None:
     assert work.min() > 0
     assert work[H100].min() > work[A100].max()
     seconds = np.array([rank.seconds["lookup_backward"] for rank in found.ranks])
-    assert seconds[H100].min() > 0.9 * seconds.max()
+    assert seconds[H100].min() > 0.75 * seconds.max()
     assert seconds[A100].min() > 0.6 * seconds.max()
 
 
