@@ -21,6 +21,7 @@ from topologies.fabric import Fabric
 
 _ORDER = (
     "input_dist",
+    "cache_fetch",
     "lookup_forward",
     "output_dist",
     "dense",
@@ -72,11 +73,12 @@ class Schedule:
         stages = {
             "input_dist": "input_dist" if pipeline == "none" or not training else "dense",
             "lookup_forward": "lookup_forward",
-            "fetch": "dense" if pipeline == "prefetch" and training else "lookup_forward",
             "output_dist": "output_dist",
             "bottom_mlp_forward": "output_dist",
             "dense": "dense",
         }
+        if self._has("pcie"):
+            stages["fetch"] = "dense" if pipeline == "prefetch" and training else "cache_fetch"
         if training:
             stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
@@ -92,7 +94,7 @@ class Schedule:
         resources = {
             "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
-            "fetch": ["device" if self.fetch_is_serial else "host_link", *host],
+            "fetch": ["host_link", *host],
             "output_dist": exchange,
             "bottom_mlp_forward": bottom,
             "bottom_mlp_backward": bottom,
@@ -129,19 +131,15 @@ class Schedule:
         """Whether dense gradients and ids share the links."""
         return self.ids_overlap and self.stage_of_term.get("all_reduce") == "dense"
 
-    @property
-    def fetch_is_serial(self) -> bool:
-        """Whether cache misses are fetched before the lookup, on its time, instead of beside the dense part."""
-        return self.stage_of_term["fetch"] == "lookup_forward"
-
     def column(self, term: str, resource: Resource) -> int | None:
         """Index of the column that a term's load on a resource belongs to; None where no such thing can bind."""
+        if term not in self.stage_of_term:
+            return None
         return self._index.get((self.stages.index(self.stage_of_term[term]), resource))
 
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
-        serial = term == "fetch" and resource == "host_link" and self.fetch_is_serial
-        reached = [("device" if serial else resource, 1.0)]
+        reached = [(resource, 1.0)]
         if resource.startswith("nic"):
             way = resource.removeprefix("nic")
             card = self._kinds[kind]

@@ -167,9 +167,7 @@ class Explainer:
         parts += [Contributor(names[t].name, float(loads[t])) for t in np.flatnonzero(loads > 0).tolist()]
         parts.sort(key=lambda part: (-part.seconds, part.table or ""))
         bound = None if self._problem is None else self._stage_bound(s)
-        return StageReasons(
-            self._plan.stages[s], self._evaluation.binding[s], max(constant, 0.0), tuple(parts), bound
-        )
+        return StageReasons(self._plan.stages[s], self._evaluation.binding[s], max(constant, 0.0), tuple(parts), bound)
 
     def _binding_ranks(self, s: int) -> tuple[int, Bools] | None:
         """The column that binds a stage, and [W] the ranks that share its critical instance."""

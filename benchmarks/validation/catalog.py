@@ -13,8 +13,8 @@ NOTABLE = 0.10
 STAGE_OF_TASK = {
     "lookup": "lookup_forward",
     "lookup (host)": "lookup_forward",
-    "cache fetch (DDR)": "lookup_forward",
-    "cache fetch (SSD)": "lookup_forward",
+    "cache fetch (DDR)": "cache_fetch",
+    "cache fetch (SSD)": "cache_fetch",
     "embedding update": "lookup_backward",
     "embedding update (host)": "lookup_backward",
     "all-reduce": "all_reduce",

@@ -86,6 +86,8 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
         ("bound by", "left"),
     )
     for stage, words in zip(plan.stages, binding, strict=True):
+        if not stage.seconds:
+            continue
         rank = "" if stage.critical_rank is None else str(stage.critical_rank)
         share = f"{stage.seconds / plan.objective.step_s:.1%}"
         bar = stage.error_bar

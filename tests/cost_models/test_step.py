@@ -95,7 +95,7 @@ def test_the_seeds_cover_mixed_clusters() -> None:
     assert any(len(np.unique(row)) < problem.world for problem in problems for row in problem.resource_of_rank)
 
 
-TRAINING = ("lookup_forward", "output_dist", "dense", "gradient_dist", "lookup_backward")
+TRAINING = ("cache_fetch", "lookup_forward", "output_dist", "dense", "gradient_dist", "lookup_backward")
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ TRAINING = ("lookup_forward", "output_dist", "dense", "gradient_dist", "lookup_b
     [
         ("torchrec", "none", "training", ("input_dist", *TRAINING, "overhead")),
         ("torchrec", "sparse-dist", "training", (*TRAINING, "overhead")),
-        ("torchrec", "prefetch", "training", (*TRAINING, "overhead")),
-        ("torchrec", "none", "inference", ("input_dist", "lookup_forward", "output_dist", "dense", "overhead")),
-        ("torchrec", "sparse-dist", "inference", ("input_dist", "lookup_forward", "output_dist", "dense", "overhead")),
+        ("torchrec", "prefetch", "training", (*TRAINING[1:], "overhead")),
+        ("torchrec", "none", "inference", ("input_dist", *TRAINING[:4], "overhead")),
+        ("torchrec", "sparse-dist", "inference", ("input_dist", *TRAINING[:4], "overhead")),
         ("hugectr", "none", "training", ("input_dist", *TRAINING, "all_reduce", "overhead")),
         ("hugectr", "sparse-dist", "training", (*TRAINING, "all_reduce", "overhead")),
     ],
@@ -121,13 +121,13 @@ def test_stages_of_a_step(software: str, pipeline: str, mode: str, stages: tuple
 @pytest.mark.parametrize(
     ("pipeline", "stage", "resource"),
     [
-        ("none", "lookup_forward", "device"),
-        ("sparse-dist", "lookup_forward", "device"),
+        ("none", "cache_fetch", "host_link"),
+        ("sparse-dist", "cache_fetch", "host_link"),
         ("prefetch", "dense", "host_link"),
     ],
 )
 def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str) -> None:
-    """Before the lookup, on its time; with prefetch beside the dense part, on the link."""
+    """Before the lookup; with prefetch beside the dense part."""
     model = StepModel(topology(node_group("a")), workload(TABLES, pipeline=pipeline))
     one = np.zeros(1, dtype=np.int64)
     small, large = (model.block_costs(Blocks(one, one + 1, one + 1, one + 64, np.array([f])), 0) for f in (0.02, 0.5))

@@ -18,7 +18,12 @@ from planner.simulation import judge, play
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [
-    {"rows": 50_000 * (1 + 5 * i % 13), "dim": 32 + 32 * (i % 3), "pooling_factor": 20 + 70 * i % 800, "pooling_std": 5.0}
+    {
+        "rows": 50_000 * (1 + 5 * i % 13),
+        "dim": 32 + 32 * (i % 3),
+        "pooling_factor": 20 + 70 * i % 800,
+        "pooling_std": 5.0,
+    }
     for i in range(24)
 ]
 CLUSTER = topology(node_group("a", nodes=2, ranks=4))
