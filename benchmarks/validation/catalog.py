@@ -10,19 +10,19 @@ from planner.simulation import play
 from topologies.loading import TOPOLOGIES
 
 NOTABLE = 0.10
-STAGE_OF_TASK = {
+STAGE_OF_TASKS = {
     "lookup": "lookup_forward",
-    "lookup (host)": "lookup_forward",
-    "cache fetch (DDR)": "cache_fetch",
-    "cache fetch (SSD)": "cache_fetch",
+    "cache fetch": "cache_fetch",
     "embedding update": "lookup_backward",
-    "embedding update (host)": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",
+    "copy to device": "input_dist",
+    "output dist": "output_dist",
+    "gradient dist": "gradient_dist",
     "dense optimizer": "overhead",
     "overhead": "overhead",
-    "copy to device": "input_dist",
 }
+"""By the beginning of a task's name; others are the dense part's."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ def _reason(plan: Plan) -> str:
     """The stage whose time differs most."""
     played: dict[str, float] = {}
     for share in play(plan).critical_path():
-        name = share.task
-        stage = STAGE_OF_TASK.get(name) or ("dense" if "mlp" in name or "interaction" in name else "")
-        stage = stage or ("output_dist" if name.startswith("output dist") else "gradient_dist")
+        stage = next((of for begin, of in STAGE_OF_TASKS.items() if share.task.startswith(begin)), "dense")
         played[stage] = played.get(stage, 0.0) + share.seconds
     stages = {stage.name: stage.seconds for stage in plan.stages}
     worst = max({*stages, *played}, key=lambda name: abs(played.get(name, 0.0) - stages.get(name, 0.0)))

@@ -16,6 +16,7 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     HBM,
     NODE,
+    PLACEMENT_TIERS,
     RANK,
     SSD_CACHED,
     WORLD,
@@ -28,12 +29,12 @@ from cost_models.tables import Tables
 
 @dataclass(frozen=True)
 class Demand:
-    """Of one step; every array is [W] and every figure is the rank's own."""
+    """Of one step; every array is [W] and every figure is the rank's own, unless it says otherwise."""
 
     forward_s: Floats
-    """Device time of the lookup."""
+    """[tiers, W] device time of the lookup, by the placement tier of the tables: each has a kernel of its own."""
     backward_s: Floats
-    """Device time of the update."""
+    """[tiers, W] device time of the update."""
     forward_host_bytes: Floats
     """Over PCIe while the lookup waits: rows read in place."""
     backward_host_bytes: Floats
@@ -117,6 +118,13 @@ class Counter:
         chosen = self._kind_of_rank[np.where(self._replicated, 0, self._rank)]
         found = {name: np.choose(chosen, [part[name] for part in parts]) for name in parts[0]}
         of_rank = {name: self._summed(values, [part[name] for part in parts]) for name, values in found.items()}
+        for name in ("forward_s", "backward_s"):
+            of_rank[name] = np.stack(
+                [
+                    self._summed(np.where(own, found[name], 0.0), [np.where(own, part[name], 0.0) for part in parts])
+                    for own in (self._blocks.tier == tier for tier in range(len(PLACEMENT_TIERS)))
+                ]
+            )
         raw = float((self._tables.ids_per_sample * self._tables.id_bytes).sum())
         return Demand(**of_rank, **self._exchanged(factor), raw_ids_per_sample_bytes=raw)
 

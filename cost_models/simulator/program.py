@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, dense_parts, dense_size
-from cost_models.shards import Floats, Ints
+from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
 from cost_models.simulator.network import IN, OUT, Network
@@ -277,10 +277,10 @@ class Builder:
             self._joined(COMPUTE, [self._fetched[step]])
         else:
             self._fetch(COMPUTE, step, ())
-        looked_up = self._run(COMPUTE, "lookup", step, (self._launch_s[0] + demand.forward_s) * slow)
+        looked_up = self._kernels("lookup", step, self._launch_s[0], demand.forward_s, slow, [])
         if demand.forward_host_bytes.any():
             uses = self._network.host(ddr=1.0)
-            looked_up = self._move(COMPUTE, "lookup (host)", step, demand.forward_host_bytes, uses)
+            looked_up = self._move(COMPUTE, "lookup (PCIe)", step, demand.forward_host_bytes, uses)
         outputs = self._outputs(step, demand, 1.0, "output dist", OUT, looked_up)
         if "bottom_mlp" in parts:
             self._dense("bottom_mlp", "forward", step, parts, slow, [])
@@ -294,6 +294,16 @@ class Builder:
         if self._ahead.ids:
             self._bring(step + self._ahead.ids, self._given, self._exchange_ids, self._last[COMPUTE])
         return self._backward(step, demand, slow, parts)
+
+    def _kernels(
+        self, name: str, step: int, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Ints]
+    ) -> Ints:
+        """One after the other, a kernel for the tables of each tier; the first one has the launch."""
+        for tier in np.flatnonzero(by_tier.any(axis=1)).tolist() or [0]:
+            seconds = (launch_s + by_tier[tier]) * slow
+            last = self._run(COMPUTE, f"{name} ({PLACEMENT_TIERS[tier]})", step, seconds, after)
+            launch_s, after = np.zeros(self._world), []
+        return last
 
     def _backward(self, step: int, demand: Demand, slow: Floats, parts: dict[PartName, DenseSize]) -> Ints:
         software, workload = self._software, self._workload
@@ -309,11 +319,10 @@ class Builder:
         if software.all_reduce_overlaps_dense:
             for ready, size in [*buckets, (self._last[COMPUTE], replicas)]:
                 reduced = self._all_reduce(step, size, ready)
-        seconds = (self._launch_s[1] + demand.backward_s) * slow
-        self._run(COMPUTE, "embedding update", step, seconds, gradients)
+        self._kernels("embedding update", step, self._launch_s[1], demand.backward_s, slow, gradients)
         if demand.backward_host_bytes.any():
             uses = self._network.host(ddr=1.0)
-            self._move(COMPUTE, "embedding update (host)", step, demand.backward_host_bytes, uses)
+            self._move(COMPUTE, "embedding update (PCIe)", step, demand.backward_host_bytes, uses)
         if not software.all_reduce_overlaps_dense:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._all_reduce(step, total, self._last[COMPUTE])

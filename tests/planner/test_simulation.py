@@ -22,7 +22,7 @@ TABLES = [
         "rows": 50_000 * (1 + 5 * i % 13),
         "dim": 32 + 32 * (i % 3),
         "pooling_factor": 20 + 70 * i % 800,
-        "pooling_std": 5.0,
+        "pooling_std": 4000.0,
     }
     for i in range(24)
 ]

@@ -9,7 +9,7 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
-from cost_models.simulator.engine import Engine
+from cost_models.simulator.engine import Engine, Floats
 from cost_models.simulator.network import Network
 from cost_models.simulator.program import Builder
 from cost_models.simulator.simulation import FILL_STEPS, Simulation
@@ -22,8 +22,15 @@ EXACT = 1e-3
 
 
 def nothing(world: int) -> Demand:
-    zero = np.zeros(world)
-    return replace(Demand(**{one.name: zero for one in fields(Demand)}), raw_ids_per_sample_bytes=0.0)  # type: ignore[arg-type]
+    zero = Demand(**{one.name: np.zeros(world) for one in fields(Demand)})  # type: ignore[arg-type]
+    return replace(
+        zero, forward_s=in_hbm(np.zeros(world)), backward_s=in_hbm(np.zeros(world)), raw_ids_per_sample_bytes=0.0
+    )
+
+
+def in_hbm(seconds: Floats) -> Floats:
+    """[tiers, W]"""
+    return np.stack([seconds, *[np.zeros(len(seconds))] * 3])
 
 
 def steps_of(
@@ -136,7 +143,7 @@ def hiding(ids_s: float, update_s: float) -> tuple[float, float]:
     cluster, model = topology(node_group("a", ranks=2)), model_of(pipeline="sparse-dist")
     kind = kind_of(cluster, model)
     latency = kind.link_all_to_all_latency_s or 0.0
-    update = replace(nothing(2), backward_s=np.full(2, update_s))
+    update = replace(nothing(2), backward_s=in_hbm(np.full(2, update_s)))
     received = (ids_s - latency) * kind.link_all_to_all * 2  # half of them from the other rank
     with_ids = replace(update, ids_received_bytes=np.full(2, received))
     return tuple(steps_of(cluster, model, each, steps=4).step_s for each in (with_ids, update))  # type: ignore[return-value]
@@ -170,7 +177,7 @@ def test_cache_misses_share_the_switch() -> None:
 
 def test_a_straggler_makes_everybody_wait() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of()
-    demand = replace(nothing(2), forward_s=np.full(2, 0.020))
+    demand = replace(nothing(2), forward_s=in_hbm(np.full(2, 0.020)))
     slow = steps_of(cluster, model, demand, Conditions(slow_ranks={1: 1.5}))
     usual = steps_of(cluster, model, demand)
     launches = [software_coefficients("torchrec").forward_launch_s.value]
@@ -180,9 +187,9 @@ def test_a_straggler_makes_everybody_wait() -> None:
 
 def test_inference_has_no_backward_pass() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of(mode="inference")
-    found = steps_of(cluster, model, replace(nothing(2), forward_s=np.full(2, 0.020)))
+    found = steps_of(cluster, model, replace(nothing(2), forward_s=in_hbm(np.full(2, 0.020))))
     names = {task.name for task in found.program.tasks}
-    assert not {"embedding update", "all-reduce", "dense optimizer"} & names
+    assert not {"embedding update (hbm)", "all-reduce", "dense optimizer"} & names
     assert found.step_s > 0.020
 
 
