@@ -1,6 +1,6 @@
 """What differs from the mean: pooling that varies, devices that are slow, links that are slow or lost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -30,14 +30,16 @@ class Conditions:
     """Whether steps wait for their data on the front-end network; else it arrives in time, whatever it takes."""
     seed: int = 0
 
-    def ids(self, workload: Workload, world: int, steps: int) -> list[Floats | None]:
-        """Per step, [T] ids of the whole batch over their mean; None where they are the mean."""
+    def ids(self, workload: Workload, world: int, steps: int) -> Iterator[Floats | None]:
+        """Per step, [W, T] ids of each rank's own samples over their mean; None where they are the mean."""
         spread = np.array([table.pooling_std / table.pooling_factor for table in workload.tables])
-        if not self.pooling or not spread.any():
-            return [None] * steps
-        spread = spread / np.sqrt(workload.batch(world))
-        drawn = np.random.default_rng((self.seed, 0)).standard_normal((steps, len(spread)))
-        return list(np.maximum(1 + drawn * spread, 0.0))
+        of_rank = spread / np.sqrt(workload.batch(world) / world)
+        for step in range(steps):
+            if not self.pooling or not spread.any():
+                yield None
+                continue
+            drawn = np.random.default_rng((self.seed, 0, step)).standard_normal((world, len(spread)))
+            yield np.maximum(1 + drawn * of_rank, 0.0)
 
     def slowness(self, world: int, steps: int) -> list[Floats]:
         """Per step, [W] times as long as usual that each device takes. Raises ValueError for unknown ranks."""

@@ -6,6 +6,7 @@ The counts follow the meaning of the shardings, not the closed form's loads; coe
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
@@ -25,6 +26,8 @@ from cost_models.shards import (
     PlacedShards,
 )
 from cost_models.tables import Tables
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -112,28 +115,35 @@ class Counter:
         return missed
 
     def count(self, ids: Floats | None = None) -> Demand:
-        """The demand of a step in which each table has `ids` [T] times its average number of ids."""
-        factor = np.ones(len(self.table)) if ids is None else ids[self.table]
+        """The demand of a step in which the samples of each rank have `ids` [W, T] times their average ids."""
+        factor = np.ones(len(self.table))
+        if ids is not None:
+            factor[~self._replicated] = ids.mean(axis=0)[self.table[~self._replicated]]
+        own = None if ids is None else ids[:, self.table[self._replicated]]
         parts = [self._on_kind(kind, factor) for kind in self._kinds]
-        chosen = self._kind_of_rank[np.where(self._replicated, 0, self._rank)]
-        found = {name: np.choose(chosen, [part[name] for part in parts]) for name in parts[0]}
-        of_rank = {name: self._summed(values, [part[name] for part in parts]) for name, values in found.items()}
-        for name in ("forward_s", "backward_s"):
-            of_rank[name] = np.stack(
-                [
-                    self._summed(np.where(own, found[name], 0.0), [np.where(own, part[name], 0.0) for part in parts])
-                    for own in (self._blocks.tier == tier for tier in range(len(PLACEMENT_TIERS)))
-                ]
-            )
+        everything = np.ones(len(self.table), dtype=bool)
+        of_tier = [self._blocks.tier == tier for tier in range(len(PLACEMENT_TIERS))]
+        found = {
+            name: np.stack([self._summed(name, parts, kept, own) for kept in of_tier])
+            if name in {"forward_s", "backward_s"}
+            else self._summed(name, parts, everything, own)
+            for name in parts[0]
+        }
         raw = float((self._tables.ids_per_sample * self._tables.id_bytes).sum())
-        return Demand(**of_rank, **self._exchanged(factor), raw_ids_per_sample_bytes=raw)
+        return Demand(**found, **self._exchanged(factor, ids), raw_ids_per_sample_bytes=raw)
 
-    def _summed(self, values: Floats, by_kind: list[Floats]) -> Floats:
-        """[W] from [n]; a replicated shard counts on every rank, at the cost of its kind."""
-        single = ~self._replicated
-        total = np.bincount(self._rank[single], weights=values[single], minlength=self._world)
-        everywhere = np.array([part[self._replicated].sum() for part in by_kind])
-        return np.asarray(total + everywhere[self._kind_of_rank])
+    def _summed(self, name: str, parts: list[dict[str, Floats]], kept: Flags, own: Floats | None) -> Floats:
+        """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its
+        kind and for its `own` [W, replicated] ids."""
+        single = np.flatnonzero(~self._replicated & kept)
+        total = np.zeros(self._world)
+        for kind, part in enumerate(parts):
+            here = self._kind_of_rank == kind
+            of_kind = single[here[self._rank[single]]]
+            total += np.bincount(self._rank[of_kind], weights=part[name][of_kind], minlength=self._world)
+            everywhere = np.where(kept, part[name], 0.0)[self._replicated]
+            total[here] += everywhere.sum() if own is None else own[here] @ everywhere
+        return total
 
     def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
         """[n] seconds and bytes of each shard on a rank of this kind."""
@@ -198,7 +208,7 @@ class Counter:
             "ssd_s": ssd_s,
         }
 
-    def _exchanged(self, factor: Floats) -> dict[str, Floats]:
+    def _exchanged(self, factor: Floats, drawn: Floats | None) -> dict[str, Floats]:
         """[W] bytes that go between ranks."""
         tables, table, extent = self._tables, self.table, EXTENT_OF_SHARDING[self._blocks.sharding]
         moving = ~self._replicated
@@ -212,8 +222,11 @@ class Counter:
         own_samples = self._samples / self._world
         elements = (self._rows * self._blocks.columns)[self._replicated].sum() if tables.training else 0.0
         everywhere = np.ones(self._world)
+        opened = np.bincount(table[moving & self._opens], minlength=len(tables.rows))
+        mean = opened * tables.lookups_per_sample * tables.id_bytes
+        sent = everywhere * mean.sum() if drawn is None else drawn @ mean
         return {
-            "ids_per_sample_bytes": everywhere * ids[moving & self._opens].sum(),
+            "ids_per_sample_bytes": sent,
             "ids_received_bytes": summed(self._samples * ids * self._share, np.flatnonzero(moving)),
             "vectors_to_each_bytes": summed(own_samples * vector, np.flatnonzero(extent == RANK)),
             "node_sums_bytes": summed(self._samples * vector, np.flatnonzero(extent == NODE)),

@@ -82,15 +82,20 @@ def test_what_is_sent_arrives() -> None:
         samples = model.workload.batch(world)
         network = Network(model.topology, rank_kinds(model.topology, model.workload))
         software = software_coefficients(model.workload.software)
-        demand = Counter(
+        counter = Counter(
             Tables.of(model.workload, world), placed, network.kinds, network.kind_of_rank, samples, software
-        ).count()
+        )
+        (ids,) = Conditions(pooling=True).ids(model.workload, world, 1)
+        drawn = counter.count(ids)
+        assert len(set(drawn.ids_per_sample_bytes.tolist())) > 1 or not drawn.ids_per_sample_bytes.any()
+        assert drawn.ids_received_bytes.sum() == pytest.approx(drawn.ids_per_sample_bytes.sum() * samples / world)
+        demand = counter.count()
         sent = demand.ids_per_sample_bytes.sum() * samples / world
         assert demand.ids_received_bytes.sum() == pytest.approx(sent)
         blocks, opens = placed.blocks, placed.opens_block
         moving = opens & (blocks.sharding != DATA_PARALLEL)
-        ids = tables.lookups_per_sample * tables.id_bytes
-        assert sent == pytest.approx(samples * ids[blocks.table[moving]].sum())
+        of_table = tables.lookups_per_sample * tables.id_bytes
+        assert sent == pytest.approx(samples * of_table[blocks.table[moving]].sum())
         vectors = samples * tables.outputs_per_sample[blocks.table] * blocks.columns * tables.forward_wire_bytes
         extent = EXTENT_OF_SHARDING[blocks.sharding]
         assert demand.vectors_to_each_bytes.sum() * world == pytest.approx(vectors[extent == RANK].sum())
