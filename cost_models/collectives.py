@@ -11,7 +11,7 @@ from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, WORLD, Blocks, Floats
-from cost_models.tables import Tables
+from cost_models.tables import LENGTH_BYTES, Tables
 
 ALL_TO_ALL_OUT = ("link_out", "nic_out")
 ALL_TO_ALL_IN = ("link_in", "nic_in")
@@ -23,17 +23,23 @@ def _exchanged(blocks: Blocks) -> Floats:
 
 
 def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
-    """Every rank sends the ids of its samples to the holders of the rows."""
+    """Every rank sends the ids of its samples to the holders of the rows, and their numbers to each holder."""
     world, domain = kind.world_size, kind.domain_ranks
-    per_sample = tables.lookups_per_sample[blocks.table] * tables.id_bytes[blocks.table] * _exchanged(blocks)
-    received = batching.global_samples * per_sample / world
-    sent = batching.samples_per_rank * per_sample / world
+    moving = _exchanged(blocks)
+    ids = tables.lookups_per_sample[blocks.table] * tables.id_bytes[blocks.table] * moving
+    lengths = tables.features[blocks.table] * LENGTH_BYTES * moving
+    holders = np.select(
+        [EXTENT_OF_SHARDING[blocks.sharding] == extent for extent in (RANK, NODE)], [1, kind.node_ranks], world
+    )
+    got, got_lengths = (batching.global_samples * each / world for each in (ids, lengths))
+    sent = batching.samples_per_rank * (ids + holders * lengths) / world
     link, nic = kind.link_all_to_all, kind.nic_all_to_all
+    inside, outside = domain - 1, world - domain
     return {
-        "link_in": BlockLoad(by_rows=received * (domain - 1) / link),
-        "link_out": BlockLoad(everywhere=sent * (domain - 1) / link),
-        "nic_in": BlockLoad(by_rows=received * (world - domain) / nic),
-        "nic_out": BlockLoad(everywhere=sent * (world - domain) / nic),
+        "link_in": BlockLoad(fixed=got_lengths * inside, by_rows=got * inside) / link,
+        "link_out": BlockLoad(everywhere=sent * inside / link),
+        "nic_in": BlockLoad(fixed=got_lengths * outside, by_rows=got * outside) / nic,
+        "nic_out": BlockLoad(everywhere=sent * outside / nic),
     }
 
 

@@ -97,8 +97,7 @@ class StepModel(CostModel):
     def _copy_seconds(self) -> float:
         """Ids with their lengths, numerical features and labels of a batch to the device; pipelines hide it."""
         dense, tables = self.workload.dense, self.tables
-        features = sum(table.feature_count for table in self.workload.tables)
-        per_sample = float((tables.ids_per_sample * tables.id_bytes).sum()) + LENGTH_BYTES * features
+        per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         moved = self.batching.samples_per_rank * (per_sample + NUMBER_BYTES * (dense.numerical_features + 1))
         sharing = np.bincount(self.schedule.fabric.pcie_switch_of_rank).max()
         return float(max(moved * sharing / kind.pcie_bytes_per_s for kind in self.kinds))

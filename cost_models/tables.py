@@ -34,6 +34,8 @@ class Tables:
     """Ids per sample before it."""
     id_bytes: Ints
     """Bytes of one id with its weight."""
+    features: Floats
+    """Inputs that share the table; each has its number of ids for each sample."""
     outputs_per_sample: Floats
     """Vectors per sample that leave the lookup: one per feature when pooled, else one per id."""
     pooled: Ints
@@ -65,6 +67,7 @@ class Tables:
             lookups_per_sample=lookups,
             ids_per_sample=np.array([table.pooling_factor for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
+            features=features,
             outputs_per_sample=np.where(pooled == 1, features, lookups),
             pooled=pooled,
             element_bytes=np.array([DTYPE_BYTES[workload.dtype_of(table)] for table in tables], dtype=np.int64),

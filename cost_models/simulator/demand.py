@@ -25,7 +25,7 @@ from cost_models.shards import (
     Ints,
     PlacedShards,
 )
-from cost_models.tables import Tables
+from cost_models.tables import LENGTH_BYTES, Tables
 
 Flags = NDArray[np.bool_]
 
@@ -49,11 +49,11 @@ class Demand:
     ssd_s: Floats
     """Busy time of the node's storage for them."""
     ids_per_sample_bytes: Floats
-    """Ids that the rank sends for each of its samples: the same everywhere."""
+    """Ids, and how many there are of each feature, that the rank sends for each of its samples."""
     raw_ids_per_sample_bytes: float
-    """Ids of one sample as they are stored, before deduplication, each once."""
+    """Ids of one sample as they are stored, before deduplication, each once, and their numbers."""
     ids_received_bytes: Floats
-    """Ids that the rank gets for the rows it holds, of the whole batch."""
+    """Ids that the rank gets for the rows it holds, of the whole batch, and their numbers."""
     vectors_to_each_bytes: Floats
     """Whole vectors for the samples of one rank (table- and column-wise blocks), forward."""
     node_sums_bytes: Floats
@@ -129,7 +129,8 @@ class Counter:
             else self._summed(name, parts, everything, own)
             for name in parts[0]
         }
-        raw = float((self._tables.ids_per_sample * self._tables.id_bytes).sum())
+        tables = self._tables
+        raw = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         return Demand(**found, **self._exchanged(factor, ids), raw_ids_per_sample_bytes=raw)
 
     def _summed(self, name: str, parts: list[dict[str, Floats]], kept: Flags, own: Floats | None) -> Floats:
@@ -224,10 +225,11 @@ class Counter:
         everywhere = np.ones(self._world)
         opened = np.bincount(table[moving & self._opens], minlength=len(tables.rows))
         mean = opened * tables.lookups_per_sample * tables.id_bytes
-        sent = everywhere * mean.sum() if drawn is None else drawn @ mean
+        lengths = np.where(moving, tables.features[table] * LENGTH_BYTES, 0.0)  # to whoever holds a part
+        sent = (everywhere * mean.sum() if drawn is None else drawn @ mean) + lengths.sum()
         return {
             "ids_per_sample_bytes": sent,
-            "ids_received_bytes": summed(self._samples * ids * self._share, np.flatnonzero(moving)),
+            "ids_received_bytes": summed(self._samples * (ids * self._share + lengths), np.flatnonzero(moving)),
             "vectors_to_each_bytes": summed(own_samples * vector, np.flatnonzero(extent == RANK)),
             "node_sums_bytes": summed(self._samples * vector, np.flatnonzero(extent == NODE)),
             "world_sums_bytes": summed(self._samples * vector, np.flatnonzero((extent == WORLD) & moving)),

@@ -17,7 +17,7 @@ from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
 from cost_models.simulator.network import IN, OUT, Network
-from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES
+from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.models import DTYPE_BYTES, Workload
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
@@ -231,9 +231,8 @@ class Builder:
         workload, network = self._workload, self._network
         if self._software.ids_arrive_sharded:  # the ranks that hold the tables read their ids themselves
             return self._joined(COPY, [after])
-        features = sum(table.feature_count for table in workload.tables)
         numbers = (workload.dense.numerical_features + 1) * NUMBER_BYTES
-        per_sample = self._demands[batch].raw_ids_per_sample_bytes + features * LENGTH_BYTES + numbers
+        per_sample = self._demands[batch].raw_ids_per_sample_bytes + numbers
         amount = np.full(self._world, self._samples * per_sample)
         arrived = None
         if (front_end := network.front_end()) is not None:

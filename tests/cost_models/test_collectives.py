@@ -92,11 +92,14 @@ def test_traffic_within_a_domain_uses_no_card(cluster: str) -> None:
 
 @pytest.mark.parametrize("cluster", [name for name in CLUSTERS if name != "one rank"])
 def test_ids_all_leave_their_rank_but_for_their_own(cluster: str) -> None:
-    """Of all ids the share (W-1)/W crosses a wire, whatever the sharding; a replica's cross none."""
+    """Of all ids and their numbers the share (W-1)/W crosses a wire; the numbers go to each holder of a part."""
     case = Case(CLUSTERS[cluster])
     world = case.kind.world_size
     crossed = case.total(case.ids, "link_in") + case.total(case.ids, "nic_in")
-    expected = np.where(case.blocks.sharding == DATA_PARALLEL, 0.0, BATCH * IDS * 8 * (world - 1) / world)
+    extent = EXTENT_OF_SHARDING[case.blocks.sharding]
+    holders = np.select([extent == RANK, extent == NODE], [1, case.kind.node_ranks], world)
+    moved = BATCH * (IDS * 8 + holders * 4) * (world - 1) / world
+    expected = np.where(case.blocks.sharding == DATA_PARALLEL, 0.0, moved)
     assert crossed == pytest.approx(expected)
 
 
@@ -150,8 +153,10 @@ def test_ids_on_two_nodes_of_two() -> None:
     ids, i = BATCH * IDS * 8, SHARDINGS.index("table_wise")
     assert case.part(case.ids, "link_in", "by_rows")[i] == pytest.approx(ids / 4)
     assert case.part(case.ids, "nic_in", "by_rows")[i] == pytest.approx(ids / 2)
-    assert case.part(case.ids, "link_out", "everywhere")[i] == pytest.approx(ids / 4 / 4)
-    assert case.part(case.ids, "nic_out", "everywhere")[i] == pytest.approx(ids / 4 / 4 * 2)
+    lengths = BATCH * 4
+    assert case.part(case.ids, "link_in", "fixed")[i] == pytest.approx(lengths / 4)
+    assert case.part(case.ids, "link_out", "everywhere")[i] == pytest.approx((ids + lengths) / 4 / 4)
+    assert case.part(case.ids, "nic_out", "everywhere")[i] == pytest.approx((ids + lengths) / 4 / 4 * 2)
 
 
 def test_replicas_reduce_a_dense_gradient() -> None:

@@ -95,7 +95,8 @@ def test_what_is_sent_arrives() -> None:
         blocks, opens = placed.blocks, placed.opens_block
         moving = opens & (blocks.sharding != DATA_PARALLEL)
         of_table = tables.lookups_per_sample * tables.id_bytes
-        assert sent == pytest.approx(samples * of_table[blocks.table[moving]].sum())
+        lengths = 4 * tables.features[blocks.table[blocks.sharding != DATA_PARALLEL]]
+        assert sent == pytest.approx(samples * (of_table[blocks.table[moving]].sum() + lengths.sum()))
         vectors = samples * tables.outputs_per_sample[blocks.table] * blocks.columns * tables.forward_wire_bytes
         extent = EXTENT_OF_SHARDING[blocks.sharding]
         assert demand.vectors_to_each_bytes.sum() * world == pytest.approx(vectors[extent == RANK].sum())
