@@ -30,8 +30,8 @@ def random_ones(problem: Problem) -> list[Placement]:
 
 
 def with_dear_width(problem: Problem) -> Problem:
-    """Twice the columns ask for 2.5 times as much of everything."""
-    dear = np.maximum(problem.block_units, 1)[:, None] ** 0.32
+    """Twice the columns ask for more than twice as much of everything, ids among it."""
+    dear = np.maximum(problem.block_units, 1)[:, None] ** 1.4
     names = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
     return replace(problem, **{name: getattr(problem, name) * dear for name in names})
 

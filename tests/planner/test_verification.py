@@ -164,7 +164,7 @@ def _rank_missing(document: Document) -> None:
 
 
 def _stage_seconds(document: Document) -> None:
-    document["stages"][0]["seconds"] *= 1.01
+    document["stages"][1]["seconds"] *= 1.01
 
 
 def _stage_missing(document: Document) -> None:
