@@ -286,8 +286,7 @@ def _workload_change(now: _Inputs, key: str, value: str, words: str) -> _Change:
 
 def _nodes(now: _Inputs, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[_Knob]:
     topology, ranks = now.topology, group.accelerators.count
-    domain = (group.links.scale_up.domain or ranks) if group.links.scale_up else ranks
-    stride = math.lcm(domain, ranks) // ranks
+    stride = group.stride
     most = min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks) // stride
     alone = len(topology.nodes) == 1
     of = "" if alone else f" in group {group.name}"
