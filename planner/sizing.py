@@ -281,7 +281,7 @@ class _Watch:
 
 @dataclass
 class _Trials:
-    """Searches for sizes and tiers. What is proven for more tiers holds for fewer; so does a plan without the others."""
+    """Searches for sizes and tiers. What more tiers prove holds for fewer; so does a plan without the others."""
 
     topology: Topology
     workload: Workload
@@ -381,9 +381,7 @@ class _Trials:
             reason += f" {format_seconds(target_s)}{_longest(model, problem, outcome)}"
             return replace(found, judged_by="bound", reason=reason)
         if outcome.step_s is None:
-            return replace(
-                found, judged_by="search", reason="no placement was found, nor a proof that there is none"
-            )
+            return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
         reason = f"the best plan found takes {format_seconds(outcome.step_s)}, the target's"
         reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(model, problem, outcome)}"
         return replace(found, judged_by="search", reason=reason)

@@ -6,13 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
-from cost_models.workload import spellings
+from cost_models.workload import spellings, words
+from cost_models.workload.formats import FORMATS
 from topologies.cluster import fingerprint
 from topologies.documents import Record
 from topologies.units import Share
 
-Dtype = Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8"], BeforeValidator(spellings.dtype)]
-DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
+COMPUTE_DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(spellings.dtype)]
 Whole = BeforeValidator(spellings.whole_number)
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
@@ -46,6 +47,9 @@ class TableProfile(Record):
     """Ids before over ids after deduplication across the samples of a batch."""
     dtype: Dtype | None = None
     """Of the stored weights. Unset: the workload's."""
+    precision_cache: Annotated[Share, Field(gt=0)] | None = None
+    """Share of the rows, the hottest, that HBM holds in fp32 beside the table; they are updated there and written back
+    in the table's own format when they cool down. Below HBM, the size of the cache is the plan's. Unset: none."""
     optimizer: Optimizer | None = None
     """Unset: the workload's."""
     weighted: bool = False
@@ -177,6 +181,25 @@ class Workload(Record):
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:
                 raise ValueError(f"interaction 'dot' needs vectors of one width, not of {sorted(widths)}")
+        return self
+
+    @model_validator(mode="after")
+    def _updatable(self) -> Self:
+        """Training writes rows: in their own format, or in a cache of full precision."""
+        if self.mode != "training":
+            return self
+        frozen = [
+            f"{table.name} ({self.dtype_of(table)})"
+            for table in self.tables
+            if table.precision_cache is None and not FORMATS[self.dtype_of(table)].updates_in_place
+        ]
+        if frozen:
+            known = ", ".join(name for name, each in FORMATS.items() if each.updates_in_place)
+            more = f" and {len(frozen) - 5:,} more" if len(frozen) > 5 else ""
+            raise ValueError(
+                f"training cannot update the rows of {', '.join(frozen[:5])}{more} in their format; give the tables"
+                f" precision_cache (for example 5%), one of {known}, or the workload mode: inference"
+            )
         return self
 
     def batch(self, world_size: int) -> float:

@@ -107,3 +107,36 @@ def test_no_neighbour_plays_faster(planned: Plan) -> None:
         rank[chosen] = random.integers(0, CLUSTER.world_size, len(chosen))
         best = min(best, simulate(*inputs, type(placed)(placed.blocks, rank, placed.rows, placed.opens_block)).step_s)
     assert own <= best * 1.02
+
+
+FORMATS_IN_USE = ("int8_row", "mx9", "mxfp4", "int4", "fp16", "fp8")
+
+
+@pytest.mark.parametrize("wire", ["fp32", "fp8", "mx4"])
+@pytest.mark.parametrize("tiers", [["hbm"], ["ddr_cached"]])
+def test_formats_cost_the_same_to_estimate_and_simulator(wire: str, tiers: list[str]) -> None:
+    """Rows, caches of full precision, encoding and what travels, counted twice; where nothing overlaps they agree."""
+    tables = [
+        {**table, "dtype": FORMATS_IN_USE[i % 6], "precision_cache": "5%" if i % 6 < 4 else None, "zipf_alpha": 1.05}
+        for i, table in enumerate(TABLES)
+    ]
+    model = workload(tables, pipeline="none", communication={"forward": wire, "backward": wire})
+    found = plan(CLUSTER, model, tiers=tiers, shardings=["table_wise", "row_wise"])
+    assert found.objective is not None
+    assert found.simulated is not None
+    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    assert {str(table.dtype) for table in found.tables} == set(FORMATS_IN_USE)
+    assert verify(found) == []
+
+
+def test_a_table_with_a_cache_of_full_precision_has_one() -> None:
+    """It is neither read in place nor replicated, and it costs more than one whose rows are written as they are."""
+    table = {"rows": 200_000, "dim": 64, "pooling_factor": 20, "dtype": "int8_row", "zipf_alpha": 1.05}
+    plain = plan(CLUSTER, workload([table], pipeline="none"), simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    cached = workload([{**table, "precision_cache": "5%"}], pipeline="none")
+    found = plan(CLUSTER, cached, simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    assert plain.objective is not None
+    assert found.objective is not None
+    assert found.objective.step_s > plain.objective.step_s
+    assert plan(CLUSTER, cached, simulate=False, tiers=["ddr"]).status == "infeasible"
+    assert plan(CLUSTER, cached, simulate=False, shardings=["data_parallel"]).status == "infeasible"
