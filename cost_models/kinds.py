@@ -178,10 +178,7 @@ def _achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoeffici
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> tuple[float, float]:
     """Bytes on each port when the outputs are spread evenly, and of the dense gradients' all-reduce."""
-    vectors = sum(
-        (table.feature_count if table.pooled else table.pooling_factor / table.dedup_factor) * table.dim
-        for table in workload.tables
-    )
+    vectors = sum(table.vectors_per_sample * table.dim for table in workload.tables)
     outputs = vectors * wire_bytes_of(workload.communication.forward) * workload.batch(world) / world
     gradients = dense_size(workload).parameters * software_coefficients(workload.software).gradient_bytes.value
     return outputs * (domain - 1) / world, float(wire_bytes("all_reduce", gradients, domain))

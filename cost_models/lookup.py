@@ -25,6 +25,7 @@ class Lookup:
         self._kind, self._software, self._blocks, self._tables = kind, software, blocks, tables
         replicated = blocks.sharding == DATA_PARALLEL
         self._samples: Floats = np.where(replicated, batching.samples_per_rank, batching.global_samples)
+        self._samples_per_rank = batching.samples_per_rank
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
@@ -77,7 +78,7 @@ class Lookup:
         device = BlockLoad(
             fixed=outputs + by_vector + codec,
             by_rows=ids + rows + search + self._cache_codec_seconds() + host / kind.pcie_bytes_per_s,
-            everywhere=codec / kind.world_size,
+            everywhere=codec / kind.world_size + self._expanding_seconds(),
         )
         return {"device": device, **self._shared_host(host, host)}
 
@@ -120,7 +121,7 @@ class Lookup:
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
         seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
-        device = BlockLoad(fixed=codec, by_rows=seconds, everywhere=codec / kind.world_size)
+        device = BlockLoad(fixed=codec, by_rows=seconds, everywhere=codec / kind.world_size + self._expanding_seconds())
         return {"device": device, **self._shared_host(host, host)}
 
     def _codec_seconds(self, element_bytes: float) -> Floats:
@@ -133,6 +134,13 @@ class Lookup:
         elements = self._samples * self._tables.outputs_per_sample[blocks.table] * blocks.columns
         moved = self._software.codec_passes.value * elements * element_bytes
         return np.where(sent, moved / kind.hbm_bytes_per_s, 0.0)
+
+    def _expanding_seconds(self) -> Floats:
+        """Deduplicated vectors copied to every sample that has them, or the gradients of these summed, on each rank."""
+        tables, table = self._tables, self._blocks.table
+        once = tables.outputs_per_sample[table] + tables.expanded_per_sample[table]
+        vectors = np.where(tables.expanded_per_sample[table] > 0, once, 0.0) * self._samples_per_rank
+        return vectors * self._blocks.columns * tables.written_bytes / self._kind.hbm_bytes_per_s
 
     def _cache_codec_seconds(self) -> Floats:
         """Missed rows decoded into a cache of another format; in training as many are encoded back."""

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
 from cost_models.workload.formats import FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
-from cost_models.workload.models import Optimizer, Workload
+from cost_models.workload.models import Optimizer, TableProfile, Workload
 from cost_models.workload.words import Dtype
 
 ID_BYTES = 8
@@ -24,6 +24,10 @@ STATE_ARRAYS: dict[Optimizer, int] = {"sgd": 0, "rowwise_adagrad": 0, "adagrad":
 """Element-wise state arrays; row-wise Adagrad keeps one number per row instead."""
 
 
+def _is_expanded(table: TableProfile) -> bool:
+    return table.pooled and table.dedup_group is not None and table.dedup_factor > 1
+
+
 @dataclass(frozen=True)
 class Tables:
     """Arrays over the T tables of a workload."""
@@ -38,6 +42,8 @@ class Tables:
     """Bytes of one id with its weight."""
     outputs_per_sample: Floats
     """Vectors per sample that leave the lookup: one per feature when pooled, else one per id."""
+    expanded_per_sample: Floats
+    """Vectors per sample that are copied out of deduplicated ones where the samples are; 0 where none are."""
     pooled: Ints
     """1 for a bag, 0 for a sequence."""
     dtype: tuple[Dtype, ...]
@@ -71,14 +77,14 @@ class Tables:
         training = workload.mode == "training"
         pooled = np.array([table.pooled for table in tables], dtype=np.int64)
         lookups = np.array([table.pooling_factor / table.dedup_factor for table in tables])
-        features = np.array([table.feature_count for table in tables], dtype=float)
         return cls(
             rows=np.array([table.rows for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
             ids_per_sample=np.array([table.pooling_factor for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
-            outputs_per_sample=np.where(pooled == 1, features, lookups),
+            outputs_per_sample=np.array([table.vectors_per_sample for table in tables]),
+            expanded_per_sample=np.array([table.feature_count if _is_expanded(table) else 0.0 for table in tables]),
             pooled=pooled,
             dtype=tuple(workload.dtype_of(table) for table in tables),
             precision_cache=np.array([table.precision_cache or 0.0 for table in tables]),

@@ -125,6 +125,12 @@ class Counter:
         arrived = self._vectors * self._blocks.columns * ~self._replicated
         arrived = arrived[EXTENT_OF_SHARDING[self._blocks.sharding] == RANK].sum() / self._world
         rates = np.array([kind.hbm_bytes_per_s for kind in self._kinds])[self._kind_of_rank]
+        repeats = self._tables.expanded_per_sample[self.table]
+        copied = np.where(repeats > 0, repeats + self._tables.outputs_per_sample[self.table], 0.0)
+        copied = copied * self._blocks.columns * (self._replicated | self._opens)
+        copying: Floats = self._samples / self._world * copied.sum() * self._tables.written_bytes / rates
+        of_rank["forward_s"] = of_rank["forward_s"] + copying
+        of_rank["backward_s"] = of_rank["backward_s"] + copying * self._tables.training
         other_end: Floats = arrived * self._software.codec_passes.value / rates
         of_rank["forward_s"] = of_rank["forward_s"] + other_end * self._tables.codec_bytes[0]
         if self._tables.training:

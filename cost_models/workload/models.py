@@ -45,6 +45,10 @@ class TableProfile(Record):
     """Distinct ids over all ids of one global batch, if measured. Without a curve, it implies one."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
     """Ids before over ids after deduplication across the samples of a batch."""
+    dedup_group: Name | None = None
+    """Name of the features that change together from sample to sample (those of a user in a session): lists that repeat
+    are looked up and pooled once, and their vectors travel once (inverse jagged tensors; RecD, arXiv:2211.05239). All
+    tables of a group have one dedup_factor. Unset: ids are deduplicated, vectors of pooled tables are not."""
     dtype: Dtype | None = None
     """Of the stored weights. Unset: the workload's."""
     precision_cache: Annotated[Share, Field(gt=0)] | None = None
@@ -85,6 +89,13 @@ class TableProfile(Record):
         if self.zipf_alpha is not None and self.access_cdf is not None:
             raise ValueError("zipf_alpha and access_cdf exclude each other; give one")
         return self
+
+    @property
+    def vectors_per_sample(self) -> float:
+        """Vectors that leave the lookup for a sample, after deduplication."""
+        if not self.pooled:
+            return self.pooling_factor / self.dedup_factor
+        return self.feature_count / (self.dedup_factor if self.dedup_group is not None else 1.0)
 
     @property
     def feature_count(self) -> int:
@@ -181,6 +192,21 @@ class Workload(Record):
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:
                 raise ValueError(f"interaction 'dot' needs vectors of one width, not of {sorted(widths)}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_factor(self) -> Self:
+        factors: dict[str, set[float]] = {}
+        for table in self.tables:
+            if table.dedup_group is not None:
+                factors.setdefault(table.dedup_group, set()).add(table.dedup_factor)
+        for name, found in factors.items():
+            if len(found) > 1:
+                shown = ", ".join(f"{factor:g}" for factor in sorted(found))
+                raise ValueError(
+                    f"the tables of dedup_group {name!r} have dedup_factor {shown}; features that change together"
+                    " repeat equally often: give them one factor, or groups of their own"
+                )
         return self
 
     @model_validator(mode="after")
