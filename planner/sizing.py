@@ -195,7 +195,7 @@ def _sized(
         notes += _oddities(seen, least)
         seen[least] = answer
     if not finished:
-        notes.append("interrupted: smaller sizes were not all judged")
+        notes.append("interrupted: not all sizes were judged")
     return Sizing(label, tiers, answer, plan, tuple(seen[key] for key in sorted(seen)), tuple(notes), finished)
 
 
