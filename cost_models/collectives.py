@@ -45,20 +45,23 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
 
 def output_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
     """The holders send the vectors (or partial sums) of every sample to the rank of that sample."""
-    return _exchange(tables, blocks, kind, batching, tables.forward_wire_bytes)
+    return _exchange(tables, blocks, kind, batching, tables.forward_wire_bytes, tables.forward_sum_bytes)
 
 
 def gradient_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
     """The output exchange backwards: the same bytes in the other direction, in the gradients' data type."""
-    forward = _exchange(tables, blocks, kind, batching, tables.backward_wire_bytes)
+    forward = _exchange(tables, blocks, kind, batching, tables.backward_wire_bytes, tables.backward_sum_bytes)
     turned = {"link_out": "link_in", "link_in": "link_out", "nic_out": "nic_in", "nic_in": "nic_out"}
     return {turned[resource]: load for resource, load in forward.items()}
 
 
-def _exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, wire_bytes: int) -> Loads:
+def _exchange(
+    tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, wire_bytes: float, sum_bytes: float
+) -> Loads:
     world, domain, node = kind.world_size, kind.domain_ranks, kind.node_ranks
     extent = EXTENT_OF_SHARDING[blocks.sharding]
-    per_sample = tables.outputs_per_sample[blocks.table] * blocks.columns * wire_bytes * _exchanged(blocks)
+    element_bytes = np.where(extent == RANK, wire_bytes, sum_bytes)
+    per_sample = tables.outputs_per_sample[blocks.table] * blocks.columns * element_bytes * _exchanged(blocks)
     whole = batching.global_samples * per_sample
     to_each = batching.samples_per_rank * per_sample
     by_extent = [extent == RANK, extent == NODE, extent == WORLD]

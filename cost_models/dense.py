@@ -9,7 +9,8 @@ from cost_models.dense_size import (
     dense_parts,
     dense_size,
 )
-from cost_models.workload.models import DTYPE_BYTES, Workload
+from cost_models.workload.formats import written_bytes
+from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
@@ -38,7 +39,7 @@ def dense_seconds(
     def seconds(size: DenseSize, *, forward_only: bool) -> float:
         flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.macs * samples
         crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
-        moved = size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples * crossings
+        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
         return flops / flops_per_s + moved / hbm_bytes_per_s
 
     parts = dense_parts(workload)
@@ -57,9 +58,9 @@ def dense_bytes(workload: Workload, samples: float) -> dict[str, float]:
     received = sum(
         (table.feature_count if table.pooled else table.pooling_factor) * table.dim for table in workload.tables
     )
-    wire = DTYPE_BYTES[workload.communication.forward]
+    wire = written_bytes(workload.communication.forward)
     return {
         "parameters": 4.0 * size.parameters * copies,
-        "activations": float(size.activation_elements * DTYPE_BYTES[workload.dense.dtype] * samples),
+        "activations": float(size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples),
         "embeddings": float(received * wire * samples * (2 if training else 1)),
     }

@@ -25,7 +25,8 @@ from cost_models.collective_laws import (
     wire_bytes,
 )
 from cost_models.dense_size import dense_size
-from cost_models.workload.models import DTYPE_BYTES, Workload
+from cost_models.workload.formats import wire_bytes as wire_bytes_of
+from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
 
 
@@ -177,11 +178,8 @@ def _achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoeffici
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> tuple[float, float]:
     """Bytes on each port when the outputs are spread evenly, and of the dense gradients' all-reduce."""
-    vectors = sum(
-        (table.feature_count if table.pooled else table.pooling_factor / table.dedup_factor) * table.dim
-        for table in workload.tables
-    )
-    outputs = vectors * DTYPE_BYTES[workload.communication.forward] * workload.batch(world) / world
+    vectors = sum(table.vectors_per_sample * table.dim for table in workload.tables)
+    outputs = vectors * wire_bytes_of(workload.communication.forward) * workload.batch(world) / world
     gradients = dense_size(workload).parameters * software_coefficients(workload.software).gradient_bytes.value
     return outputs * (domain - 1) / world, float(wire_bytes("all_reduce", gradients, domain))
 

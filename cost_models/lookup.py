@@ -6,8 +6,8 @@ from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
-from cost_models.memory import Batching
-from cost_models.shards import DATA_PARALLEL, DDR, DDR_CACHED, SSD_CACHED, Blocks, Floats
+from cost_models.memory import Batching, cached_share, is_cached_beside
+from cost_models.shards import DATA_PARALLEL, DDR, DDR_CACHED, EXTENT_OF_SHARDING, RANK, SSD_CACHED, Blocks, Floats
 from cost_models.tables import Tables
 
 
@@ -25,22 +25,27 @@ class Lookup:
         self._kind, self._software, self._blocks, self._tables = kind, software, blocks, tables
         replicated = blocks.sharding == DATA_PARALLEL
         self._samples: Floats = np.where(replicated, batching.samples_per_rank, batching.global_samples)
+        self._samples_per_rank = batching.samples_per_rank
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
-        self._row_bytes: Floats = tables.row_bytes(table, blocks.columns).astype(float)
+        self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._in_place = blocks.tier == DDR
-        self._cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
+        self._below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
+        self._cached = self._below | is_cached_beside(tables, blocks)
+        cached_row = tables.cached_row_bytes(table, blocks.columns).astype(float)
+        row: Floats = np.where(self._cached, cached_row, self._stored_row)
+        self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
         self._state_in_place = self._in_place | (blocks.tier == DDR_CACHED)
-        self._fetched_row: Floats = self._row_bytes + np.where(blocks.tier == SSD_CACHED, state, 0.0)
+        self._fetched_row: Floats = self._stored_row + np.where(blocks.tier == SSD_CACHED, state, 0.0)
         sector = kind.sector_bytes
-        row_bytes = terms.in_sectors(self._row_bytes, sector)
+        row_bytes = terms.in_sectors(row, sector)
         self._reads = terms.Reads(
             lookups=self._lookups,
             unique=self._unique,
             id_bytes=tables.id_bytes[table].astype(float),
             row_bytes=row_bytes,
-            output_bytes=self._samples * tables.outputs_per_sample[table] * blocks.columns * tables.forward_wire_bytes,
+            output_bytes=self._samples * tables.outputs_per_sample[table] * blocks.columns * tables.written_bytes,
             table_bytes=tables.rows[table] * row_bytes,
             state_bytes=terms.in_sectors(state, sector),
             state_arrays=tables.state_arrays[table].astype(float),
@@ -54,7 +59,7 @@ class Lookup:
             return np.zeros(len(blocks))
         missed = np.zeros(len(blocks))
         i = np.flatnonzero(self._cached)
-        table, fraction = blocks.table[i], blocks.cache_fraction[i]
+        table, fraction = blocks.table[i], cached_share(self._tables, blocks)[i]
         misses = self._lookups[i] * (1 - self._tables.access.hit_rate(table, fraction))
         cold = self._tables.rows[table] * (1 - fraction)
         missed[i] = np.minimum(np.minimum(misses, cold), self._unique[i])
@@ -69,7 +74,12 @@ class Lookup:
         host = np.where(self._in_place, terms.in_place_bytes(reads, software), 0.0)
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
-        device = BlockLoad(fixed=outputs + by_vector, by_rows=ids + rows + search + host / kind.pcie_bytes_per_s)
+        codec = self._codec_seconds(self._tables.codec_bytes[0])
+        device = BlockLoad(
+            fixed=outputs + by_vector + codec,
+            by_rows=ids + rows + search + self._cache_codec_seconds() + host / kind.pcie_bytes_per_s,
+            everywhere=codec / kind.world_size + self._expanding_seconds(),
+        )
         return {"device": device, **self._shared_host(host, host)}
 
     def fetch(self) -> Loads:
@@ -77,8 +87,9 @@ class Lookup:
 
         The rank waits for the part that the search of the cache does not hide; the shared links carry all of it.
         """
-        moved = self._missed * self._fetched_row
-        waited = terms.fetched_bytes(self._missed, self._fetched_row, self._software)
+        missed = np.where(self._below, self._missed, 0.0)
+        moved = missed * self._fetched_row
+        waited = terms.fetched_bytes(missed, self._fetched_row, self._software)
         from_ddr = np.where(self._blocks.tier == DDR_CACHED, moved, 0.0)
         loads: Loads = {"host_link": BlockLoad(by_rows=waited / self._kind.pcie_bytes_per_s)}
         loads.update(self._shared_host(moved, 2 * from_ddr))
@@ -109,7 +120,33 @@ class Lookup:
         host = np.where(self._in_place, terms.row_in_place_bytes(reads, software), 0.0)
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
         seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
-        return {"device": BlockLoad(by_rows=seconds), **self._shared_host(host, host)}
+        codec = self._codec_seconds(self._tables.codec_bytes[1])
+        device = BlockLoad(fixed=codec, by_rows=seconds, everywhere=codec / kind.world_size + self._expanding_seconds())
+        return {"device": device, **self._shared_host(host, host)}
+
+    def _codec_seconds(self, element_bytes: float) -> Floats:
+        """Encoding (or decoding) the vectors of all samples that go one by one to the ranks of the samples.
+
+        The holder takes that long; every rank takes its share of it for the other end.
+        """
+        blocks, kind = self._blocks, self._kind
+        sent = EXTENT_OF_SHARDING[blocks.sharding] == RANK
+        elements = self._samples * self._tables.outputs_per_sample[blocks.table] * blocks.columns
+        moved = self._software.codec_passes.value * elements * element_bytes
+        return np.where(sent, moved / kind.hbm_bytes_per_s, 0.0)
+
+    def _expanding_seconds(self) -> Floats:
+        """Deduplicated vectors copied to every sample that has them, or the gradients of these summed, on each rank."""
+        tables, table = self._tables, self._blocks.table
+        once = tables.outputs_per_sample[table] + tables.expanded_per_sample[table]
+        vectors = np.where(tables.expanded_per_sample[table] > 0, once, 0.0) * self._samples_per_rank
+        return vectors * self._blocks.columns * tables.written_bytes / self._kind.hbm_bytes_per_s
+
+    def _cache_codec_seconds(self) -> Floats:
+        """Missed rows decoded into a cache of another format; in training as many are encoded back."""
+        ways = 2 if self._tables.training else 1
+        moved = self._software.codec_passes.value * ways * self._missed * self._encoded_bytes
+        return np.asarray(moved / self._kind.hbm_bytes_per_s)
 
     def _shared_host(self, pcie_bytes: Floats, ddr_bytes: Floats) -> Loads:
         """Load on what the ranks of a switch and of a node share."""

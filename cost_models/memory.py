@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.loads import BlockLoad
 from cost_models.shards import (
@@ -47,6 +48,22 @@ def cached_rows(rows: Ints, cache_fraction: Floats) -> Floats:
     return np.asarray(np.ceil(rows * cache_fraction))
 
 
+def is_cached_beside(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
+    """[n] whether a block in HBM has a cache of full precision beside it."""
+    return np.asarray((blocks.tier == HBM) & (tables.precision_cache[blocks.table] > 0))
+
+
+def cached_share(tables: Tables, blocks: Blocks) -> Floats:
+    """[n] share of the rows that a cache in HBM holds: below HBM the option's, beside a table in HBM the table's."""
+    return np.where(is_cached_beside(tables, blocks), tables.precision_cache[blocks.table], blocks.cache_fraction)
+
+
+def has_way_to_update(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
+    """[n] False where a table needs its cache of full precision and has none: read in place, or replicated."""
+    without_cache = (blocks.tier == DDR) | (blocks.sharding == DATA_PARALLEL)
+    return np.asarray(~((tables.precision_cache[blocks.table] > 0) & without_cache))
+
+
 def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tuple[int, Component], BlockLoad]:
     """Bytes of each block by (memory tier, component)."""
     table = blocks.table
@@ -60,9 +77,11 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
         out[tier, "weights"] = BlockLoad(by_rows=np.where(here, weights, 0.0))
         out[tier, "optimizer"] = BlockLoad(by_rows=np.where(here, state, 0.0))
 
-    cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
-    slots = cached_rows(tables.rows[table], blocks.cache_fraction)
-    row = tables.row_bytes(table, blocks.columns) + tables.row_state_bytes(table, blocks.columns)
+    beside = is_cached_beside(tables, blocks)
+    cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED) | beside
+    slots = cached_rows(tables.rows[table], cached_share(tables, blocks))
+    state_of_row = np.where(beside, 0, tables.row_state_bytes(table, blocks.columns))
+    row = tables.cached_row_bytes(table, blocks.columns) + state_of_row
     cache = slots * (row + CACHE_INDEX_BYTES_PER_SLOT) + rows * CACHE_INDEX_BYTES_PER_ROW
     out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
 
@@ -72,7 +91,7 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     out[MEMORY_HBM, "ids"] = BlockLoad(by_rows=ids)
     passes = 2 if tables.training else 1  # the outputs, and their gradients
     vectors = samples * tables.outputs_per_sample[table]
-    out[MEMORY_HBM, "outputs"] = BlockLoad(fixed=vectors * blocks.columns * tables.forward_wire_bytes * passes)
+    out[MEMORY_HBM, "outputs"] = BlockLoad(fixed=vectors * blocks.columns * tables.written_bytes * passes)
     return out
 
 

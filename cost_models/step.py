@@ -13,7 +13,7 @@ from cost_models.error_bars import ErrorBars
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
-from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, is_supported
+from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
@@ -171,7 +171,7 @@ class StepModel(CostModel):
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
-        return BlockMemory(fixed, by_rows, supported[blocks.tier])
+        return BlockMemory(fixed, by_rows, supported[blocks.tier] & has_way_to_update(self.tables, blocks))
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""

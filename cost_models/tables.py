@@ -6,7 +6,9 @@ import numpy as np
 
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
-from cost_models.workload.models import DTYPE_BYTES, Optimizer, Workload
+from cost_models.workload.formats import FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
+from cost_models.workload.models import Optimizer, TableProfile, Workload
+from cost_models.workload.words import Dtype
 
 ID_BYTES = 8
 """An id on the wire and in memory: int64."""
@@ -20,6 +22,10 @@ STATE_BYTES = 4
 """Optimizer state is kept in fp32 (FBGEMM, HugeCTR)."""
 STATE_ARRAYS: dict[Optimizer, int] = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2, "lamb": 2}
 """Element-wise state arrays; row-wise Adagrad keeps one number per row instead."""
+
+
+def _is_expanded(table: TableProfile) -> bool:
+    return table.pooled and table.dedup_group is not None and table.dedup_factor > 1
 
 
 @dataclass(frozen=True)
@@ -38,53 +44,81 @@ class Tables:
     """Inputs that share the table; each has its number of ids for each sample."""
     outputs_per_sample: Floats
     """Vectors per sample that leave the lookup: one per feature when pooled, else one per id."""
+    expanded_per_sample: Floats
+    """Vectors per sample that are copied out of deduplicated ones where the samples are; 0 where none are."""
     pooled: Ints
     """1 for a bag, 0 for a sequence."""
-    element_bytes: Ints
+    dtype: tuple[Dtype, ...]
+    """Of the stored rows."""
+    precision_cache: Floats
+    """Share of the rows that are also held in fp32; 0 where there is no such cache."""
     state_arrays: Ints
     """Element-wise optimizer state arrays (fp32)."""
     state_bytes_per_row: Ints
     """Row-wise optimizer state."""
     optimizer: tuple[Optimizer, ...]
     access: AccessCurves
-    forward_wire_bytes: int
+    forward_wire_bytes: float
     """Bytes of one element in the output distribution."""
-    backward_wire_bytes: int
+    backward_wire_bytes: float
+    forward_sum_bytes: float
+    """The same where the network sums rows or gathers their gradients."""
+    backward_sum_bytes: float
+    written_bytes: float
+    """Of one element that the lookup writes."""
+    codec_bytes: tuple[float, float]
+    """Of device memory that encoding or decoding one element on the wire moves: forward, backward."""
     training: bool
 
     @classmethod
     def of(cls, workload: Workload, world_size: int) -> "Tables":
         """The arrays of a workload whose batch is spread over `world_size` ranks."""
         tables = workload.tables
+        forward, backward = workload.communication.forward, workload.communication.backward
         optimizers = tuple(workload.optimizer_of(table) for table in tables)
         training = workload.mode == "training"
         pooled = np.array([table.pooled for table in tables], dtype=np.int64)
         lookups = np.array([table.pooling_factor / table.dedup_factor for table in tables])
-        features = np.array([table.feature_count for table in tables], dtype=float)
         return cls(
             rows=np.array([table.rows for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
             ids_per_sample=np.array([table.pooling_factor for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
-            features=features,
-            outputs_per_sample=np.where(pooled == 1, features, lookups),
+            features=np.array([table.feature_count for table in tables], dtype=float),
+            outputs_per_sample=np.array([table.vectors_per_sample for table in tables]),
+            expanded_per_sample=np.array([table.feature_count if _is_expanded(table) else 0.0 for table in tables]),
             pooled=pooled,
-            element_bytes=np.array([DTYPE_BYTES[workload.dtype_of(table)] for table in tables], dtype=np.int64),
+            dtype=tuple(workload.dtype_of(table) for table in tables),
+            precision_cache=np.array([table.precision_cache or 0.0 for table in tables]),
             state_arrays=np.array([STATE_ARRAYS[name] if training else 0 for name in optimizers], dtype=np.int64),
             state_bytes_per_row=np.array(
                 [STATE_BYTES if training and name == "rowwise_adagrad" else 0 for name in optimizers], dtype=np.int64
             ),
             optimizer=optimizers,
             access=AccessCurves.of(workload, world_size),
-            forward_wire_bytes=DTYPE_BYTES[workload.communication.forward],
-            backward_wire_bytes=DTYPE_BYTES[workload.communication.backward],
+            forward_wire_bytes=wire_bytes(forward),
+            backward_wire_bytes=wire_bytes(backward),
+            forward_sum_bytes=sum_bytes(forward),
+            backward_sum_bytes=sum_bytes(backward),
+            written_bytes=written_bytes(forward),
+            codec_bytes=(codec_bytes(forward), codec_bytes(backward)),
             training=training,
         )
 
     def row_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Weights of `columns` columns of one row of each `table`; shape of the arguments."""
-        return columns * self.element_bytes[table]
+        table, columns = np.broadcast_arrays(np.asarray(table), np.asarray(columns))
+        found = np.zeros(table.shape, dtype=np.int64)
+        for dtype in dict.fromkeys(self.dtype):
+            of_dtype = np.array([each == dtype for each in self.dtype])[table]
+            found = np.where(of_dtype, FORMATS[dtype].vector_bytes(columns), found)
+        return found
+
+    def cached_row_bytes(self, table: Ints, columns: Ints) -> Ints:
+        """The same of a row in a cache: fp32 where the table has a cache of full precision, else as it is stored."""
+        full = FORMATS["fp32"].vector_bytes(columns)
+        return np.where(self.precision_cache[table] > 0, full, self.row_bytes(table, columns))
 
     def row_state_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Optimizer state that goes with `columns` columns of one row."""

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from cost_models.model import CostModel, MemoryModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from cost_models.tables import STATE_ARRAYS
-from cost_models.workload.models import DTYPE_BYTES, Dtype, Optimizer, Workload
+from cost_models.workload.formats import FORMATS
+from cost_models.workload.models import Dtype, Optimizer, Workload
 from planner.document import Remedy
 from planner.options import enumerate_options, uncapped_problem, within_capacity
 from planner.permits import planning_model
@@ -259,7 +260,7 @@ def _dtype(now: _Inputs) -> Iterator[_Knob]:
     changes = [
         _workload_change(now, "dtype", dtype, f"{dtype} embeddings instead of {embedding.dtype}")
         for dtype in DTYPES
-        if DTYPE_BYTES[dtype] < DTYPE_BYTES[embedding.dtype]
+        if FORMATS[dtype].bits_per_element < FORMATS[embedding.dtype].bits_per_element
     ]
     return _ladder("dtype", embedding.dtype, changes, f"{DTYPES[-1]} embeddings")
 
@@ -286,8 +287,7 @@ def _workload_change(now: _Inputs, key: str, value: str, words: str) -> _Change:
 
 def _nodes(now: _Inputs, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[_Knob]:
     topology, ranks = now.topology, group.accelerators.count
-    domain = (group.links.scale_up.domain or ranks) if group.links.scale_up else ranks
-    stride = math.lcm(domain, ranks) // ranks
+    stride = group.stride
     most = min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks) // stride
     alone = len(topology.nodes) == 1
     of = "" if alone else f" in group {group.name}"

@@ -1,10 +1,11 @@
 """What a little more of each resource would bring to a placement as it stands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cost_models.model import CostModel
 from cost_models.shards import PlacedShards
+from cost_models.workload.models import TableProfile
 from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
 
@@ -38,6 +39,39 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
         if grown < now.step_s * (1 - LEAST_GAIN):
             found.append(Gain(resource, grown, 1 - grown / now.step_s))
     return sorted(found, key=lambda gain: (-gain.saved, gain.resource))
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    """What deduplication saves of a placement's step; shares of what there would be without it."""
+
+    lookups: float
+    """Rows read; ids on the wire go down with them."""
+    vectors: float
+    """Bytes of vectors that leave the lookups."""
+    step_s: float
+    """The step without it."""
+    step: float
+
+
+def deduplication(model: CostModel, placed: PlacedShards) -> Deduplication | None:
+    """What deduplication saves of a placement as it stands; None where no table has a dedup_factor above 1."""
+    profiles = model.workload.tables
+    if all(table.dedup_factor == 1 for table in profiles):
+        return None
+    plain = tuple(table.model_copy(update={"dedup_factor": 1.0}) for table in profiles)
+    without_s = type(model)(model.topology, model.workload.model_copy(update={"tables": plain})).evaluate(placed).step_s
+
+    def vectors(tables: Sequence[TableProfile]) -> float:
+        return sum(table.vectors_per_sample * table.dim for table in tables)
+
+    kept = sum(table.pooling_factor / table.dedup_factor for table in profiles)
+    return Deduplication(
+        lookups=1 - kept / sum(table.pooling_factor for table in profiles),
+        vectors=1 - vectors(profiles) / vectors(plain),
+        step_s=without_s,
+        step=1 - model.evaluate(placed).step_s / without_s,
+    )
 
 
 def _grow(record: Record, *path: str) -> Record:

@@ -7,6 +7,7 @@ of the groups. All models are frozen and valid from birth.
 import hashlib
 import itertools
 import json
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -171,6 +172,13 @@ class NodeGroup(Record):
             per_switch = self.links.pcie.accelerators_per_switch
             raise ValueError(f"{accelerators} accelerators do not fill PCIe switches of {per_switch} each")
         return self
+
+    @property
+    def stride(self) -> int:
+        """Nodes by which the group may grow or shrink: those that fill whole scale-up domains."""
+        ranks, up = self.accelerators.count, self.links.scale_up
+        domain = ranks if up is None or up.domain is None else up.domain
+        return math.lcm(domain, ranks) // ranks
 
 
 class NetworkLevel(Record):

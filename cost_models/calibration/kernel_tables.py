@@ -8,7 +8,7 @@ import pandas as pd
 
 from cost_models.calibration import kineto
 from cost_models.calibration.kernels import COLUMNS, NEEDED
-from cost_models.workload.models import DTYPE_BYTES
+from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
 ALIASES: dict[str, tuple[tuple[str, float], ...]] = {
@@ -109,9 +109,9 @@ def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _faults(rows: pd.DataFrame, path: Path) -> list[Fault]:
     faults = [
-        Fault(str(path), int(line), 1, "dtype", f"is {dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        Fault(str(path), int(line), 1, "dtype", f"is {dtype!r}; known: {', '.join(FORMATS)}")
         for line, dtype in zip(rows.line, rows.dtype, strict=True)
-        if dtype not in DTYPE_BYTES
+        if dtype not in FORMATS
     ]
     for operation, needed in NEEDED.items():
         part = rows[rows.operation == operation]

@@ -23,7 +23,7 @@ from cost_models.coefficients import (
 from cost_models.error_bars import HELD_OUT
 from cost_models.kinds import LookupRates
 from cost_models.shards import Floats
-from cost_models.workload.models import DTYPE_BYTES
+from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
 KernelOperation = Literal["lookup", "update", "copy", "stream", "matmul"]
@@ -256,7 +256,9 @@ class _Lookups:
 
     @classmethod
     def of(cls, rows: pd.DataFrame, sector_bytes: float = 1.0) -> "_Lookups":
-        lookups, width = rows.lookups.to_numpy(float), rows.dim.to_numpy(float) * rows.dtype.map(DTYPE_BYTES)
+        lookups = rows.lookups.to_numpy(float)
+        pairs = zip(rows.dtype, rows.dim, strict=True)
+        width = np.array([int(FORMATS[dtype].vector_bytes(dim)) for dtype, dim in pairs], dtype=float)
         outputs = np.asarray(lookups / rows.pooling.fillna(1.0).to_numpy(float) * width, dtype=np.float64)
         row_bytes = terms.in_sectors(width, sector_bytes)
         alpha = rows.alpha.fillna(0.0).to_numpy(float)

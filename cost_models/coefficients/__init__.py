@@ -220,6 +220,8 @@ class SoftwareCoefficients(NamedCoefficients):
     uvm_forward_passes_per_row: Coefficient
     uvm_backward_passes_per_row: Coefficient
     cache_fetch_passes: Coefficient
+    codec_passes: Coefficient
+    """Crossings of device memory by what encoding or decoding numbers reads and writes."""
     activation_passes: Coefficient
     gradient_bytes: Coefficient
     collective_latency_s: Coefficient

@@ -100,15 +100,20 @@ class Counter:
             * tables.lookups_per_sample[distinct.table]
         )
         self._unique: Floats = tables.access.unique_rows(distinct.table, asked)[which]
+        tier = self._blocks.tier
+        self._precise = tables.precision_cache[table] > 0
+        self._cached = np.isin(tier, (DDR_CACHED, SSD_CACHED)) | ((tier == HBM) & self._precise)
         self._missed: Floats = self._missed_rows()
         self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
 
     def _missed_rows(self) -> Floats:
         """[n] distinct rows of the whole table that its cache lacks: misses, but none twice and only cold ones."""
-        blocks, cached = self._blocks, np.isin(self._blocks.tier, (DDR_CACHED, SSD_CACHED))
+        blocks, cached = self._blocks, self._cached
         missed = np.zeros(len(blocks))
         if cached.any():
-            table, fraction = blocks.table[cached], blocks.cache_fraction[cached]
+            table = blocks.table[cached]
+            fraction = np.where(blocks.tier == HBM, self._tables.precision_cache[blocks.table], blocks.cache_fraction)
+            fraction = fraction[cached]
             misses = self.lookups[cached] * (1 - self._tables.access.hit_rate(table, fraction))
             cold_rows = self._tables.rows[table] * (1 - fraction)
             missed[cached] = np.minimum.reduce([misses, cold_rows, self._unique[cached]])
@@ -129,9 +134,27 @@ class Counter:
             else self._summed(name, parts, everything, own)
             for name in parts[0]
         }
+        forward, backward = self._afterwards()
+        found["forward_s"][HBM] += forward
+        found["backward_s"][HBM] += backward
         tables = self._tables
         raw = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         return Demand(**found, **self._exchanged(factor, ids), raw_ids_per_sample_bytes=raw)
+
+    def _afterwards(self) -> tuple[Floats, Floats]:
+        """[W] device seconds, forward and backward, for vectors that have come: repeated for the samples that share
+        them, and taken out of the format that they travelled in."""
+        tables = self._tables
+        arrived = self._vectors * self._blocks.columns * ~self._replicated
+        arrived = arrived[EXTENT_OF_SHARDING[self._blocks.sharding] == RANK].sum() / self._world
+        rates = np.array([kind.hbm_bytes_per_s for kind in self._kinds])[self._kind_of_rank]
+        repeats = tables.expanded_per_sample[self.table]
+        copied = np.where(repeats > 0, repeats + tables.outputs_per_sample[self.table], 0.0)
+        copied = copied * self._blocks.columns * (self._replicated | self._opens)
+        copying: Floats = self._samples / self._world * copied.sum() * tables.written_bytes / rates
+        other_end: Floats = arrived * self._software.codec_passes.value / rates
+        forward, backward = (copying + other_end * codec for codec in tables.codec_bytes)
+        return forward, backward * tables.training
 
     def _summed(self, name: str, parts: list[dict[str, Floats]], kept: Flags, own: Floats | None) -> Floats:
         """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its
@@ -151,10 +174,11 @@ class Counter:
         tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
         columns, rates = self._blocks.columns, kind.lookup
         sector = rates.sector_bytes
-        row = np.ceil(tables.row_bytes(table, columns) / sector) * sector
+        plain, full = tables.row_bytes(table, columns), tables.cached_row_bytes(table, columns)
+        row = np.ceil(np.where(self._cached, full, plain) / sector) * sector
         state = np.ceil(tables.row_state_bytes(table, columns) / sector) * sector
         lookups, unique = self.lookups * self._share * factor, self._unique * self._share * factor
-        in_place, cached = tier == DDR, (tier == DDR_CACHED) | (tier == SSD_CACHED)
+        in_place, cached, below = tier == DDR, self._cached, (tier == DDR_CACHED) | (tier == SSD_CACHED)
         hbm_s = 1 / rates.hbm_bytes_per_s
 
         # Lookup: ids in, rows in (some out of L2), vectors out.
@@ -162,12 +186,19 @@ class Counter:
         if rates.l2_reach_bytes:
             from_l2 = (1 + (tables.rows[table] * row / rates.l2_reach_bytes) ** 2) ** -0.5
         row_s = row * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
-        written = self._vectors * columns * tables.forward_wire_bytes
+        written = self._vectors * columns * tables.written_bytes
         forward = lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
         forward = forward + np.where(in_place, 0.0, lookups * (row_s + rates.row_s))
         forward = forward + np.where(cached, unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
+        # Rows change their format on the way into a cache of full precision, and back once they were updated.
+        changes = np.where(self._cached & self._precise, 1.0 + tables.training, 0.0)
+        codec = software.codec_passes.value / kind.hbm_bytes_per_s
+        forward = forward + changes * codec * self._missed * self._share * factor * (plain + full)
+        alone = ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] == RANK)
+        sent = np.where(alone, self._vectors * columns, 0.0) * codec
+        forward = forward + sent * tables.codec_bytes[0]
         crossing = software.uvm_forward_passes_per_lookup.value * lookups
         crossing = crossing + software.uvm_forward_passes_per_row.value * unique
 
@@ -188,10 +219,8 @@ class Counter:
         behind = behind + np.where(in_place | (tier == DDR_CACHED), again * state, 0.0)
 
         # Cache misses: a missed row comes once; from storage it brings its state along, in whole blocks.
-        missed = self._missed * self._share * factor
-        stored = tables.row_bytes(table, columns) + np.where(
-            tier == SSD_CACHED, tables.row_state_bytes(table, columns), 0
-        )
+        missed = np.where(below, self._missed, 0.0) * self._share * factor
+        stored = plain + np.where(tier == SSD_CACHED, tables.row_state_bytes(table, columns), 0)
         from_ssd = np.where(tier == SSD_CACHED, missed, 0.0)
         blocks = np.ceil(stored / kind.ssd_block_bytes)
         ssd_s = np.zeros(len(table))
@@ -201,7 +230,7 @@ class Counter:
         update = 1.0 if tables.training else 0.0
         return {
             "forward_s": forward,
-            "backward_s": backward * update,
+            "backward_s": (backward + sent * tables.codec_bytes[1]) * update,
             "forward_host_bytes": np.where(in_place, crossing * row, 0.0),
             "backward_host_bytes": behind * update,
             "fetched_ddr_bytes": np.where(tier == DDR_CACHED, missed * stored, 0.0),
@@ -215,7 +244,8 @@ class Counter:
         moving = ~self._replicated
         ids = tables.lookups_per_sample[table] * tables.id_bytes[table] * factor
         sequence = np.where(tables.pooled[table] == 1, 1.0, factor)
-        vector = tables.outputs_per_sample[table] * self._blocks.columns * tables.forward_wire_bytes * sequence
+        element = np.where(extent == RANK, tables.forward_wire_bytes, tables.forward_sum_bytes)
+        vector = tables.outputs_per_sample[table] * self._blocks.columns * element * sequence
 
         def summed(values: Floats, kept: Ints) -> Floats:
             return np.bincount(self._rank[kept], weights=values[kept], minlength=self._world).astype(np.float64)

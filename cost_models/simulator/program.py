@@ -18,7 +18,8 @@ from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
 from cost_models.simulator.network import IN, OUT, Network
 from cost_models.tables import NUMBER_BYTES
-from cost_models.workload.models import DTYPE_BYTES, Workload
+from cost_models.workload.formats import sum_bytes, wire_bytes
+from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 
@@ -280,7 +281,7 @@ class Builder:
         if demand.forward_host_bytes.any():
             uses = self._network.host(ddr=1.0)
             looked_up = self._move(COMPUTE, "lookup (PCIe)", step, demand.forward_host_bytes, uses)
-        outputs = self._outputs(step, demand, 1.0, "output dist", OUT, looked_up)
+        outputs = self._outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         if "bottom_mlp" in parts:
             self._dense("bottom_mlp", "forward", step, parts, slow, [])
         for number, part in enumerate(each for each in parts if each != "bottom_mlp"):
@@ -309,8 +310,9 @@ class Builder:
         buckets: list[tuple[Ints, float]] = []
         for part in [each for each in reversed(parts) if each != "bottom_mlp"]:
             buckets += self._dense(part, "backward", step, parts, slow, [])
-        ratio = DTYPE_BYTES[workload.communication.backward] / DTYPE_BYTES[workload.communication.forward]
-        gradients = self._outputs(step, demand, ratio, "gradient dist", IN, self._last[COMPUTE])
+        forward, backward = workload.communication.forward, workload.communication.backward
+        ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
+        gradients = self._outputs(step, demand, ratios, "gradient dist", IN, self._last[COMPUTE])
         if "bottom_mlp" in parts:
             buckets += self._dense("bottom_mlp", "backward", step, parts, slow, [])
         reduced: Ints | None = None
@@ -327,14 +329,19 @@ class Builder:
             reduced = self._all_reduce(step, total, self._last[COMPUTE])
         return self._run(COMPUTE, "dense optimizer", step, self._optimizer_s(slow), [reduced])
 
-    def _outputs(self, step: int, demand: Demand, ratio: float, name: str, way: str, after: Ints) -> list[Ints]:
-        """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding."""
+    def _outputs(
+        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: str, after: Ints
+    ) -> list[Ints]:
+        """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding.
+
+        `ratios` are bytes over those of the outputs: of whole vectors, and of sums.
+        """
         network, world = self._network, self._world
         domain, node = network.domain_size, network.node_size
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
-        sums, node_sums = demand.world_sums_bytes * ratio, demand.node_sums_bytes * ratio
+        sums, node_sums = demand.world_sums_bytes * ratios[1], demand.node_sums_bytes * ratios[1]
         kinds = {
-            "table-wise": self._spread(demand.vectors_to_each_bytes * ratio, way),
+            "table-wise": self._spread(demand.vectors_to_each_bytes * ratios[0], way),
             "node": [
                 self._ring(node_sums * (node - 1) / node, inside=True),
                 *self._spread_beyond(node_sums / node / world, way, node),
@@ -395,7 +402,7 @@ class Builder:
         flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
         crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
-        moved = size.activation_elements * DTYPE_BYTES[self._workload.dense.dtype] * crossings
+        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
         seconds = self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow
         name = f"{part.replace('_', ' ')} {way}"
         if way == "forward":

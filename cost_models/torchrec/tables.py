@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
-from cost_models.workload.models import DTYPE_BYTES, Optimizer, Pipeline, TableProfile, Workload
+from cost_models.workload.formats import row_bytes, wire_bytes
+from cost_models.workload.models import Optimizer, Pipeline, TableProfile, Workload
 
 STATE_PER_WEIGHT: dict[Optimizer, float] = {"sgd": 0, "adam": 2, "adagrad": 1, "lamb": 1}
 """Bytes of optimizer state per byte of weights (shard_estimators.py: _get_optimizer_multipler); row-wise Adagrad
@@ -41,8 +42,8 @@ class TorchRecTables:
 
     rows: Ints
     dim: Ints
-    element_bytes: Ints
-    """Of the stored weights."""
+    element_bytes: Floats
+    """Of the stored weights; with scales and padding, a mean over the row."""
     batch_inputs: Floats
     """Ids of one rank's batch: the sum over features of pooling factor x poolings x batch."""
     batch_outputs: Floats
@@ -72,10 +73,10 @@ class TorchRecTables:
         tables = workload.tables
         batch = workload.batch(world_size)
         sums = np.array([_batch_sums(table, batch / world_size) for table in tables], dtype=float)
-        element = np.array([DTYPE_BYTES[workload.dtype_of(table)] for table in tables], dtype=np.int64)
+        element = np.array([row_bytes(workload.dtype_of(table), table.dim) / table.dim for table in tables])
         pooled = np.array([table.pooled for table in tables])
-        codecs = np.array([DTYPE_BYTES[workload.communication.forward], DTYPE_BYTES[workload.communication.backward]])
-        quantized = bool((codecs != DTYPE_BYTES["fp32"]).any())
+        codecs = np.array([wire_bytes(workload.communication.forward), wire_bytes(workload.communication.backward)])
+        quantized = bool((codecs != wire_bytes("fp32")).any())
         own = np.stack([element, element], axis=1).astype(float)
         cache = None
         if workload.pipeline == "prefetch":

@@ -2,7 +2,7 @@
 
 from cost_models.workload.loading import WORKLOADS, load_workload
 from cost_models.workload.models import (
-    DTYPE_BYTES,
+    COMPUTE_DTYPE_BYTES,
     Communication,
     ComputeDtype,
     Dense,
@@ -15,7 +15,7 @@ from cost_models.workload.models import (
 from cost_models.workload.profiles import read_profiles
 
 __all__ = [
-    "DTYPE_BYTES",
+    "COMPUTE_DTYPE_BYTES",
     "WORKLOADS",
     "Communication",
     "ComputeDtype",

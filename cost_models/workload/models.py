@@ -6,13 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
-from cost_models.workload import spellings
+from cost_models.workload import spellings, words
+from cost_models.workload.formats import FORMATS
 from topologies.cluster import fingerprint
 from topologies.documents import Record
 from topologies.units import Share
 
-Dtype = Annotated[Literal["fp32", "fp16", "bf16", "fp8", "int8"], BeforeValidator(spellings.dtype)]
-DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
+COMPUTE_DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(spellings.dtype)]
 Whole = BeforeValidator(spellings.whole_number)
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
@@ -44,8 +45,15 @@ class TableProfile(Record):
     """Distinct ids over all ids of one global batch, if measured. Without a curve, it implies one."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
     """Ids before over ids after deduplication across the samples of a batch."""
+    dedup_group: Name | None = None
+    """Name of the features that change together from sample to sample (those of a user in a session): lists that repeat
+    are looked up and pooled once, and their vectors travel once (inverse jagged tensors; RecD, arXiv:2211.05239). All
+    tables of a group have one dedup_factor. Unset: ids are deduplicated, vectors of pooled tables are not."""
     dtype: Dtype | None = None
     """Of the stored weights. Unset: the workload's."""
+    precision_cache: Annotated[Share, Field(gt=0)] | None = None
+    """Share of the rows, the hottest, that HBM holds in fp32 beside the table; they are updated there and written back
+    in the table's own format when they cool down. Below HBM, the size of the cache is the plan's. Unset: none."""
     optimizer: Optimizer | None = None
     """Unset: the workload's."""
     weighted: bool = False
@@ -81,6 +89,13 @@ class TableProfile(Record):
         if self.zipf_alpha is not None and self.access_cdf is not None:
             raise ValueError("zipf_alpha and access_cdf exclude each other; give one")
         return self
+
+    @property
+    def vectors_per_sample(self) -> float:
+        """Vectors that leave the lookup for a sample, after deduplication."""
+        if not self.pooled:
+            return self.pooling_factor / self.dedup_factor
+        return self.feature_count / (self.dedup_factor if self.dedup_group is not None else 1.0)
 
     @property
     def feature_count(self) -> int:
@@ -177,6 +192,40 @@ class Workload(Record):
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:
                 raise ValueError(f"interaction 'dot' needs vectors of one width, not of {sorted(widths)}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_factor(self) -> Self:
+        factors: dict[str, set[float]] = {}
+        for table in self.tables:
+            if table.dedup_group is not None:
+                factors.setdefault(table.dedup_group, set()).add(table.dedup_factor)
+        for name, found in factors.items():
+            if len(found) > 1:
+                shown = ", ".join(f"{factor:g}" for factor in sorted(found))
+                raise ValueError(
+                    f"the tables of dedup_group {name!r} have dedup_factor {shown}; features that change together"
+                    " repeat equally often: give them one factor, or groups of their own"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _updatable(self) -> Self:
+        """Training writes rows: in their own format, or in a cache of full precision."""
+        if self.mode != "training":
+            return self
+        frozen = [
+            f"{table.name} ({self.dtype_of(table)})"
+            for table in self.tables
+            if table.precision_cache is None and not FORMATS[self.dtype_of(table)].updates_in_place
+        ]
+        if frozen:
+            known = ", ".join(name for name, each in FORMATS.items() if each.updates_in_place)
+            more = f" and {len(frozen) - 5:,} more" if len(frozen) > 5 else ""
+            raise ValueError(
+                f"training cannot update the rows of {', '.join(frozen[:5])}{more} in their format; give the tables"
+                f" precision_cache (for example 5%), one of {known}, or the workload mode: inference"
+            )
         return self
 
     def batch(self, world_size: int) -> float:

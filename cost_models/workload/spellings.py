@@ -23,7 +23,7 @@ def dtype(value: object) -> object:
     """`fp16` from `FP16`, `float16`, `torch.half`, `DataType.FP16`, …"""
     if not isinstance(value, str):
         return value
-    word = value.strip().lower().removeprefix("torch.").removeprefix("datatype.")
+    word = value.strip().lower().removeprefix("torch.").removeprefix("datatype.").replace("-", "_")
     return _DTYPES.get(word, word)
 
 

@@ -20,6 +20,7 @@ from planner.cli import (
     plan,
     schema,
     simulate,
+    size,
     streams,
     verify,
 )
@@ -74,6 +75,7 @@ app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(memory.memory)
+app.command()(size.size)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
 app.command()(schema.schema)

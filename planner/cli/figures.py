@@ -1,12 +1,13 @@
 """The few numbers by which people know an input."""
 
-from cost_models.workload.models import DTYPE_BYTES, Workload
+from cost_models.workload.formats import row_bytes
+from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
 
 def weight_bytes(workload: Workload) -> int:
     """Size of all embeddings, without optimizer state."""
-    return sum(table.rows * table.dim * DTYPE_BYTES[workload.dtype_of(table)] for table in workload.tables)
+    return sum(table.rows * int(row_bytes(workload.dtype_of(table), table.dim)) for table in workload.tables)
 
 
 def hbm_bytes(topology: Topology) -> int:

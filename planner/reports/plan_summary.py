@@ -13,7 +13,7 @@ from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
 from planner.reports.words import amount, grid, render_error_bar, resource_words
-from planner.sensitivity import describe, gains
+from planner.sensitivity import deduplication, describe, gains
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ def render(plan: Plan, console: "Console") -> None:
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
+    if model.quantity == "step" and (saved := deduplication(model, placed)) is not None:
+        console.print(
+            f"Deduplication saves {saved.lookups:.0%} of the lookups and ids, {saved.vectors:.0%} of the vectors"
+            f" and {saved.step:.1%} of the step (without it {format_seconds(saved.step_s)}, placed like this)."
+        )
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
         console.print(f"Times are estimates of the {model.name} cost model, from {kinds} coefficients.")

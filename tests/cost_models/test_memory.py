@@ -138,3 +138,24 @@ def test_a_sequence_gives_a_vector_for_every_id() -> None:
 def test_a_tier_needs_its_memory(memories: tuple[int, int, int], tiers: set[int]) -> None:
     """HBM alone holds HBM alone, and so on."""
     assert {tier for tier in range(4) if is_supported(tier, memories)} == tiers
+
+
+@pytest.mark.parametrize(("dtype", "share", "bits"), [("int8", "5%", 9.6), ("int4", "1%", 4.32)])
+def test_a_cache_of_full_precision_costs_the_published_bits(dtype: str, share: str, bits: float) -> None:
+    """INT8 with 5 % of its rows in fp32 takes 9.6 bits a number, INT4 with 1 % 4.32 (arXiv:2010.11305)."""
+    rows, dim = 100_000, 64
+    model = workload([{"rows": rows, "dim": dim, "dtype": dtype, "precision_cache": share, "optimizer": "sgd"}])
+    slots = rows * model.tables[0].precision_cache
+    index = rows * CACHE_INDEX_BYTES_PER_ROW + slots * CACHE_INDEX_BYTES_PER_SLOT
+    total = stored(model, MEMORY_HBM, "weights") + stored(model, MEMORY_HBM, "cache") - index
+    assert total * 8 / (rows * dim) == pytest.approx(bits, rel=1e-12)
+
+
+def test_below_hbm_the_cache_is_of_full_precision_too() -> None:
+    """Rows in DDR as they are stored; slots of the plan's cache in fp32."""
+    rows, dim = 10_000, 64
+    model = workload([{"rows": rows, "dim": dim, "dtype": "mx6", "precision_cache": "5%", "optimizer": "sgd"}])
+    blocks = whole_tables(model, DDR_CACHED, fraction=0.1)
+    assert stored(model, MEMORY_DDR, "weights", blocks) == rows * 48
+    index = rows * CACHE_INDEX_BYTES_PER_ROW + 1000 * CACHE_INDEX_BYTES_PER_SLOT
+    assert stored(model, MEMORY_HBM, "cache", blocks) == 1000 * dim * 4 + index

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy.stats import kendalltau
 
 from benchmarks.validation.ranking import random_shards
@@ -14,6 +15,7 @@ from cost_models.simulator.simulation import simulate
 from planner import plan, verify
 from planner.document import Plan
 from planner.planned import placed_shards, planned_inputs
+from planner.sensitivity import deduplication
 from planner.simulation import judge, play
 from tests.oracles.instances import node_group, topology, workload
 
@@ -113,3 +115,84 @@ def test_no_neighbour_plays_faster(planned: Plan) -> None:
         rank[chosen] = random.integers(0, CLUSTER.world_size, len(chosen))
         best = min(best, simulate(*inputs, type(placed)(placed.blocks, rank, placed.rows, placed.opens_block)).step_s)
     assert own <= best * 1.02
+
+
+FORMATS_IN_USE = ("int8_row", "mx9", "mxfp4", "int4", "fp16", "fp8")
+
+
+@pytest.mark.parametrize("wire", ["fp32", "fp8", "mx4"])
+@pytest.mark.parametrize("tiers", [["hbm"], ["ddr_cached"]])
+def test_formats_cost_the_same_to_estimate_and_simulator(wire: str, tiers: list[str]) -> None:
+    """Rows, caches of full precision, encoding and what travels, counted twice; where nothing overlaps they agree."""
+    tables = [
+        {**table, "dtype": FORMATS_IN_USE[i % 6], "precision_cache": "5%" if i % 6 < 4 else None, "zipf_alpha": 1.05}
+        for i, table in enumerate(TABLES)
+    ]
+    model = workload(tables, pipeline="none", communication={"forward": wire, "backward": wire})
+    found = plan(CLUSTER, model, tiers=tiers, shardings=["table_wise", "row_wise"])
+    assert found.objective is not None
+    assert found.simulated is not None
+    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    assert {str(table.dtype) for table in found.tables} == set(FORMATS_IN_USE)
+    assert verify(found) == []
+
+
+def test_a_table_with_a_cache_of_full_precision_has_one() -> None:
+    """It is neither read in place nor replicated, and it costs more than one whose rows are written as they are."""
+    table = {"rows": 200_000, "dim": 64, "pooling_factor": 20, "dtype": "int8_row", "zipf_alpha": 1.05}
+    plain = plan(CLUSTER, workload([table], pipeline="none"), simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    cached = workload([{**table, "precision_cache": "5%"}], pipeline="none")
+    found = plan(CLUSTER, cached, simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    assert plain.objective is not None
+    assert found.objective is not None
+    assert found.objective.step_s > plain.objective.step_s
+    assert plan(CLUSTER, cached, simulate=False, tiers=["ddr"]).status == "infeasible"
+    assert plan(CLUSTER, cached, simulate=False, shardings=["data_parallel"]).status == "infeasible"
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("group", [None, "user"])
+def test_deduplication_saves_the_same_in_both(pooled: bool, group: str | None) -> None:
+    """Lookups and ids; vectors of sequences, and of pooled features that change together."""
+    steps, played = [], []
+    stages: list[dict[str, float]] = []
+    for factor in (1.0, 4.0):
+        tables = [
+            {"rows": 500_000, "dim": 64, "pooling_factor": 20, "dedup_factor": factor, "pooled": pooled}
+            | ({"dedup_group": group} if group else {})
+            for _ in range(8)
+        ]
+        found = plan(CLUSTER, workload(tables, pipeline="none"), tiers=["hbm"], shardings=["table_wise"])
+        assert found.objective is not None
+        assert found.simulated is not None
+        steps.append(found.objective.step_s)
+        played.append(found.simulated.step_s)
+        stages.append({stage.name: stage.seconds for stage in found.stages})
+    assert steps[0] - steps[1] == pytest.approx(played[0] - played[1], rel=0.25)
+    before, after = stages
+    for name in ("input_dist", "lookup_forward", "lookup_backward"):
+        assert after[name] < before[name]
+    if pooled and group is None:
+        assert after["output_dist"] == pytest.approx(before["output_dist"])
+    else:
+        assert after["output_dist"] < before["output_dist"] * 0.6  # the latency stays
+
+
+def test_what_deduplication_saves_is_said() -> None:
+    """Against the same placement without it; nothing where there is none."""
+    tables = [{**table, "dedup_factor": 2.0, "dedup_group": "user"} for table in TABLES[:6]]
+    found = plan(CLUSTER, workload(tables, pipeline="none"))
+    model = cost_model("physical", *planned_inputs(found))
+    saved = deduplication(model, placed_shards(found))
+    assert saved is not None
+    assert saved.lookups == saved.vectors == 0.5
+    assert found.objective is not None
+    assert saved.step == pytest.approx(1 - found.objective.step_s / saved.step_s)
+    assert 0 < saved.step < 0.5
+    assert deduplication(cost_model("physical", CLUSTER, workload(TABLES)), placed_shards(found)) is None
+
+
+def test_features_that_change_together_repeat_equally_often() -> None:
+    tables = [{**table, "dedup_factor": 2.0 + i, "dedup_group": "user"} for i, table in enumerate(TABLES[:2])]
+    with pytest.raises(ValidationError, match="'user' have dedup_factor 2, 3; features that change together"):
+        workload(tables)

@@ -1,0 +1,86 @@
+"""Formats and deduplication: the simulator's own count of each rank's device time is the closed form's."""
+
+import numpy as np
+import pytest
+
+from cost_models.lookup import Lookup
+from cost_models.shards import COLUMN_WISE, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
+from cost_models.simulator.demand import Counter
+from cost_models.step import StepModel
+from tests.oracles.instances import node_group, topology, workload
+
+CLUSTER = topology(node_group("a", nodes=2, ranks=2, ssd_bytes=1e12))
+DTYPES = ("int8_row", "mx9", "mxfp4", "int4", "fp16", "fp8", "fp32")
+
+
+@pytest.mark.parametrize("tier", [HBM, DDR_CACHED, SSD_CACHED])
+@pytest.mark.parametrize("wire", ["fp32", "bf16", "fp8", "mx4"])
+@pytest.mark.parametrize("group", [None, "user"])
+def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: str | None) -> None:
+    """Rows read and written, caches of full precision, encoding and decoding, copies of deduplicated vectors."""
+    tables = [
+        {
+            "rows": 100_000 * (i + 1),
+            "dim": 48,
+            "pooling_factor": 5 + i,
+            "dtype": dtype,
+            "precision_cache": "5%" if i < 4 else None,
+            "zipf_alpha": 1.05,
+            "pooled": i != 5,
+            "dedup_factor": 3.0,
+            "dedup_group": group,
+        }
+        for i, dtype in enumerate(DTYPES)
+    ]
+    model = StepModel(CLUSTER, workload(tables, communication={"forward": wire, "backward": wire}))
+    count = len(tables)
+    whole = Blocks(
+        np.arange(count),
+        np.full(count, TABLE_WISE),
+        np.full(count, tier),
+        np.full(count, 48),
+        np.full(count, 0.0 if tier == HBM else 0.1),
+    )
+    halves = np.repeat(np.arange(count), 2)
+    blocks = Blocks(
+        halves,
+        np.full(2 * count, COLUMN_WISE),
+        whole.tier[halves],
+        np.full(2 * count, 24),
+        whole.cache_fraction[halves],
+    )
+    rank = np.arange(2 * count) % 3
+    ones = np.ones(2 * count, dtype=bool)
+    placed = PlacedShards(blocks, rank, model.tables.rows[halves], ones)
+    software = model.coefficients.software
+    counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, model.batching.global_samples, software)
+    found = counter.count()
+    lookup = Lookup(model.tables, blocks, model.kinds[0], model.batching, software)
+    forward, backward = found.forward_s.sum(axis=0), found.backward_s.sum(axis=0)
+    for loads, seconds in ((lookup.forward(), forward), (lookup.backward(), backward)):
+        load, busy = loads["device"], np.asarray(seconds)
+        if tier == DDR_CACHED and seconds is backward:  # state in host memory, counted apart
+            busy = busy + found.backward_host_bytes / model.kinds[0].pcie_bytes_per_s
+        own = np.bincount(rank, weights=np.broadcast_to(load.fixed + load.by_rows, rank.shape), minlength=4)
+        assert busy == pytest.approx(own + np.sum(np.broadcast_to(load.everywhere, rank.shape)), rel=1e-9)
+
+
+def test_encoding_and_wire_bytes_follow_the_format() -> None:
+    """Whole vectors take an eighth of fp32 in MX4; sums travel in 16 bits instead."""
+    table = {"rows": 100_000, "dim": 64, "pooling_factor": 5}
+    sent = {}
+    for wire in ("fp32", "mx4"):
+        model = StepModel(CLUSTER, workload([table], communication={"forward": wire, "backward": wire}))
+        one = np.zeros(1, dtype=np.int64)
+        found = {}
+        for sharding, ranks in ((TABLE_WISE, 1), (ROW_WISE, 4)):
+            zeros = np.zeros(ranks, dtype=np.int64)
+            blocks = Blocks(zeros, zeros + sharding, zeros, zeros + 64, zeros + 0.0)
+            placed = PlacedShards(blocks, np.arange(ranks), zeros + 100_000 // ranks, np.arange(ranks) == one)
+            software = model.coefficients.software
+            counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, 4096.0, software)
+            demand = counter.count()
+            found[sharding] = demand.vectors_to_each_bytes.sum() + demand.world_sums_bytes.sum()
+        sent[wire] = found
+    assert sent["fp32"][TABLE_WISE] == 8 * sent["mx4"][TABLE_WISE] > 0
+    assert sent["fp32"][ROW_WISE] == 2 * sent["mx4"][ROW_WISE] > 0
