@@ -11,7 +11,7 @@ import numpy as np
 from planner.enumeration import Tried, proven_s, try_all
 from planner.grains import grain_seconds
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
-from planner.solvers.branching import Stop, branch
+from planner.solvers.branching import Branches, Stop
 from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
@@ -174,6 +174,7 @@ class _Search:
         self._slim = slimmed(fluid.problem)
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
+        self._branches: Branches | None = None
         self._branched: tuple[float, float] | None = None
         self._patience = 1.0
         self._gave_up: tuple[float, float] | None = None
@@ -258,9 +259,12 @@ class _Search:
             return
         if self._branched == (self.best[1], self._patience) or self._is_done():
             return
-        least = least_of_stages(self._fluid, self.bound.prices)
-        stop = Stop(cases, self._clock.is_over, self._limits.gap, self._patience)
-        found = branch(problem, self.bound.prices, least, self.best[1], stop)
+        if self._branches is None:
+            least = least_of_stages(self._fluid, self.bound.prices)
+            self._branches = Branches(problem, self.bound.prices, least, self.best[1])
+        self._branches.lower(self.best[1])
+        self._branches.run(Stop(cases, self._clock.is_over, self._limits.gap, self._patience))
+        found = self._branches.result()
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
         self._branched = self.best[1], self._patience
