@@ -92,14 +92,16 @@ def branch(problem: Problem, prices: Prices, least: Floats, step_s: float, stop:
 
     `least` [S] are seconds that every placement takes in each stage.
     """
-    search = _Tree(problem, prices, least * (1 - LEAST_ROUNDING), step_s)
+    search = Branches(problem, prices, least, step_s)
     search.run(stop)
     return search.result()
 
 
-class _Tree:
+class Branches:
+    """Branching that can go on where it ended, also once a faster placement is known; see `branch`."""
+
     def __init__(self, problem: Problem, prices: Prices, least: Floats, step_s: float) -> None:
-        self.cases = Cases(problem, step_s, least)
+        self.cases = Cases(problem, step_s, least * (1 - LEAST_ROUNDING))
         self.bounds = CaseBounds(self.cases)
         self.placement: Placement | None = None
         self._slim = slimmed(problem)
@@ -121,7 +123,7 @@ class _Tree:
 
     def run(self, stop: Stop) -> None:
         """Best first, as long as the bound rises now and then."""
-        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, np.zeros(2, dtype=np.int64)
+        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, self._work.copy()
         patience = stop.patience * np.array(PATIENCE)
         while self._queue and len(self.nodes) < stop.cases and not stop.is_over():
             bound, number = self._queue[0]
@@ -139,6 +141,11 @@ class _Tree:
                 self._sharpen(node)
                 node.is_sharp = True
                 heapq.heappush(self._queue, (node.bound_s, number))
+
+    def lower(self, step_s: float) -> None:
+        """From now on only placements faster than `step_s`, which some placement takes, are of interest."""
+        if step_s < self.cases.threshold_s:
+            self.cases.threshold_s, self.placement = step_s, None
 
     def result(self) -> Branching:
         """The tree as it stands."""

@@ -240,6 +240,16 @@ class Fluid:
         fraction = problem.option_units[options] / np.maximum(problem.block_units[picks], 1)
         return blocks, np.where(np.repeat(free, lengths), np.repeat(fraction, lengths), problem.block_count[blocks])
 
+    def pick_bytes(self, kind: int, tier: int) -> Floats:
+        """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
+        problem, option = self.problem, self.problem.block_option
+        size = self._cost[kind, :, self._columns + tier]
+        parts = problem.option_units[option] / np.maximum(problem.block_units, 1)
+        found = size * np.where(problem.block_is_free, parts, problem.block_count)
+        fixed = np.flatnonzero(problem.option_units == 0)
+        found[problem.block_start[fixed]] = np.add.reduceat(found, problem.block_start[:-1])[fixed]
+        return np.asarray(found)
+
     def pick_totals(self, picks: Ints, prices: Prices) -> Floats:
         """[n, D x (C + M)] what each option asks of each district in all, its blocks where the prices prefer them."""
         rows = [np.concatenate(self.usage(prices, np.array([pick])), axis=1).ravel() for pick in picks]

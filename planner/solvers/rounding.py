@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from planner.problem import Floats, Ints
+from planner.problem import Bools, Floats, Ints
 from planner.solvers.fluid import Fluid, FluidSolution
+
+FILL_CELLS = 4096
+"""Steps in which the bytes that changes add are counted."""
+FILL_WORTH = 0.005
+"""Share of the step by which an option may be worse, at the prices, than a table's present one."""
 
 
 def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
@@ -46,3 +51,72 @@ def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:
     seconds = 1.0 / (stage * np.maximum(fluid.instances, 1.0))
     size = 1.0 / np.maximum(fluid.capacity, 1.0)
     return np.concatenate([seconds, size], axis=1).ravel()
+
+
+def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
+    """The picks [T], some changed so that the one memory tier that is scarce is filled as well as tables can fill it.
+
+    A knapsack: the least seconds at the prices, of options that are nearly as good as each table's best one, in no more
+    than `headroom` of the memory. By dynamic programming over the bytes that changes add; the picks stay where more or
+    fewer tiers than one are scarce, and where ranks differ.
+    """
+    priced = np.argwhere(solution.prices.byte > 0)
+    if len(priced) != 1 or len(fluid.capacity) != 1:
+        return picks
+    tier = int(priced[0, 1])
+    price = float(solution.prices.byte[0, tier])
+    pick, more_s, more_bytes = _changes(fluid, solution, picks, usable, tier)
+    _, taken = fluid.usage(solution.prices, picks)
+    budget = headroom * float(fluid.capacity[0, tier]) - float(taken[0, tier])
+    reach = float(np.abs(more_bytes).max(initial=0.0)) + abs(budget)
+    if not len(pick) or reach <= 0:
+        return picks
+    cell = 2 * reach / FILL_CELLS
+    step = np.ceil(more_bytes / cell).astype(np.int64)
+    cost = more_s - price * more_bytes
+    middle = FILL_CELLS // 2
+    least = np.full(FILL_CELLS + 1, np.inf)
+    least[middle] = 0.0
+    table = fluid.problem.table_of_block[pick]
+    tables, first = np.unique(table, return_index=True)
+    last = [*first[1:].tolist(), len(pick)]
+    chosen = np.full((len(tables), FILL_CELLS + 1), -1)
+    for n, (begin, end) in enumerate(zip(first.tolist(), last, strict=True)):
+        before = least.copy()
+        for i in range(begin, end):
+            by = int(step[i])
+            source, target = slice(max(-by, 0), len(least) - max(by, 0)), slice(max(by, 0), len(least) - max(-by, 0))
+            better = np.flatnonzero(before[source] + cost[i] < least[target])
+            least[target][better] = before[source][better] + cost[i]
+            chosen[n, target][better] = i
+    at = int(np.floor(budget / cell)) + middle
+    if not np.isfinite(least[: at + 1]).any():
+        return picks
+    at = int(least[: at + 1].argmin())
+    found = picks.copy()
+    for n in range(len(tables) - 1, -1, -1):
+        i = int(chosen[n, at])
+        if i >= 0:
+            found[tables[n]] = pick[i]
+            at -= int(step[i])
+    _, size = fluid.usage(solution.prices, found)
+    return found if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
+
+
+def _changes(
+    fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, tier: int
+) -> tuple[Ints, Floats, Floats]:
+    """Of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's present
+    one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
+    problem = fluid.problem
+    value = fluid.pick_values(solution.prices, usable)
+    least = np.minimum.reduceat(value, problem.block_start[:-1])
+    at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
+    pick = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[pick]
+    more_s = value[pick] - value[picks[table]]
+    other = problem.block_option[pick] != problem.block_option[picks[table]]
+    near = other & (more_s <= FILL_WORTH * solution.bound_s)
+    pick, more_s = pick[near], more_s[near]
+    size = fluid.pick_bytes(0, tier)
+    return pick, more_s, size[pick] - size[picks[problem.table_of_block[pick]]]

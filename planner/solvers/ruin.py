@@ -58,10 +58,19 @@ class Ruin:
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
         self.best_s = np.inf
         self._best: Placement | None = None
+        self._cheapest: tuple[float, float, list[Pieces]] | None = None
 
     def best(self) -> Placement | None:
         """The best placement so far that fits into memory."""
         return self._best
+
+    def promising(self) -> tuple[Placement, float] | None:
+        """Of the placements of the last run that fit, the one of the least value, and the step it would take with all
+        resources loaded evenly; None where none was met."""
+        if self._cheapest is None:
+            return None
+        _, even_s, pieces = self._cheapest
+        return _placement(pieces), even_s
 
     def start_from(self, placement: Placement) -> None:
         """Hold this placement."""
@@ -92,14 +101,21 @@ class Ruin:
 
         It is the growth, as a share of the step, at which the chance is 1 / e; it falls while the run goes on.
         """
-        value = self._target.value(self._state)
+        value, self._cheapest = self._target.value(self._state), None
         for step in range(steps if self._movable else 0):
             heat = temperature * COOLING ** (step / steps) * float(self._target.aim.max())
             value = self._recreate(self._ruined(), value, heat * self._random.expovariate(1.0))
             if self._note():
-                value = self._target.value(self._state)
+                value, self._cheapest = self._target.value(self._state), None
+            if self._cheapest is None or value < self._cheapest[0]:
+                self._note_cheapest(value)
             if is_over():
                 break
+
+    def _note_cheapest(self, value: float) -> None:
+        """Remember the state as the one of the least value, if it is complete and fits."""
+        if self._state.free.min() >= -ROUNDING_BYTES and all(self._pieces):
+            self._cheapest = value, self._target.even_s(self._state), list(self._pieces)
 
     def _ruined(self) -> list[int]:
         """Tables to take out, in the order to put them back: one or two of a rank, others near by or anywhere."""
@@ -171,8 +187,12 @@ class Ruin:
         is_better = step_s < self.best_s * (1 - 1e-9) and self._state.free.min() >= -ROUNDING_BYTES
         if not is_better or not all(self._pieces):
             return False
-        pairs = np.array([pair for pieces in self._pieces for pair in pieces], dtype=np.int64)
-        by_block = np.lexsort((pairs[:, 1], pairs[:, 0]))
-        self.best_s, self._best = step_s, Placement(pairs[by_block, 0], pairs[by_block, 1])
+        self.best_s, self._best = step_s, _placement(self._pieces)
         self._target.lower(self._state.stage_seconds() * (1 - STEP_DOWN))
         return True
+
+
+def _placement(pieces_of: list[Pieces]) -> Placement:
+    pairs = np.array([pair for pieces in pieces_of for pair in pieces], dtype=np.int64)
+    by_block = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    return Placement(pairs[by_block, 0], pairs[by_block, 1])

@@ -11,7 +11,7 @@ import numpy as np
 from planner.enumeration import Tried, proven_s, try_all
 from planner.grains import grain_seconds
 from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
-from planner.solvers.branching import Stop, branch
+from planner.solvers.branching import Branches, Stop
 from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
@@ -20,7 +20,7 @@ from planner.solvers.improve import AMPLE, SPARE, Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
-from planner.solvers.rounding import round_picks
+from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.slimming import slimmed
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
@@ -44,7 +44,7 @@ LADDER_WORK = 1.5e7
 """Tables x ranks that the starts may take together: large problems get by with one."""
 GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
-HEADROOMS = (1.0, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
+HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
 FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
@@ -68,6 +68,8 @@ BUILD_TABLES = 200
 """Tables up to which such problems are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
+WORTH_LEVELLING = 1e-4
+"""A state that tables in and out end in is levelled, too, where evenly loaded it would be faster by this share."""
 LONGER_PASSES = 3
 """How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
@@ -174,6 +176,7 @@ class _Search:
         self._slim = slimmed(fluid.problem)
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
+        self._branches: Branches | None = None
         self._branched: tuple[float, float] | None = None
         self._patience = 1.0
         self._gave_up: tuple[float, float] | None = None
@@ -258,9 +261,12 @@ class _Search:
             return
         if self._branched == (self.best[1], self._patience) or self._is_done():
             return
-        least = least_of_stages(self._fluid, self.bound.prices)
-        stop = Stop(cases, self._clock.is_over, self._limits.gap, self._patience)
-        found = branch(problem, self.bound.prices, least, self.best[1], stop)
+        if self._branches is None:
+            least = least_of_stages(self._fluid, self.bound.prices)
+            self._branches = Branches(problem, self.bound.prices, least, self.best[1])
+        self._branches.lower(self.best[1])
+        self._branches.run(Stop(cases, self._clock.is_over, self._limits.gap, self._patience))
+        found = self._branches.result()
         if found.placement is not None:
             self._offer(found.placement, found.step_s, "branching")
         self._branched = self.best[1], self._patience
@@ -315,11 +321,16 @@ class _Search:
         ruin.start_from(placement)
         steps = ruin_steps(self._fluid.problem, number)
         ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], self._clock.is_over)
-        found = ruin.best()
-        if found is not None and ruin.best_s < step_s:
-            self._offer(found, ruin.best_s, "tables in and out")
+        found = []
+        best, other = ruin.best(), ruin.promising()
+        if best is not None and ruin.best_s < step_s:
+            self._offer(best, ruin.best_s, "tables in and out")
+            found.append(best)
+        if other is not None and other[1] < min(ruin.best_s, step_s) * (1 - WORTH_LEVELLING):
+            found.append(other[0])
+        for each in found:
             if not self._is_done():
-                self._improve(found, seed, squarings)
+                self._improve(each, seed, squarings)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -352,8 +363,8 @@ class _Search:
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
         pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
-        masks = (_capped(problem, seconds, size, of_stage, of_pool) for of_pool, of_stage in caps)
-        allowed = list({mask.tobytes(): mask for mask in masks}.values())
+        masks = ((of_pool, _capped(problem, seconds, size, of_stage, of_pool)) for of_pool, of_stage in caps)
+        allowed = list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
         found: list[tuple[Placement, float]] = []
         left, before = self._most_starts, np.inf
         for headroom in HEADROOMS:
@@ -377,18 +388,23 @@ class _Search:
         return sorted(found, key=lambda item: item[1])
 
     def _level(
-        self, headroom: float, allowed: list[Bools], left: int, *, must_find: bool
+        self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool
     ) -> tuple[list[tuple[Placement, float]], int]:
         """The starts of one step of the ladder, and how many of `left` attempts are left then.
 
-        Where there `must_find` be one, attempts go on until there is.
+        The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
+        Where there `must_find` be a start, attempts go on until there is.
         """
         found: list[tuple[Placement, float]] = []
-        for usable in allowed:
+        best_of: dict[float, float] = {}
+        for of_pool, usable in allowed:
             if not left and (found or not must_find):
+                break
+            if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
             start = _attempt(self._fluid, usable, headroom)
+            best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
             if start is not None:
                 found.append(start)
                 self._offer(*start, "start")
@@ -484,6 +500,11 @@ def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Float
     return np.asarray(constants + working * (step_s - constants.sum()) / max(float(working.sum()), 1e-15))
 
 
+def _is_worse(best: list[float]) -> bool:
+    """Whether the last one is no better than the one before, and both were found."""
+    return bool(np.isfinite(best[-1]) and best[-1] >= best[-2])
+
+
 def _distinct(starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
     """Without those that are as long as the one before, which are the same plan."""
     return [start for i, start in enumerate(starts) if not i or start[1] != starts[i - 1][1]]
@@ -554,7 +575,7 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
     if shortage(fluid, usable, headroom) is not None:
         return None
     relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
-    picks = round_picks(fluid, relaxed)
+    picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
     _, taken = fluid.usage(relaxed.prices, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)

@@ -15,6 +15,8 @@ LINEAR, QUADRATIC = 4.0, 100.0
 FULLNESS, CROWD = 0.15, 0.3
 """Seconds on a resource that is about to reach its target cost less by twice the first share, or by twice the second
 over the tables per rank, if that is less."""
+BYTE_FULLNESS = 0.4
+"""Bytes of a pool that is about to be full cost less by twice this share, so that its holes stay large."""
 EMPTY = 1e-3
 """Share of the step that a stage is taken to last at least."""
 
@@ -56,6 +58,10 @@ class Target:
         cost = self._cost(state.load / self.aim, self._price, self._fine) / self._sharing
         return float(cost.sum() + (self._byte_cost(state.free) / self._pool_sharing).sum())
 
+    def even_s(self, state: LoadState) -> float:
+        """Seconds of the step at the prices of its resources: what it takes at least, however loads are levelled."""
+        return float((self.weight * state.load / self._sharing).sum() + self._problem.stage_constants.sum())
+
     def over(self, state: LoadState) -> Ints:
         """Ranks that use a resource above its target or a pool above its capacity."""
         return np.flatnonzero((state.load > self.aim).any(axis=0) | (state.free < 0).any(axis=0))
@@ -75,7 +81,10 @@ class Target:
         """[R, n] growth if the pool of each of the `ranks` took `size` [R or 1, n] more bytes of a tier."""
         free, room = state.free[tier, ranks][:, None], self._room[tier, ranks][:, None]
         fined = _fined(np.maximum((size - free) / room, 0.0)) - _fined(np.maximum(-free / room, 0.0))
-        return np.asarray(self.byte[tier, ranks][:, None] * size + self._byte_fine[tier, ranks][:, None] * fined)
+        taken = np.clip((room - free + size) / room, 0.0, 1.0), np.clip((room - free) / room, 0.0, 1.0)
+        holes = BYTE_FULLNESS * room * (taken[0] ** 2 - taken[1] ** 2)
+        price = self.byte[tier, ranks][:, None]
+        return np.asarray(price * (size - holes) + self._byte_fine[tier, ranks][:, None] * fined)
 
     def wide_growth(self, state: LoadState, load: Floats, size: Floats) -> Floats:
         """[W] each rank's part of the growth if all instances took `load` [C, W] and all pools `size` [M, W] more."""
@@ -90,7 +99,8 @@ class Target:
 
     def _byte_cost(self, free: Floats) -> Floats:
         """[M, W] of pools with so many bytes `free` (less than none, where they are over-full)."""
-        return np.asarray(self._byte_fine * _fined(np.maximum(-free / self._room, 0.0)) - self.byte * free)
+        holes = BYTE_FULLNESS * self._room * np.clip(1.0 - free / self._room, 0.0, 1.0) ** 2
+        return np.asarray(self._byte_fine * _fined(np.maximum(-free / self._room, 0.0)) - self.byte * (free + holes))
 
 
 def _fined(over: Floats) -> Floats:

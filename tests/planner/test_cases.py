@@ -13,7 +13,7 @@ from planner.cases import Cases, Part
 from planner.options import Policy, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.problem import Floats, Problem
-from planner.solvers.branching import Branching, Stop, branch
+from planner.solvers.branching import Branches, Branching, Stop, branch
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
 from planner.solvers.search import Limits, solve
@@ -54,6 +54,28 @@ def test_no_case_promises_too_much(seed: int) -> None:
     found, least = branched(problem, best.step_s * 1.02)
     assert found.bound_s <= best.step_s * (1 + 1e-12)
     assert found.step_s >= best.step_s * (1 - 1e-12)
+    assert list(tree_faults(problem, found.tree, least)) == []
+    proven = tree_bound_s(problem, found.tree, least)
+    assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_branching_that_goes_on_below_a_faster_plan_is_a_proof(seed: int) -> None:
+    """Bound ≤ optimum; the check of the tree finds no fault, and the bound does not fall."""
+    problem = tiny_instance(seed).problem
+    best = optimum(problem)
+    if best is None or shortage(Fluid(problem)):
+        return
+    fluid = Fluid(problem)
+    bound = tighten(fluid, fluid.solve(), best.step_s * 1.2)
+    least = least_of_stages(fluid, bound.prices)
+    branches = Branches(problem, bound.prices, least, best.step_s * 1.2)
+    branches.run(Stop(CASES // 3))
+    first = branches.result()
+    branches.lower(best.step_s * 1.01)
+    branches.run(Stop(CASES))
+    found = branches.result()
+    assert min(first.bound_s, found.tree.threshold_s) <= found.bound_s <= best.step_s * (1 + 1e-12)
     assert list(tree_faults(problem, found.tree, least)) == []
     proven = tree_bound_s(problem, found.tree, least)
     assert found.bound_s * (1 - 1e-8) <= proven <= best.step_s * (1 + 1e-12)
