@@ -15,6 +15,7 @@ from planner.cli import (
     diff,
     doctor,
     explain,
+    export,
     init,
     memory,
     plan,
@@ -73,6 +74,7 @@ app.command()(verify.verify)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
+app.command()(export.export)
 app.command()(memory.memory)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
