@@ -16,6 +16,7 @@ from planner.cli import (
     doctor,
     explain,
     export,
+    import_,
     init,
     memory,
     plan,
@@ -75,6 +76,7 @@ app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(export.export)
+app.command("import")(import_.import_)
 app.command()(memory.memory)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
