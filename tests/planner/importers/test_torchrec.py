@@ -11,7 +11,7 @@ from cost_models.workload.models import Workload
 from planner.api import plan
 from planner.document import Plan
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
-from planner.importers.adoption import Inputs, adopted
+from planner.importers.adoption import FIRST_BOUND_ABOVE, Inputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
 from planner.planned import planned_inputs
 from planner.policy import Policy
@@ -122,3 +122,15 @@ def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
     file.write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be unpickled"):
         unpickled(file)
+
+
+def test_many_tables_take_the_first_bound():
+    """The search of so many would take longer than the import; its bound still verifies."""
+    tables = [{"name": f"t{i}", "rows": 1000 * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(501)]
+    workload = Workload.model_validate({"name": "w", "global_batch": 8192, "tables": tables})
+    told = Inputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
+    assert len(tables) > FIRST_BOUND_ABOVE
+    document = {t["name"]: {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]} for t in tables}
+    bad = brought_in(document, told)
+    assert bad.objective.gap > 0.1
+    assert verify(bad) == []
