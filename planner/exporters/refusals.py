@@ -56,6 +56,7 @@ def refuse(placed: Placed, runtime: Runtime) -> None:
 
 def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) -> Iterator[str]:
     rules, model = RUNTIMES[runtime], placed.model
+    profile = model.workload.tables[number] if number < len(model.workload.tables) else None
     remedy = f"plan with --runtime {runtime}"
     is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
@@ -70,8 +71,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"under {rating}'s rating {table.sharding} stands for rows cut over some ranks; plan with another one"
     if table.sharding in ("table_row_wise", "grid_shard") and (model.node_of_rank != model.host_of_rank).any():
         yield f"its rows are cut over several hosts (a scale-up domain), and {table.sharding} over one is all that runs"
+    if profile is not None and not profile.pooled and table.sharding in rules.pooled_only:
+        yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
     node_start = np.concatenate([[0], np.cumsum(np.bincount(nodes))])
-    profile = model.workload.tables[number] if number < len(model.workload.tables) else None
     if profile is not None and (fault := coverage_fault(table, profile, node_start, model.tied_shardings)):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"

@@ -1,7 +1,9 @@
 """A plan as objects of TorchRec. torch and torchrec are imported inside the functions."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,20 @@ if TYPE_CHECKING:
     from torch import nn
     from torchrec.distributed.planner.types import ParameterConstraints
     from torchrec.distributed.types import ParameterSharding, ShardingPlan
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection of tables in a model."""
+
+    path: str
+    module: "nn.Module"
+    """What is sharded: the collection, or what wraps it."""
+    configs: Sequence[Any]
+    """EmbeddingBagConfig or EmbeddingConfig of each table."""
+    is_pooled: bool
+    is_weighted: bool
+
 
 Source = Plan | Mapping[str, Any] | str | Path
 
@@ -36,12 +52,13 @@ def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str |
         device = compute_device or ("cuda" if torch.cuda.is_available() else "cpu")
         document = torchrec_plan(document, compute_device=device, source=source)
     entries = {(path, name): entry for path, of in document["plan"].items() for name, entry in of.items()}
-    collections = list(_collections(module))
+    collections = list(collections_of(module))
     faults, used = [], set[tuple[str, str]]()
     found: dict[str, EmbeddingModuleShardingPlan] = {}
-    shared = _shared_names(collections)
-    for path, configs in collections:
-        for config in configs:
+    shared = shared_names(collections)
+    for collection in collections:
+        path = collection.path
+        for config in collection.configs:
             places = [(path, config.name), ("", f"{path}.{config.name}")]
             places += [] if config.name in shared else [("", config.name)]
             place = next((place for place in places if place in entries), None)
@@ -99,17 +116,19 @@ def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
     return plan, source
 
 
-def _collections(module: "nn.Module") -> "Iterator[tuple[str, list[Any]]]":
-    """(path, table configurations) of every collection of tables that TorchRec shards as one module."""
+def collections_of(module: "nn.Module") -> "Iterator[Collection]":
+    """Every collection of tables that TorchRec shards as one module.
+
+    Feature processors and managed collisions wrap a collection and are sharded in its place.
+    """
     from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
 
-    def search(path: str, here: "nn.Module") -> "Iterator[tuple[str, list[Any]]]":
-        # Feature processors and managed collisions wrap a collection and are sharded in its place.
-        held = getattr(here, "_embedding_bag_collection", None) or getattr(here, "_embedding_module", here)
-        if isinstance(held, EmbeddingBagCollection):
-            yield path, held.embedding_bag_configs()
-        elif isinstance(held, EmbeddingCollection):
-            yield path, held.embedding_configs()
+    def search(path: str, here: "nn.Module") -> "Iterator[Collection]":
+        inner = getattr(here, "_embedding_bag_collection", None) or getattr(here, "_embedding_module", here)
+        if isinstance(inner, EmbeddingBagCollection):
+            yield Collection(path, here, inner.embedding_bag_configs(), is_pooled=True, is_weighted=inner.is_weighted())
+        elif isinstance(inner, EmbeddingCollection):
+            yield Collection(path, here, inner.embedding_configs(), is_pooled=False, is_weighted=False)
         else:
             for name, child in here.named_children():
                 yield from search(f"{path}.{name}".lstrip("."), child)
@@ -117,13 +136,10 @@ def _collections(module: "nn.Module") -> "Iterator[tuple[str, list[Any]]]":
     return search("", module)
 
 
-def _shared_names(collections: "list[tuple[str, list[Any]]]") -> set[str]:
+def shared_names(collections: Sequence[Collection]) -> set[str]:
     """Names of tables that several collections have."""
-    seen, twice = set[str](), set[str]()
-    for _, configs in collections:
-        for config in configs:
-            (twice if config.name in seen else seen).add(config.name)
-    return twice
+    count = Counter(config.name for collection in collections for config in collection.configs)
+    return {name for name, times in count.items() if times > 1}
 
 
 def _differences(entry: Mapping[str, Any], config: Any) -> Iterator[str]:

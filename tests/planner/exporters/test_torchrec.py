@@ -110,3 +110,18 @@ def test_module_paths_go_by_name(found):
     assert paths["t_row_wise"] == ("a", "t_row_wise")
     with pytest.raises(InputError, match="no table is called 'nothing_\\*'"):
         module_paths(found, ["nothing_*=a"], "p")
+
+
+def test_sequences_keep_to_what_torchrec_has_for_them():
+    """EmbeddingCollection knows no sharding that keeps to nodes: not planned with the runtime, refused without."""
+    table = {"name": "s", "rows": 10**7, "dim": 64, "pooling_factor": 50, "pooled": False}
+    workload = Workload.model_validate({"name": "w", "global_batch": 1024, "tables": [table]})
+    cluster = load_topology("dgx-a100-80", nodes=2)
+    node_wide = {"shardings": ["table_row_wise", "grid_shard"]}
+    found = plan(cluster, workload, policy=Policy.model_validate(node_wide), effort=0, simulate=False)
+    with pytest.raises(InputError, match=r"'s': it is .*, which only pooled tables can be"):
+        torchrec_plan(found)
+    with pytest.raises(InputError, match="no sharding is left for 's'"):
+        plan(cluster, workload, policy=Policy.model_validate(node_wide | {"runtime": "torchrec"}))
+    free = plan(cluster, workload, policy=Policy(runtime="torchrec"), effort=0, simulate=False)
+    assert torchrec_plan(free)["plan"][""]["s"]["sharding_type"] in ("row_wise", "column_wise", "table_wise")
