@@ -40,8 +40,8 @@ class ShardPlanner:
 
     `topology` is ours (a model, catalog name or file) or a TorchRec `Topology`. `batch_size` is the samples of one
     rank, `constraints` are TorchRec's by table: shardings, kernels, pooling factors, weights, and `min_partition`, of
-    which widths are multiples. The search ends after `time_limit_s`, or `effort` passes. `workload` has what a module does
-    not say (optimizer, dense part, precisions, pipeline): its tables and batch are not looked at.
+    which widths are multiples. The search ends after `time_limit_s`, or `effort` passes. `workload` has what a module
+    does not say (optimizer, dense part, precisions, pipeline): its tables and batch are not looked at.
 
     After a plan, `document` is its plan document.
     """
