@@ -143,7 +143,7 @@ def placed_plan(
     if step_s > bound_s:
         gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
     objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
-    ranks = _ranks(model, rank_bytes, busy + problem.stage_constants)
+    ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)
     return tables, ranks, stages, objective
 
 
@@ -218,7 +218,8 @@ def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Int
     return ranks, np.cumsum(held) - held, held
 
 
-def _ranks(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
+def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
+    """What each rank holds, of bytes [W, M], and how long it is busy, of seconds [W, S]."""
     pools = zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
     capacity = np.stack([of_pool[pool] for of_pool, pool in pools], axis=1).astype(np.int64)
     return tuple(

@@ -169,6 +169,10 @@ class _Resolver:
         words = f"runtime {runtime}"
         self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
         self._narrow("shardings", ("runtime",), words, every, shardings)
+        sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
+        if rules.pooled_only and sequences.any():
+            bags = f"{words} (not pooled)"
+            self._narrow("shardings", ("runtime",), bags, sequences, [s not in rules.pooled_only for s in SHARDINGS])
         self.column_multiple = np.lcm(self.column_multiple, rules.column_multiple)
         self.rules.append((words, every))
 

@@ -1,10 +1,12 @@
 """What a plan document says, as the models and arrays that everything is computed from."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, Blocks, PlacedShards
 from cost_models.workload.models import Workload
-from planner.document import Plan
+from planner.document import Plan, TablePlan
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 
@@ -18,8 +20,13 @@ def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
 
 def placed_shards(plan: Plan) -> PlacedShards:
     """The shards of all tables as one set of arrays."""
-    sizes = [len(table.shards) for table in plan.tables]
-    matrix = np.concatenate([table.shards.as_matrix() for table in plan.tables])
+    return placed_tables(plan.tables)
+
+
+def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
+    """`placed_shards` of tables that are in the order of their workload."""
+    sizes = [len(table.shards) for table in tables]
+    matrix = np.concatenate([table.shards.as_matrix() for table in tables])
 
     def spread(values: list[int] | list[float]) -> np.ndarray:
         return np.repeat(np.array(values), sizes)
@@ -27,14 +34,14 @@ def placed_shards(plan: Plan) -> PlacedShards:
     opens = np.concatenate(
         [
             np.isin(np.arange(len(table.shards)), np.unique(table.shards.column_start, return_index=True)[1])
-            for table in plan.tables
+            for table in tables
         ]
     )
     blocks = Blocks(
         table=spread(list(range(len(sizes)))),
-        sharding=spread([SHARDINGS.index(table.sharding) for table in plan.tables]),
-        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in plan.tables]),
+        sharding=spread([SHARDINGS.index(table.sharding) for table in tables]),
+        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in tables]),
         columns=matrix[:, 4],
-        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in plan.tables]),
+        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in tables]),
     )
     return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)

@@ -193,14 +193,23 @@ class RuntimeRules:
     column_multiple: int
     needs_equal_nodes: tuple[Sharding, ...] = ()
     """Shardings that need as many ranks on every node."""
+    pooled_only: tuple[Sharding, ...] = ()
+    """Shardings of pooled tables alone."""
 
 
 RUNTIMES: dict[Runtime, RuntimeRules] = {
     # All seven were run with 2 and 4 processes and matched the unsharded model, with widths in multiples of 4 and row
     # blocks of ceil(rows / ranks). Kernels of its default planner: fused, fused_uvm_caching, fused_uvm; key_value (SSD)
-    # is none of them. Node-wide shardings take the local world size for that of every node.
-    # Source: TorchRec 1.8.0 (distributed/sharding, planner/enumerators.py).
-    "torchrec": RuntimeRules(("hbm", "ddr_cached", "ddr"), SHARDINGS, 4, ("table_row_wise", "grid_shard")),
+    # is none of them. Node-wide shardings take the local world size for that of every node. Sequences
+    # (EmbeddingCollection) know none of the three that keep to nodes.
+    # Source: TorchRec 1.8.0 (distributed/sharding, distributed/embedding.py, planner/enumerators.py).
+    "torchrec": RuntimeRules(
+        ("hbm", "ddr_cached", "ddr"),
+        SHARDINGS,
+        4,
+        needs_equal_nodes=("table_row_wise", "grid_shard"),
+        pooled_only=("table_row_wise", "table_column_wise", "grid_shard"),
+    ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.

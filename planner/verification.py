@@ -183,7 +183,7 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
         return
     node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     for table, profile in zip(plan.tables, workload.tables, strict=True):
-        problem = _coverage(table, profile, node_start, model.tied_shardings)
+        problem = coverage_fault(table, profile, node_start, model.tied_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
         if table.dtype != workload.dtype_of(profile):
@@ -192,8 +192,12 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
 
 
-def _coverage(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
-    """What is wrong with how a table's shards cover it; None when every element is held as the sharding says."""
+def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
+    """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
+
+    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `tied` are the shardings whose blocks
+    are on different ranks of one node.
+    """
     shards, world = table.shards, int(node_start[-1])
     sharding = SHARDINGS.index(table.sharding)
     if not len(shards) or shards.rank.max() >= world:

@@ -31,6 +31,10 @@ class InputError(ValueError):
         self.faults = tuple(sorted(faults))
         super().__init__("\n".join(map(str, self.faults)))
 
+    def __reduce__(self) -> tuple[type["InputError"], tuple[tuple[Fault, ...]]]:
+        """For pickles, as between processes."""
+        return InputError, (self.faults,)
+
     @classmethod
     def at(cls, source: str, message: str, *, path: str = "", line: int = 0, column: int = 0) -> "InputError":
         """One fault as an error."""

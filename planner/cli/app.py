@@ -15,6 +15,8 @@ from planner.cli import (
     diff,
     doctor,
     explain,
+    export,
+    import_,
     init,
     memory,
     plan,
@@ -74,6 +76,8 @@ app.command()(verify.verify)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
+app.command()(export.export)
+app.command("import")(import_.import_)
 app.command()(memory.memory)
 app.command()(size.size)
 app.add_typer(catalog.app, name="catalog")

@@ -1,0 +1,135 @@
+"""`planner import`: another planner's plan, or its description of a cluster, as ours."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.document import Plan
+    from planner.importers.adoption import Held, Inputs
+
+FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology")
+PLANNED_WITH = {"hugectr": "hugectr"}
+"""The cost model where none is given; `physical` for the rest."""
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What another tool wrote.", show_default=False)],
+    from_: Annotated[
+        str, typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the plan or topology here.", show_default=False),
+    ],
+    topology: flags.OptionalTopologyFlag = None,
+    workload: flags.PlannedWorkloadFlag = None,
+    nodes: flags.NodesFlag = None,
+    global_batch: flags.GlobalBatchFlag = None,
+    set_: flags.SetFlag = None,
+    cost_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="physical, torchrec or hugectr. Unset: physical; hugectr for its plans."),
+    ] = None,
+    effort: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
+    ] = None,
+    simulate: Annotated[bool, typer.Option(help="Play the plan's step by the simulator too.")] = True,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code in it.")
+    ] = False,
+    like: Annotated[
+        str | None,
+        typer.Option(metavar="TOPOLOGY", help="torchrec-topology: has what TorchRec does not say. Unset: dgx-a100-80."),
+    ] = None,
+) -> None:
+    """Bring in a plan that another planner made.
+
+    Writes it as a plan document, with its step and its distance from the
+    bound of our own search; verify, simulate, explain, diff and plan --from
+    work on it. What does not hold (too little memory) is printed, and ends
+    with 6. torchrec-topology reads the arguments of a TorchRec Topology (JSON)
+    and writes a topology file.
+
+    \b
+    Examples:
+      planner import sharding_plan.json --from torchrec -t dgx-a100-80 \\
+        -w dlrm-dcnv2 -o plan.json
+      planner import topology.json --from torchrec-topology -o cluster.yaml
+    """
+    kind = flags.word("--from", from_, FORMATS)
+    flags.expect_place("--output", output)
+    if kind != "torchrec-pickle":
+        flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
+    elif not trust_pickle:
+        raise typer.BadParameter("a pickle runs the code in it; say --trust-pickle if you know who wrote it")
+    if kind == "torchrec-topology":
+        given = {"topology": topology, "workload": workload, "nodes": nodes, "global_batch": global_batch, "set_": set_}
+        flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
+        _import_topology(file, like, output)
+        return
+    flags.expect_unused(f"with --from {kind}", like=like)
+    if topology is None or workload is None:
+        raise typer.BadParameter("says what the plan is for; it is needed", param_hint="--topology and --workload")
+    from cost_models.registry import COST_MODELS
+    from planner.importers.adoption import Inputs, adopted
+    from planner.policy import Policy
+
+    costs = flags.word("--cost-model", cost_model or PLANNED_WITH.get(kind, "physical"), tuple(COST_MODELS))
+    cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+    inputs = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
+    held, inputs = _read(kind, file, inputs)
+    _finish(adopted(held, inputs, kind, str(file), effort=effort or 0, simulate=simulate), output)
+
+
+def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]":
+    """The placement of a file; where TorchRec uses key-value tables (SSD), the policy allows them, too."""
+    from dataclasses import replace
+
+    from planner.importers import hugectr, torchrec
+    from planner.importers.files import read_json
+    from planner.policy import Policy
+
+    source = str(file)
+    if kind == "hugectr":
+        return hugectr.hugectr_tables(read_json(file), inputs, source), inputs
+    document = torchrec.unpickled(file) if kind == "torchrec-pickle" else read_json(file)
+    held = torchrec.torchrec_tables(torchrec.parameters_of(document, source), inputs, source)
+    if any(one.tier == "ssd_cached" for one in held):
+        inputs = replace(inputs, policy=Policy())
+    return held, inputs
+
+
+def _finish(plan: "Plan", output: Path) -> None:
+    """Write and show the plan, and what does not hold."""
+    from planner.document import write_plan
+    from planner.reports import plan_summary
+    from planner.verification import verify
+
+    write_plan(plan, output)
+    plan_summary.render(plan, streams.console())
+    violations = verify(plan)
+    if violations:
+        streams.write_records([{"violation": text} for text in violations], Format.TABLE)
+        streams.say(f"{output}: written, but {len(violations)} of its claims do not hold")
+        raise typer.Exit(ExitCode.GATE_FAILED)
+
+
+def _import_topology(file: Path, like: str | None, output: Path) -> None:
+    import yaml
+
+    from planner.files import write_file
+    from planner.importers.files import read_json
+    from planner.importers.torchrec_topology import LIKE, topology_of
+    from topologies.loading import load_topology
+
+    found = topology_of(read_json(file), load_topology(like or LIKE), output.stem, str(file))
+    text = yaml.safe_dump(found.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+    write_file(output, text.encode())
+    streams.say(f"{output}: {found.description}")

@@ -1,0 +1,32 @@
+"""A plan as HugeCTR's embedding collection takes it: `shard_matrix` and `shard_strategy`."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from planner.document import Plan
+from planner.exporters.refusals import Placed, refuse
+
+Names = Literal["name", "index"]
+
+
+def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan") -> dict[str, Any]:
+    """The arguments of `EmbeddingCollectionConfig.shard`: the tables of each GPU, and how each is held.
+
+    Tables are called by their names or, as HugeCTR's samples do, by their numbers in the workload. A replicated table
+    stands on every GPU. Raises InputError with every table that HugeCTR cannot execute, and why.
+    """
+    placed = Placed.of(plan, source)
+    refuse(placed, "hugectr")
+    called = [table.name if names == "name" else str(number) for number, table in enumerate(plan.tables)]
+    matrix: list[list[str]] = [[] for _ in range(len(placed.model.host_of_rank))]
+    strategy: dict[str, list[str]] = {"mp": [], "dp": []}
+    for name, table in zip(called, plan.tables, strict=True):
+        strategy["dp" if table.sharding == "data_parallel" else "mp"].append(name)
+        for rank in np.unique(table.shards.rank).tolist():
+            matrix[rank].append(name)
+    return {
+        "kind": "hugectr_sharding",
+        "shard_matrix": matrix,
+        "shard_strategy": [[way, held] for way, held in strategy.items() if held],
+    }

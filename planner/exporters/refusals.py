@@ -1,0 +1,79 @@
+"""What a runtime cannot execute: every table with its reason, in one error."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import COLUMN_WISE
+from planner.document import Plan, TablePlan
+from planner.permits import planning_model
+from planner.planned import planned_inputs
+from planner.policy import RUNTIMES, Runtime
+from planner.verification import coverage_fault
+from topologies.errors import Fault, InputError
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A plan that places something, beside the models that it was computed with."""
+
+    plan: Plan
+    model: CostModel
+    source: str
+    """What messages call the plan."""
+
+    @classmethod
+    def of(cls, plan: Plan, source: str) -> "Placed":
+        """Raises InputError for a plan that places nothing."""
+        if plan.objective is None:
+            raise InputError.at(source, f"is {plan.status} and places nothing: there is nothing to export")
+        topology, workload = planned_inputs(plan)
+        return cls(plan, planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy), source)
+
+    @property
+    def ranks_of_host(self) -> list[int]:
+        """Ranks of each host."""
+        counts: list[int] = np.bincount(self.model.host_of_rank).tolist()
+        return counts
+
+
+def refuse(placed: Placed, runtime: Runtime) -> None:
+    """Raise InputError with every table that the runtime does not execute correctly, and why."""
+    faults = [
+        Fault(placed.source, 0, 0, f"tables.{number}", f"{runtime} cannot execute table {table.name!r}: {reason}")
+        for number, table in enumerate(placed.plan.tables)
+        for reason in _reasons(placed, table, number, runtime)
+    ]
+    workload = placed.model.workload
+    if [table.name for table in placed.plan.tables] != [table.name for table in workload.tables]:
+        message = "are not those of the plan's workload, in its order: the plan was changed; make it anew"
+        faults = [Fault(placed.source, 0, 0, "tables", message)]
+    if faults:
+        raise InputError(faults)
+
+
+def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) -> Iterator[str]:
+    rules, model = RUNTIMES[runtime], placed.model
+    profile = model.workload.tables[number] if number < len(model.workload.tables) else None
+    remedy = f"plan with --runtime {runtime}"
+    is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
+    if table.tier not in rules.tiers:
+        yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
+    if table.sharding not in rules.shardings and not (runtime == "hugectr" and is_rows):
+        yield f"it is {table.sharding}, and only {', '.join(rules.shardings)} can be; {remedy}"
+        return
+    if table.sharding in rules.needs_equal_nodes and len(set(placed.ranks_of_host)) > 1:
+        yield f"{table.sharding} needs as many ranks on every node; {remedy}"
+    if runtime == "torchrec" and is_rows:
+        rating = placed.plan.provenance.cost_model
+        yield f"under {rating}'s rating {table.sharding} stands for rows cut over some ranks; plan with another one"
+    if table.sharding in ("table_row_wise", "grid_shard") and (model.node_of_rank != model.host_of_rank).any():
+        yield f"its rows are cut over several hosts (a scale-up domain), and {table.sharding} over one is all that runs"
+    if profile is not None and not profile.pooled and table.sharding in rules.pooled_only:
+        yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
+    nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
+    node_start = np.concatenate([[0], np.cumsum(np.bincount(nodes))])
+    if profile is not None and (fault := coverage_fault(table, profile, node_start, model.tied_shardings)):
+        yield f"{fault}; with anything else it crashes or computes wrong numbers"

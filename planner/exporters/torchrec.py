@@ -1,0 +1,129 @@
+"""A plan as TorchRec takes it: the dictionary that its ShardingPlan serialises to, and constraints for its planner.
+
+Nothing of torch is imported here. `planner.integrations.torchrec` makes the objects of these dictionaries.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cost_models.torchrec.topology import TorchRecTopology
+from cost_models.workload.models import TableProfile
+from planner.document import Plan, TablePlan
+from planner.exporters.modules import module_paths
+from planner.exporters.refusals import Placed, refuse
+
+VERSION = "1.8.0"
+"""The TorchRec whose objects are made of these files, and whose runtime was tried."""
+KERNELS = {"hbm": "fused", "ddr_cached": "fused_uvm_caching", "ddr": "fused_uvm"}
+DATA_TYPES = {"fp32": "FP32", "fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "int8": "INT8"}
+"""Our words and the names of torchrec.types.DataType."""
+
+
+def torchrec_plan(
+    plan: Plan, *, modules: Sequence[str] = (), compute_device: str = "cuda", source: str = "plan"
+) -> dict[str, Any]:
+    """The dictionary that a ShardingPlan serialises to, with what that leaves out: cache, type, rows and columns.
+
+    `modules` says where the tables sit (`exporters.modules`). Raises InputError with every table that TorchRec cannot
+    execute, and why.
+    """
+    placed = Placed.of(plan, source)
+    refuse(placed, "torchrec")
+    paths = module_paths(plan, modules, source)
+    local = placed.ranks_of_host
+    first_of_host = [sum(local[:host]) for host in range(len(local))]
+    local_rank = [rank - first_of_host[host] for rank, host in enumerate(placed.model.host_of_rank.tolist())]
+    placement = [f"rank:{rank}/{compute_device}:{here}" for rank, here in enumerate(local_rank)]
+    if compute_device == "cpu":
+        placement = [f"rank:{rank}/cpu" for rank in range(len(local_rank))]
+    found: dict[str, dict[str, Any]] = {}
+    for (path, name), table, profile in zip(paths, plan.tables, placed.model.workload.tables, strict=True):
+        found.setdefault(path, {})[name] = _parameter(table, profile, placement)
+    return {
+        "kind": "torchrec_plan",
+        "torchrec": VERSION,
+        "world_size": len(local_rank),
+        "local_world_size": local[0] if len(set(local)) == 1 else None,
+        "compute_device": compute_device,
+        "plan": found,
+    }
+
+
+def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]) -> dict[str, Any]:
+    """One ParameterSharding."""
+    shards = table.shards
+    replicated = table.sharding == "data_parallel"
+    found: dict[str, Any] = {
+        "sharding_type": table.sharding,
+        "compute_kernel": "dense" if replicated else KERNELS[table.tier],
+        "ranks": shards.rank.tolist(),
+        "num_embeddings": profile.rows,
+        "embedding_dim": profile.dim,
+        "data_type": DATA_TYPES[table.dtype],
+    }
+    if table.cache_fraction is not None:
+        found["cache_params"] = {"load_factor": table.cache_fraction}
+    if not replicated:
+        found["shards"] = [
+            {"shard_offsets": [row, column], "shard_sizes": [rows, columns], "placement": placement[rank]}
+            for rank, row, rows, column, columns in shards.as_matrix()[:, :5].tolist()
+        ]
+    return found
+
+
+def torchrec_constraints(plan: Plan, *, source: str = "plan") -> dict[str, Any]:
+    """ParameterConstraints by table: the plan's sharding, kernel and column width, for TorchRec's own planner to place.
+
+    That planner chooses the ranks itself, and of the widths only the narrowest is told (`min_partition`). Raises
+    InputError with every table that TorchRec cannot execute, and why.
+    """
+    placed = Placed.of(plan, source)
+    refuse(placed, "torchrec")
+    return {
+        "kind": "torchrec_constraints",
+        "torchrec": VERSION,
+        "constraints": {
+            table.name: _constraint(table, profile)
+            for table, profile in zip(plan.tables, placed.model.workload.tables, strict=True)
+        },
+    }
+
+
+def _constraint(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
+    count = profile.feature_count
+    found: dict[str, Any] = {
+        "sharding_types": [table.sharding],
+        "compute_kernels": ["dense" if table.sharding == "data_parallel" else KERNELS[table.tier]],
+        "pooling_factors": [profile.pooling_factor / count] * count,
+        "is_weighted": profile.weighted,
+    }
+    if table.sharding in ("column_wise", "table_column_wise", "grid_shard"):
+        found["min_partition"] = int(table.shards.columns.min())
+    if not isinstance(profile.features, int):
+        found["feature_names"] = list(profile.features)
+    if table.cache_fraction is not None:
+        found["cache_params"] = {"load_factor": table.cache_fraction}
+    return found
+
+
+def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") -> dict[str, Any]:
+    """The file `plan` that TorchEasyRec keeps in a checkpoint: sharding, kernel and ranks of each parameter."""
+    whole = torchrec_plan(plan, modules=modules, source=source)["plan"]
+    kept = ("sharding_type", "compute_kernel", "ranks")
+    return {
+        path: {name: {key: parameter[key] for key in kept} for name, parameter in parameters.items()}
+        for path, parameters in whole.items()
+    }
+
+
+def easyrec_environment(plan: Plan, *, source: str = "plan") -> dict[str, str]:
+    """The environment variables from which TorchEasyRec takes its topology; bandwidths in bytes per millisecond."""
+    placed = Placed.of(plan, source)
+    told = TorchRecTopology.from_topology(placed.model.topology)
+    reserve = max(group.reserve.hbm for group in placed.model.topology.nodes)
+    return {
+        "INTRA_NODE_BANDWIDTH": f"{told.intra_host_bytes_per_s / 1000:.0f}",
+        "CROSS_NODE_BANDWIDTH": f"{told.inter_host_bytes_per_s / 1000:.0f}",
+        "STORAGE_RESERVE_PERCENT": f"{reserve:g}",
+        "FORCE_LOAD_SHARDING_PLAN": "1",
+    }

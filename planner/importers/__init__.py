@@ -1,0 +1,1 @@
+"""Plans and clusters of other planners, read as ours."""

@@ -1,0 +1,119 @@
+"""HugeCTR's plans: `shard_matrix` and `shard_strategy`, as its samples make them and its logs print them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cost_models.shards import COLUMN_WISE, Ints, block_rows
+from cost_models.workload.models import TableProfile
+from planner.importers.adoption import Held, Inputs
+from topologies.documents import did_you_mean
+from topologies.errors import Fault, InputError, shown
+
+COLUMN_UNIT = 4
+WAYS = ("mp", "dp")
+
+
+def hugectr_tables(document: Mapping[str, Any], inputs: Inputs, source: str) -> list[Held]:
+    """How `shard_matrix` (the tables of each GPU) and `shard_strategy` hold the tables, in the workload's order.
+
+    Tables are called by name or by their number in the workload. Replicated ones (`dp`) may stand in the matrix or not.
+    A table on some GPUs has its rows cut evenly over them; under the `hugectr` cost model that is `column_wise` in as
+    many equal blocks, which rates and weighs the same. Raises InputError with everything that is wrong.
+    """
+    reader = _Reader(document, inputs, source)
+    ranks, ways = reader.matrix(), reader.strategy()
+    every, found = list(range(inputs.topology.world_size)), []
+    for table, profile in enumerate(inputs.workload.tables):
+        way = ways.get(table)
+        if way is None or (way == "mp" and not ranks[table]):
+            reader.fault("shard_strategy" if way is None else "shard_matrix", f"lacks table {profile.name!r}")
+            continue
+        try:
+            found.append(_held(profile, every if way == "dp" else ranks[table], way == "dp", inputs))
+        except ValueError as error:
+            reader.fault(profile.name, str(error))
+    if reader.faults:
+        raise InputError(reader.faults)
+    return found
+
+
+@dataclass
+class _Reader:
+    document: Mapping[str, Any]
+    inputs: Inputs
+    source: str
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(self.source, 0, 0, path, message))
+
+    def matrix(self) -> list[list[int]]:
+        """[T] the ranks of each table."""
+        matrix, topology = self.document.get("shard_matrix"), self.inputs.topology
+        lists = isinstance(matrix, list) and all(isinstance(own, list | tuple) for own in matrix)
+        if not isinstance(matrix, list) or not lists or len(matrix) != topology.world_size:
+            message = f"must be a list of the tables of each GPU, and {topology.name} has {topology.world_size}"
+            raise InputError.at(self.source, message, path="shard_matrix")
+        ranks: list[list[int]] = [[] for _ in self.inputs.workload.tables]
+        for rank, own in enumerate(matrix):
+            for table in dict.fromkeys(self._tables(own, f"shard_matrix.{rank}")):
+                ranks[table].append(rank)
+        return ranks
+
+    def strategy(self) -> dict[int, str]:
+        """By table: mp or dp."""
+        strategy = self.document.get("shard_strategy")
+        found: dict[int, str] = {}
+        for pair in strategy.items() if isinstance(strategy, dict) else strategy or []:
+            if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] not in WAYS:
+                self.fault("shard_strategy", f"{shown(pair)} is neither mp nor dp with a list of tables")
+                continue
+            way = str(pair[0])
+            for table in self._tables(pair[1], f"shard_strategy.{way}"):
+                if found.setdefault(table, way) != way:
+                    self.fault("shard_strategy", f"has {self.inputs.workload.tables[table].name!r} under mp and dp")
+        return found
+
+    def _tables(self, names: Any, path: str) -> list[int]:
+        known, found = self._number_of_name, []
+        for name in names if isinstance(names, list | tuple) else [names]:
+            if str(name) in known:
+                found.append(known[str(name)])
+            else:
+                self.fault(path, f"{shown(name)} is no table{did_you_mean(str(name), list(known))}")
+        return found
+
+    @cached_property
+    def _number_of_name(self) -> dict[str, int]:
+        tables = self.inputs.workload.tables
+        return {str(i): i for i in range(len(tables))} | {table.name: i for i, table in enumerate(tables)}
+
+
+def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: Inputs) -> Held:
+    model, on = inputs.model, np.array(ranks)
+    count = len(ranks)
+    zero, whole = np.zeros(count, dtype=np.int64), np.full(count, profile.rows)
+    width = np.full(count, profile.dim)
+    if replicated:
+        return Held("data_parallel", "hbm", None, on, zero, whole, zero, width)
+    if count == 1:
+        return Held("table_wise", "hbm", None, on, zero, whole, zero, width)
+    held: Ints = block_rows(np.array(profile.rows), count, np.arange(count))
+    start = np.cumsum(held) - held
+    if count == len(model.node_of_rank):
+        return Held("row_wise", "hbm", None, on, start, held, zero, width)
+    if COLUMN_WISE in model.tied_shardings:
+        if profile.dim % (count * COLUMN_UNIT):
+            raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
+        part = profile.dim // count
+        return Held("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
+    if np.array_equal(on, np.flatnonzero(model.node_of_rank == model.node_of_rank[on[0]])):
+        return Held("table_row_wise", "hbm", None, on, start, held, zero, width)
+    raise ValueError(
+        f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which is neither a node nor all of them;"
+        " only --cost-model hugectr costs that"
+    )

@@ -1,0 +1,226 @@
+"""TorchRec's plans: what a ShardingPlan serialises to, a pickled one, and TorchEasyRec's file `plan`."""
+
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from cost_models.shards import SHARDINGS, Ints, PlacementTier, Sharding, block_rows
+from cost_models.torchrec.constants import torchrec_coefficients
+from cost_models.workload.models import TableProfile
+from planner.importers.adoption import Held, Inputs
+from topologies.documents import did_you_mean
+from topologies.errors import Fault, InputError, shown
+
+TIER_OF_KERNEL: dict[str, PlacementTier] = {
+    "dense": "hbm",
+    "fused": "hbm",
+    "fused_triton": "hbm",
+    "fused_uvm_caching": "ddr_cached",
+    "fused_uvm": "ddr",
+    "key_value": "ssd_cached",
+}
+Parameters = dict[tuple[str, str], Mapping[str, Any]]
+"""By module path and name."""
+WHOLE = (int, np.integer)
+
+
+def parameters_of(document: Mapping[str, Any], source: str) -> Parameters:
+    """Every ParameterSharding of a serialised plan: of the whole, or of the modules alone as TorchEasyRec has it.
+
+    Raises InputError for a document that is neither.
+    """
+    modules = document.get("plan", document)
+    if not isinstance(modules, Mapping) or not modules:
+        raise InputError.at(source, "holds no plan: neither a serialised ShardingPlan nor module paths", path="plan")
+    if all(isinstance(value, Mapping) and "sharding_type" in value for value in modules.values()):
+        modules = {"": modules}
+    found: Parameters = {}
+    faults = []
+    for path, parameters in modules.items():
+        if not isinstance(parameters, Mapping):
+            faults.append(Fault(source, 0, 0, str(path), "must be a mapping from tables to their sharding"))
+            continue
+        for name, entry in parameters.items():
+            if isinstance(entry, Mapping) and "sharding_type" in entry and "compute_kernel" in entry:
+                found[str(path), str(name)] = entry
+            else:
+                message = "must be a mapping with sharding_type, compute_kernel and ranks"
+                faults.append(Fault(source, 0, 0, f"{path}.{name}".lstrip("."), message))
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def unpickled(path: str | Path) -> dict[str, Any]:
+    """What a pickled ShardingPlan serialises to. Unpickling runs whatever code the file holds: trust it first.
+
+    Raises InputError for a file that is no pickled ShardingPlan, or whose packages are not installed.
+    """
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            plan = pickle.load(file)
+    except OSError as error:
+        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
+    except ImportError as error:
+        raise InputError.at(source, f"needs a package that is not installed here: {error.name or error}") from None
+    except Exception as error:  # noqa: BLE001 - a pickle may raise anything
+        raise InputError.at(source, f"cannot be unpickled: {error}") from None
+    if not hasattr(plan, "plan") or not isinstance(plan.plan, Mapping):
+        raise InputError.at(source, f"holds a {type(plan).__name__}, no ShardingPlan")
+    return {
+        "plan": {
+            path: {name: _serialised(sharding) for name, sharding in parameters.items()}
+            for path, parameters in plan.plan.items()
+        }
+    }
+
+
+def _serialised(sharding: Any) -> dict[str, Any]:
+    """A ParameterSharding as plain data."""
+    found = {key: getattr(sharding, key) for key in ("sharding_type", "compute_kernel", "ranks")}
+    if (spec := sharding.sharding_spec) is not None:
+        found["shards"] = [
+            {
+                "shard_offsets": list(shard.shard_offsets),
+                "shard_sizes": list(shard.shard_sizes),
+                "placement": str(shard.placement),
+            }
+            for shard in spec.shards
+        ]
+    if (cache := sharding.cache_params) is not None:
+        found["cache_params"] = {"load_factor": cache.load_factor}
+    return found
+
+
+def torchrec_tables(parameters: Parameters, inputs: Inputs, source: str) -> list[Held]:
+    """How the parameters hold the tables of the workload, in its order.
+
+    A table is found as `path.name`, or by its name where that is in one module only. Where a file has no shards
+    (TorchEasyRec's has none) they follow from the ranks, as TorchRec cuts: rows in ceil-blocks, columns evenly. Raises
+    InputError with every table that is missing, unknown or cannot be read.
+    """
+    reader = _Reader(parameters, inputs, source)
+    held = reader.read()
+    if reader.faults:
+        raise InputError(reader.faults)
+    return held
+
+
+@dataclass
+class _Reader:
+    parameters: Parameters
+    inputs: Inputs
+    source: str
+    faults: list[Fault] = field(default_factory=list)
+
+    def read(self) -> list[Held]:
+        by_name: dict[str, list[tuple[str, str]]] = {}
+        for path, name in self.parameters:
+            by_name.setdefault(f"{path}.{name}" if path else name, []).append((path, name))
+        for path, name in self.parameters:
+            if path:
+                by_name.setdefault(name, []).append((path, name))
+        found, used = [], set[tuple[str, str]]()
+        for profile in self.inputs.workload.tables:
+            places = by_name.get(profile.name, [])
+            if len(places) != 1:
+                where = " and ".join(repr(path) for path, _ in places)
+                several = f"is in several modules, {where}; call it module.{profile.name} in the workload"
+                self._fault(profile.name, several if places else "the plan lacks this table of the workload")
+                continue
+            used.add(places[0])
+            held = self._held(profile, self.parameters[places[0]])
+            if held is not None:
+                found.append(held)
+        for path, name in self.parameters.keys() - used:
+            self._fault(f"{path}.{name}".lstrip("."), "the workload has no such table")
+        return found
+
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(self.source, 0, 0, path, message))
+
+    def _held(self, profile: TableProfile, entry: Mapping[str, Any]) -> Held | None:
+        name, kernel, word = profile.name, entry["compute_kernel"], entry["sharding_type"]
+        before = len(self.faults)
+        if word not in SHARDINGS:
+            self._fault(name, f"{shown(word)} is no sharding_type{did_you_mean(str(word), SHARDINGS)}")
+        if kernel not in TIER_OF_KERNEL:
+            self._fault(name, f"{shown(kernel)} is no compute_kernel that can be costed{_near_kernel(kernel)}")
+        for key, own in (("num_embeddings", profile.rows), ("embedding_dim", profile.dim)):
+            if entry.get(key, own) != own:
+                self._fault(name, f"{key} is {entry[key]} in the plan and {own} in the workload")
+        if len(self.faults) > before:
+            return None
+        try:
+            rectangles = self._rectangles(profile, word, entry)
+        except ValueError as error:
+            self._fault(name, str(error))
+            return None
+        tier = TIER_OF_KERNEL[kernel]
+        fraction: float | None = None
+        if tier.endswith("_cached"):
+            cache = entry.get("cache_params")
+            told = cache.get("load_factor") if isinstance(cache, Mapping) else None
+            fraction = torchrec_coefficients().cache_fraction.value if told is None else told
+            if not isinstance(fraction, int | float) or not 0 < fraction <= 1:
+                self._fault(name, f"cache_params.load_factor {shown(fraction)} is no share above 0 and at most 1")
+                return None
+        return Held(cast("Sharding", word), tier, fraction, *rectangles.T)
+
+    def _rectangles(self, profile: TableProfile, word: Sharding, entry: Mapping[str, Any]) -> Ints:
+        """[n, 5] rank, first row, rows, first column, columns. Raises ValueError with what is wrong."""
+        world = self.inputs.topology.world_size
+        if word == "data_parallel":
+            rows = [[rank, 0, profile.rows, 0, profile.dim] for rank in range(world)]
+        elif entry.get("shards"):
+            rows = list(_told(entry["shards"]))
+        else:
+            ranks = entry.get("ranks")
+            if not isinstance(ranks, Sequence) or not ranks or not all(isinstance(rank, WHOLE) for rank in ranks):
+                raise ValueError("has neither shards nor ranks")
+            rows = self._cut(profile, word, list(ranks))
+        found = np.array(rows, dtype=np.int64)
+        if (found < 0).any() or found[:, 0].max() >= world:
+            raise ValueError(f"has a shard on a rank that is none of 0 to {world - 1}, or a number below 0")
+        return found
+
+    def _cut(self, profile: TableProfile, word: Sharding, ranks: list[int]) -> list[list[int]]:
+        """Shards as TorchRec cuts them, from their ranks alone."""
+        model = self.inputs.model
+        in_group = int(np.bincount(model.node_of_rank)[0])
+        each = {"row_wise": len(ranks), "table_row_wise": len(ranks), "grid_shard": in_group}.get(word, 1)
+        blocks, rest = divmod(len(ranks), each)
+        width, left = divmod(profile.dim, max(blocks, 1))
+        if rest or left or width % 4:
+            raise ValueError(
+                f"{len(ranks)} ranks do not say how {profile.dim} columns are cut; import a ShardingPlan with shards"
+            )
+        position = np.arange(each)
+        held = block_rows(np.array(profile.rows), each, position)
+        start = np.cumsum(held) - held
+        return [
+            [rank, int(start[i % each]), int(held[i % each]), i // each * width, width] for i, rank in enumerate(ranks)
+        ]
+
+
+def _told(shards: Any) -> Iterator[list[int]]:
+    for shard in shards:
+        try:
+            (row, column), (rows, columns) = shard["shard_offsets"], shard["shard_sizes"]
+            rank = re.match(r"rank:(\d+)(/|$)", str(shard["placement"]))
+        except (KeyError, TypeError, ValueError):
+            rank = None
+        if rank is None or not all(isinstance(number, WHOLE) for number in (row, column, rows, columns)):
+            lacks = "shard_offsets, shard_sizes or placement (as rank:3/cuda:3)"
+            raise ValueError(f"has a shard without {lacks}: {shown(shard)}")
+        yield [int(rank[1]), int(row), int(rows), int(column), int(columns)]
+
+
+def _near_kernel(kernel: object) -> str:
+    return did_you_mean(str(kernel), list(TIER_OF_KERNEL))

@@ -1,0 +1,190 @@
+"""A plan as objects of TorchRec. torch and torchrec are imported inside the functions."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.document import Plan
+from planner.exporters.torchrec import DATA_TYPES, torchrec_constraints, torchrec_plan
+from topologies.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torchrec.distributed.planner.types import ParameterConstraints
+    from torchrec.distributed.types import ParameterSharding, ShardingPlan
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection of tables in a model."""
+
+    path: str
+    module: "nn.Module"
+    """What is sharded: the collection, or what wraps it."""
+    configs: Sequence[Any]
+    """EmbeddingBagConfig or EmbeddingConfig of each table."""
+    is_pooled: bool
+    is_weighted: bool
+
+
+Source = Plan | Mapping[str, Any] | str | Path
+
+
+def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str | None = None) -> "ShardingPlan":
+    """The ShardingPlan for `DistributedModelParallel(module, plan=…)`.
+
+    `plan` is a plan document, the dictionary that `planner export --to torchrec` makes, or a file of either. Tables are
+    found in the module by their names; where several of its collections have a table of one name, the plan calls them
+    `path.name`, or the dictionary names the module. `compute_device` is where shards live (`cuda`, `cpu`); unset: that
+    of the dictionary, or `cuda` where there is any.
+
+    Raises InputError with everything that does not fit: tables of the module without an entry (TorchRec needs one for
+    each), entries without a table, other rows, columns or types, and what TorchRec cannot execute.
+    """
+    import torch
+    from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
+
+    document, source = _document(plan, "torchrec_plan")
+    if isinstance(document, Plan):
+        device = compute_device or ("cuda" if torch.cuda.is_available() else "cpu")
+        document = torchrec_plan(document, compute_device=device, source=source)
+    entries = {(path, name): entry for path, of in document["plan"].items() for name, entry in of.items()}
+    collections = list(collections_of(module))
+    faults, used = [], set[tuple[str, str]]()
+    found: dict[str, EmbeddingModuleShardingPlan] = {}
+    shared = shared_names(collections)
+    for collection in collections:
+        path = collection.path
+        for config in collection.configs:
+            places = [(path, config.name), ("", f"{path}.{config.name}")]
+            places += [] if config.name in shared else [("", config.name)]
+            place = next((place for place in places if place in entries), None)
+            where = f"{path}.{config.name}".lstrip(".")
+            if place is None:
+                faults.append(Fault(source, 0, 0, where, "the module has this table, and the plan has no entry for it"))
+                continue
+            used.add(place)
+            entry = entries[place]
+            faults += [Fault(source, 0, 0, where, reason) for reason in _differences(entry, config)]
+            of_module = found.setdefault(path, EmbeddingModuleShardingPlan())
+            of_module[config.name] = _parameter_sharding(entry, compute_device)
+    for path, name in entries.keys() - used:
+        faults.append(Fault(source, 0, 0, f"{path}.{name}".lstrip("."), "the plan has this table, and the module none"))
+    if faults:
+        raise InputError(faults)
+    return ShardingPlan(dict(found))
+
+
+def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
+    """ParameterConstraints by table, for `EmbeddingShardingPlanner(constraints=…)`.
+
+    `plan` is a plan document, the dictionary that `planner export --to torchrec-constraints` makes, or a file of
+    either. Raises InputError for a plan that TorchRec cannot execute.
+    """
+    from torchrec.distributed.planner.types import ParameterConstraints
+    from torchrec.distributed.types import CacheParams
+
+    document, source = _document(plan, "torchrec_constraints")
+    if isinstance(document, Plan):
+        document = torchrec_constraints(document, source=source)
+    found = {}
+    for name, entry in document["constraints"].items():
+        cache = {"cache_params": CacheParams(**entry["cache_params"])} if "cache_params" in entry else {}
+        found[name] = ParameterConstraints(**(entry | cache))
+    return found
+
+
+def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
+    """The plan or the exported dictionary, and what messages call it."""
+    from planner.document import read_plan
+
+    if isinstance(plan, Plan):
+        return plan, "plan"
+    source = "plan" if isinstance(plan, Mapping) else str(plan)
+    if not isinstance(plan, Mapping):
+        try:
+            plan = json.loads(Path(source).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError.at(source, f"cannot be read as JSON: {error}") from None
+        if isinstance(plan, Mapping) and plan.get("kind") == "plan":
+            return read_plan(source), source
+    if not isinstance(plan, Mapping) or plan.get("kind") != kind:
+        raise InputError.at(source, f'is neither a plan nor of "kind": "{kind}"', path="kind")
+    return plan, source
+
+
+def collections_of(module: "nn.Module") -> "Iterator[Collection]":
+    """Every collection of tables that TorchRec shards as one module.
+
+    Feature processors and managed collisions wrap a collection and are sharded in its place.
+    """
+    from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
+
+    def search(path: str, here: "nn.Module") -> "Iterator[Collection]":
+        inner = getattr(here, "_embedding_bag_collection", None) or getattr(here, "_embedding_module", here)
+        if isinstance(inner, EmbeddingBagCollection):
+            yield Collection(path, here, inner.embedding_bag_configs(), is_pooled=True, is_weighted=inner.is_weighted())
+        elif isinstance(inner, EmbeddingCollection):
+            yield Collection(path, here, inner.embedding_configs(), is_pooled=False, is_weighted=False)
+        else:
+            for name, child in here.named_children():
+                yield from search(f"{path}.{name}".lstrip("."), child)
+
+    return search("", module)
+
+
+def shared_names(collections: Sequence[Collection]) -> set[str]:
+    """Names of tables that several collections have."""
+    count = Counter(config.name for collection in collections for config in collection.configs)
+    return {name for name, times in count.items() if times > 1}
+
+
+def _differences(entry: Mapping[str, Any], config: Any) -> Iterator[str]:
+    ours = {"num_embeddings": config.num_embeddings, "embedding_dim": config.embedding_dim}
+    ours["data_type"] = config.data_type.name
+    for key, value in ours.items():
+        if entry.get(key, value) != value:
+            yield f"{key} is {value} in the module and {entry[key]} in the plan; plan for the module's"
+    if "data_type" in entry and entry["data_type"] not in DATA_TYPES.values():
+        yield f"data_type {entry['data_type']!r} is none of {', '.join(DATA_TYPES.values())}"
+
+
+def _parameter_sharding(entry: Mapping[str, Any], compute_device: str | None) -> "ParameterSharding":
+    from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
+    from torchrec.distributed.types import CacheParams, ParameterSharding
+
+    spec = None
+    if "shards" in entry:
+        spec = EnumerableShardingSpec(
+            [
+                ShardMetadata(
+                    shard_offsets=list(shard["shard_offsets"]),
+                    shard_sizes=list(shard["shard_sizes"]),
+                    placement=_on_device(shard["placement"], compute_device),
+                )
+                for shard in entry["shards"]
+            ]
+        )
+    cache = entry.get("cache_params")
+    return ParameterSharding(
+        sharding_type=entry["sharding_type"],
+        compute_kernel=entry["compute_kernel"],
+        ranks=list(entry["ranks"]),
+        sharding_spec=spec,
+        cache_params=None if cache is None else CacheParams(**cache),
+    )
+
+
+def _on_device(placement: str, compute_device: str | None) -> str:
+    """`rank:3/cuda:1` on another kind of device."""
+    rank, _, device = placement.partition("/")
+    if compute_device is None or device.partition(":")[0] == compute_device:
+        return placement
+    if compute_device == "cpu":
+        return f"{rank}/cpu"
+    if ":" not in device:
+        raise InputError.at(placement, f"was exported for {device}; export it with --device {compute_device}")
+    return f"{rank}/{compute_device}:{device.partition(':')[2]}"

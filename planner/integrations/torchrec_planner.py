@@ -1,0 +1,183 @@
+"""`ShardPlanner`: our planner where TorchRec's `EmbeddingShardingPlanner` stands. torch is imported inside."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.workload.models import Workload
+from planner import api
+from planner.document import Plan
+from planner.exporters.torchrec import DATA_TYPES
+from planner.importers.torchrec import TIER_OF_KERNEL
+from planner.importers.torchrec_topology import LIKE, Arguments, topology_of
+from planner.integrations.torchrec import Collection, collections_of, shared_names, to_sharding_plan
+from planner.policy import Policy
+from topologies.cluster import Topology
+from topologies.errors import InputError
+from topologies.loading import load_topology
+
+if TYPE_CHECKING:
+    from torch import distributed as dist
+    from torch import nn
+    from torchrec.distributed.planner.types import ParameterConstraints
+    from torchrec.distributed.types import ModuleSharder, ShardingPlan
+
+BATCH = 512
+"""Samples of one rank where none are told, as TorchRec's planner takes them."""
+_TOLD = (
+    "hbm_mem_bw",
+    "ddr_mem_bw",
+    "ssd_mem_bw",
+    "hbm_to_ddr_mem_bw",
+    "intra_host_bw",
+    "inter_host_bw",
+)
+
+
+class ShardPlanner:
+    """Plans the tables of a module: `plan` in one process, `collective_plan` on rank 0 for all.
+
+    `topology` is ours (a model, catalog name or file) or a TorchRec `Topology`. `batch_size` is the samples of one
+    rank, `constraints` are TorchRec's by table: shardings, kernels, pooling factors, weights, and `min_partition`, of
+    which widths are multiples. The search ends after `time_limit_s`, or `effort` passes. `workload` has what a module
+    does not say (optimizer, dense part, precisions, pipeline): its tables and batch are not looked at.
+
+    After a plan, `document` is its plan document.
+    """
+
+    def __init__(
+        self,
+        topology: "Topology | str | Path | Any",
+        *,
+        batch_size: int = BATCH,
+        constraints: "Mapping[str, ParameterConstraints] | None" = None,
+        cost_model: str = "physical",
+        workload: Workload | None = None,
+        time_limit_s: float = 30.0,
+        effort: int | None = 1,
+        seed: int = 0,
+    ) -> None:
+        self.compute_device = str(getattr(topology, "compute_device", "cuda"))
+        if isinstance(topology, Topology):
+            self.topology = topology
+        elif isinstance(topology, str | Path):
+            self.topology = load_topology(topology)
+        else:
+            self.topology = _topology(topology)
+        self.constraints = dict(constraints or {})
+        self.document: Plan | None = None
+        self._batch_size, self._workload = batch_size, workload
+        self._search = {"cost_model": cost_model, "time_limit_s": time_limit_s, "effort": effort, "seed": seed}
+
+    def plan(self, module: "nn.Module", sharders: "Sequence[ModuleSharder[Any]] | None" = None) -> "ShardingPlan":
+        """The plan of a module's tables. Raises InputError for what cannot be planned, and where nothing fits."""
+        workload, policy = self._inputs(module, sharders)
+        found = api.plan(self.topology, workload, policy=policy, simulate=False, **self._search)  # type: ignore[arg-type]
+        self.document = found
+        if found.objective is None:
+            reason = found.infeasibility or found.unplaced
+            raise InputError.at(self.topology.name, f"no plan: {reason.summary if reason else found.status}")
+        return to_sharding_plan(found, module, compute_device=self.compute_device)
+
+    def collective_plan(
+        self,
+        module: "nn.Module",
+        sharders: "Sequence[ModuleSharder[Any]] | None" = None,
+        pg: "dist.ProcessGroup | None" = None,
+    ) -> "ShardingPlan":
+        """`plan` on rank 0 of the group, handed to all; what it raises there is raised on every rank."""
+        from torch import distributed as dist
+
+        result: list[Any] = [None]
+        if dist.get_rank(pg) == 0:
+            try:
+                result = [self.plan(module, sharders)]
+            except InputError as error:
+                result = [error]
+            except Exception as error:  # noqa: BLE001 - the other ranks wait: they must hear of it
+                result = [RuntimeError(f"rank 0 could not plan: {error!r}")]
+        first = 0 if pg is None else dist.get_global_rank(pg, 0)
+        dist.broadcast_object_list(result, src=first, group=pg)
+        if isinstance(result[0], Exception):
+            raise result[0]
+        return result[0]
+
+    def _inputs(self, module: "nn.Module", sharders: "Sequence[ModuleSharder[Any]] | None") -> tuple[Workload, Policy]:
+        """The workload that a module's tables are, and what its sharders and constraints leave of the options."""
+        by_type = {sharder.module_type: sharder for sharder in sharders or ()}
+        collections = list(collections_of(module))
+        shared = shared_names(collections)
+        tables, rules = [], []
+        for collection in collections:
+            sort = type(collection.module)
+            if sharders is not None and sort not in by_type:
+                raise InputError.at(collection.path or "module", f"is a {sort.__name__}, and no sharder is for that")
+            for config in collection.configs:
+                name = f"{collection.path}.{config.name}" if config.name in shared else config.name
+                told = self.constraints.get(config.name)
+                tables.append(_table(name, config, collection, told))
+                rules.append({"match": [_literal(name)]} | self._limits(config, by_type.get(sort), told))
+        base = self._workload.model_dump(mode="json", exclude_defaults=True) if self._workload else {"name": "module"}
+        batch = {"global_batch": None, "batch_per_rank": self._batch_size}
+        workload = Workload.model_validate(base | batch | {"tables": tables})
+        return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules})
+
+    def _limits(self, config: Any, sharder: Any, told: Any) -> dict[str, Any]:
+        """The keys of a policy's rule."""
+        shardings, tiers = list(SHARDINGS), list(PLACEMENT_TIERS[:3])
+        if self.compute_device == "cpu":
+            tiers = ["hbm"]
+        if sharder is not None:
+            known = sharder.sharding_types(self.compute_device)
+            shardings = [sharding for sharding in shardings if sharding in known]
+        found: dict[str, Any] = {}
+        if told is not None:
+            if told.sharding_types:
+                shardings = [sharding for sharding in shardings if sharding in told.sharding_types]
+            if told.compute_kernels:
+                allowed = {TIER_OF_KERNEL.get(kernel) for kernel in told.compute_kernels}
+                tiers = [tier for tier in tiers if tier in allowed]
+            if told.min_partition:
+                found["column_multiple"] = told.min_partition
+        if not shardings or not tiers:
+            what = "sharding" if not shardings else "kernel"
+            raise InputError.at(config.name, f"has constraints that leave no {what}; allow more in one of them")
+        return found | {"shardings": shardings, "tiers": tiers}
+
+
+def _table(name: str, config: Any, collection: Collection, told: Any) -> dict[str, Any]:
+    """A table's profile: what the module and its constraints say."""
+    ours = {theirs: word for word, theirs in DATA_TYPES.items()}
+    if config.data_type.name not in ours:
+        raise InputError.at(name, f"has the data type {config.data_type.name}, which is none of {', '.join(ours)}")
+    features = list(config.feature_names)
+    pooling = list(told.pooling_factors) if told is not None else [1.0]
+    pooling = pooling if len(pooling) == len(features) else [pooling[0]] * len(features)
+    return {
+        "name": name,
+        "rows": config.num_embeddings,
+        "dim": config.embedding_dim,
+        "features": features,
+        "pooling_factor": sum(pooling),
+        "dtype": ours[config.data_type.name],
+        "weighted": collection.is_weighted or (told is not None and told.is_weighted),
+        "pooled": collection.is_pooled,
+    }
+
+
+def _literal(name: str) -> str:
+    """A pattern that matches the name alone."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _topology(theirs: Any) -> Topology:
+    """A TorchRec Topology as ours."""
+    first = theirs.devices[0].storage
+    told: dict[str, Any] = {key: getattr(theirs, key) for key in _TOLD}
+    told |= {"world_size": theirs.world_size, "local_world_size": theirs.local_world_size}
+    told |= {"hbm_cap": first.hbm or None, "ddr_cap": first.ddr or None}
+    hosts = theirs.intra_group_size // theirs.local_world_size
+    told |= {"pod_size": hosts if hosts > 1 else None}
+    kept = {key: value for key, value in told.items() if key in Arguments.model_fields and value}
+    return topology_of(kept, load_topology(LIKE), "torchrec-topology", "Topology")

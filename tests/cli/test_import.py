@@ -1,0 +1,83 @@
+"""`planner import`: plans and clusters of other planners."""
+
+import json
+import pickle
+
+import pytest
+
+from planner.document import read_plan
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """A TorchRec plan of MLPerf's tables, all on the first GPUs."""
+    parameters = {
+        f"cat_{i}": {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [i % 8]} for i in range(26)
+    }
+    file = tmp_path / "theirs.json"
+    file.write_text(json.dumps({"plan": {"sparse.ebc": parameters}}))
+    return file
+
+
+INPUTS = ("-t", "dgx-a100-80", "-w", "dlrm-dcnv2")
+
+
+def test_a_plan_is_written_and_verifies(run, theirs, tmp_path):
+    """With its distance from the bound; simulate, diff and verify take it."""
+    ours = tmp_path / "ours.json"
+    done = run("import", theirs, "--from", "torchrec", *INPUTS, "-o", ours)
+    assert done.exit_code == 0, done.stderr
+    assert "gap" in done.stdout
+    plan = read_plan(ours)
+    assert plan.objective.gap > 0.05
+    assert plan.provenance.solver == "imported: torchrec"
+    assert run("verify", ours).exit_code == 0
+    assert run("simulate", ours).exit_code == 0
+
+
+def test_what_does_not_hold_ends_with_6(run, theirs, tmp_path):
+    """A plan that does not fit into memory is written, and said to be wrong."""
+    document = json.loads(theirs.read_text())
+    for entry in document["plan"]["sparse.ebc"].values():
+        entry["ranks"] = [0]
+    theirs.write_text(json.dumps(document))
+    done = run("import", theirs, "--from", "torcheasyrec", *INPUTS, "-o", tmp_path / "ours.json", "--no-simulate")
+    assert done.exit_code == 6
+    assert "hbm of rank 0" in " ".join(done.stdout.split())
+    assert read_plan(tmp_path / "ours.json").status == "feasible"
+
+
+def test_a_pickle_needs_trust(run, tmp_path):
+    """Without the flag nothing of it is read."""
+    file = tmp_path / "plan.pkl"
+    file.write_bytes(pickle.dumps([1]))
+    words = ("import", file, "--from", "torchrec-pickle", *INPUTS, "-o", tmp_path / "ours.json")
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "--trust-pickle" in refused.stderr
+    assert run(*words, "--trust-pickle").exit_code == 3
+
+
+def test_a_topology_is_written_and_checks(run, tmp_path):
+    """As YAML that every command takes."""
+    file = tmp_path / "theirs.json"
+    file.write_text('{"world_size": 16, "local_world_size": 8}')
+    done = run("import", file, "--from", "torchrec-topology", "-o", tmp_path / "cluster.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert run("check", tmp_path / "cluster.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--from", "torchrec"), "it is needed"),
+        (("--from", "torchrec", "--trust-pickle", *INPUTS), "has no effect with --from torchrec"),
+        (("--from", "torchrec-topology", *INPUTS), "has no effect with --from torchrec-topology"),
+        (("--from", "hugectr", "--like", "dgx-h100", *INPUTS), "has no effect with --from hugectr"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(run, theirs, tmp_path, words, said):
+    """With 2, before anything is read."""
+    result = run("import", theirs, *words, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())

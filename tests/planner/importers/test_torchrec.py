@@ -1,0 +1,136 @@
+"""TorchRec's plans come in as they went out, with their distance from the bound."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from cost_models.shards import SHARDINGS
+from cost_models.workload.models import Workload
+from planner.api import plan
+from planner.document import Plan
+from planner.exporters.torchrec import easyrec_plan, torchrec_plan
+from planner.importers.adoption import FIRST_BOUND_ABOVE, Inputs, adopted
+from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
+from planner.planned import planned_inputs
+from planner.policy import Policy
+from planner.verification import verify
+from topologies.errors import InputError
+from topologies.loading import load_topology
+
+
+@pytest.fixture(scope="module")
+def found() -> Plan:
+    """One table per sharding on 2 nodes of 8, one cached, one in DDR."""
+    tables = [{"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(SHARDINGS)]
+    tables += [{"name": n, "rows": 5000, "dim": 32, "pooling_factor": 1} for n in ("cached", "uvm")]
+    workload = Workload.model_validate({"name": "w", "global_batch": 1024, "tables": tables})
+    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"]} for s in SHARDINGS]
+    rules += [{"match": "cached", "tiers": ["ddr_cached"]}, {"match": "uvm", "tiers": ["ddr"]}]
+    policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
+    return plan(load_topology("dgx-a100-80", nodes=2), workload, policy=policy, effort=0)
+
+
+def inputs(found: Plan, cost_model: str = "physical") -> Inputs:
+    return Inputs(*planned_inputs(found), cost_model, Policy(runtime="torchrec"))
+
+
+def brought_in(document: dict, told: Inputs) -> Plan:
+    held = torchrec_tables(parameters_of(document, "their.json"), told, "their.json")
+    return adopted(held, told, "torchrec", "their.json")
+
+
+@pytest.mark.parametrize("shape", ["whole", "modules", "parameters"])
+def test_a_round_trip_changes_nothing(found, shape):
+    """Tables, bytes, stages, step and simulation; only the bound is that of fewer limits."""
+    document = json.loads(json.dumps(torchrec_plan(found, modules=["m"])))
+    document = {"whole": document, "modules": document["plan"], "parameters": document["plan"]["m"]}[shape]
+    again = brought_in(document, inputs(found))
+    assert again.tables == found.tables
+    for ours, theirs in zip(found.ranks, again.ranks, strict=True):
+        assert theirs.bytes == ours.bytes
+        assert theirs.seconds == pytest.approx(ours.seconds, rel=1e-9)
+    assert again.objective.step_s == pytest.approx(found.objective.step_s, rel=1e-9)
+    assert again.simulated.step_s == pytest.approx(found.simulated.step_s, rel=1e-6)
+    assert 0 < again.objective.lower_bound_s <= found.objective.lower_bound_s * (1 + 1e-9)
+    assert again.objective.gap == pytest.approx(again.objective.step_s / again.objective.lower_bound_s - 1)
+    assert verify(again) == []
+
+
+def test_torcheasyrec_has_ranks_only(found):
+    """Shards follow from the ranks, as TorchRec cuts; the cache is its default."""
+    again = brought_in(easyrec_plan(found, modules=["m"]), inputs(found))
+    assert verify(again) == []
+    for ours, theirs in zip(found.tables, again.tables, strict=True):
+        assert (theirs.sharding, theirs.tier) == (ours.sharding, ours.tier)
+        np.testing.assert_array_equal(theirs.shards.rank, ours.shards.rank)
+        if len(set(ours.shards.columns.tolist())) == 1:
+            np.testing.assert_array_equal(theirs.shards.as_matrix()[:, :5], ours.shards.as_matrix()[:, :5])
+    assert next(t for t in again.tables if t.name == "cached").cache_fraction == 0.2
+
+
+def test_a_bad_plan_shows_its_distance_from_the_bound(found):
+    """Everything on one rank."""
+    document = {
+        table.name: {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]} for table in found.tables
+    }
+    bad = brought_in(document, inputs(found))
+    assert bad.status == "feasible"
+    assert bad.objective.step_s > found.objective.step_s
+    assert bad.objective.gap > found.objective.gap
+    assert verify(bad) == []
+
+
+def test_what_cannot_be_read_is_said_at_once(found):
+    """A missing and an unknown table, kernel, sharding, rows, rank, uneven row blocks."""
+    document = torchrec_plan(found, modules=["m"])["plan"]["m"]
+    document["extra"] = document.pop("uvm")
+    document["t_data_parallel"]["sharding_type"] = "data_paralel"
+    document["t_table_wise"]["compute_kernel"] = "fussed"
+    document["t_column_wise"]["num_embeddings"] = 7
+    document["cached"]["shards"][0]["placement"] = "rank:77/cuda:0"
+    with pytest.raises(InputError) as error:
+        brought_in(document, inputs(found))
+    said = str(error.value)
+    assert "uvm: the plan lacks this table of the workload" in said
+    assert "extra: the workload has no such table" in said
+    assert "'data_paralel' is no sharding_type; did you mean 'data_parallel'?" in said
+    assert "'fussed' is no compute_kernel that can be costed; did you mean 'fused'?" in said
+    assert "t_column_wise: num_embeddings is 7 in the plan and 1005 in the workload" in said
+    assert "cached: has a shard on a rank that is none of 0 to 15" in said
+    assert len(error.value.faults) == 6
+
+
+def test_uneven_rows_are_refused(found):
+    """TorchRec runs them without an error and computes wrong numbers."""
+    document = torchrec_plan(found, modules=["m"])
+    first, second = document["plan"]["m"]["t_row_wise"]["shards"][:2]
+    first["shard_sizes"][0] += 1
+    second["shard_offsets"][0] += 1
+    second["shard_sizes"][0] -= 1
+    with pytest.raises(InputError, match="t_row_wise: its row blocks are not those of row_wise"):
+        brought_in(document, inputs(found))
+
+
+def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
+    """Whatever else it holds."""
+    file = tmp_path / "plan.pkl"
+    file.write_bytes(pickle.dumps({"plan": 1}))
+    with pytest.raises(InputError, match="holds a dict, no ShardingPlan"):
+        unpickled(file)
+    file.write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be unpickled"):
+        unpickled(file)
+
+
+def test_many_tables_take_the_first_bound():
+    """The search of so many would take longer than the import; its bound still verifies."""
+    tables = [{"name": f"t{i}", "rows": 1000 * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(501)]
+    workload = Workload.model_validate({"name": "w", "global_batch": 8192, "tables": tables})
+    told = Inputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
+    assert len(tables) > FIRST_BOUND_ABOVE
+    document = {t["name"]: {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]} for t in tables}
+    bad = brought_in(document, told)
+    assert bad.objective.gap > 0.1
+    assert verify(bad) == []

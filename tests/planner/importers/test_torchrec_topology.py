@@ -1,0 +1,49 @@
+"""A TorchRec Topology becomes a cluster of which TorchRec would be told the same."""
+
+import pytest
+
+from cost_models.torchrec.topology import TorchRecTopology
+from planner.importers.torchrec_topology import RESERVED, topology_of
+from topologies.errors import InputError
+from topologies.loading import load_topology
+
+LIKE = load_topology("dgx-a100-80")
+
+
+def test_nothing_is_lost():
+    """Capacities and rates come back as they were told; bytes per millisecond there, per second here."""
+    told = {
+        "world_size": 16,
+        "local_world_size": 4,
+        "pod_size": 2,
+        "hbm_cap": 40 * 2**30,
+        "ddr_cap": 100 * 2**30,
+        "hbm_mem_bw": 1.5e9,
+        "hbm_to_ddr_mem_bw": 2.5e7,
+        "intra_host_bw": 3e8,
+        "inter_host_bw": 2e7,
+    }
+    back = TorchRecTopology.from_topology(topology_of(told, LIKE, "theirs", "t.json"))
+    assert (back.world_size, back.local_world_size, back.pod_size) == (16, 4, 2)
+    assert back.hbm_bytes == (int(40 * 2**30 * (1 - RESERVED)),) * 16
+    assert back.ddr_bytes == (100 * 2**30,) * 16
+    for name, rate in (("hbm", 1.5e9), ("hbm_to_ddr", 2.5e7), ("intra_host", 3e8), ("inter_host", 2e7)):
+        assert getattr(back, f"{name}_bytes_per_s") == pytest.approx(rate * 1000, rel=1e-12)
+
+
+def test_what_is_left_out_is_torchrecs_default():
+    """Two numbers are enough."""
+    back = TorchRecTopology.from_topology(topology_of({"world_size": 8}, LIKE, "theirs", "t.json"))
+    own = TorchRecTopology.default(8, 8)
+    for name in ("hbm_bytes_per_s", "intra_host_bytes_per_s", "inter_host_bytes_per_s", "ddr_bytes"):
+        assert getattr(back, name) == pytest.approx(getattr(own, name))
+
+
+def test_faults_come_with_their_key():
+    """An unknown argument, a device without HBM, hosts that are not filled."""
+    with pytest.raises(InputError, match="hbm_bw: unknown key; did you mean 'hbm_mem_bw'"):
+        topology_of({"world_size": 8, "hbm_bw": 1}, LIKE, "theirs", "t.json")
+    with pytest.raises(InputError, match="compute_device"):
+        topology_of({"world_size": 8, "compute_device": "cpu"}, LIKE, "theirs", "t.json")
+    with pytest.raises(InputError, match="9 ranks do not fill hosts of 8"):
+        topology_of({"world_size": 9, "local_world_size": 8}, LIKE, "theirs", "t.json")

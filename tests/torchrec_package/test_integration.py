@@ -1,0 +1,160 @@
+"""Plans as TorchRec's own objects, and as training steps that equal those of the unsharded model."""
+
+import json
+import pickle
+
+import pytest
+import torch
+from torchrec import EmbeddingBagCollection, EmbeddingCollection
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.planner import EmbeddingShardingPlanner
+from torchrec.distributed.planner import types as planner_types
+from torchrec.distributed.planner.types import ParameterConstraints
+from torchrec.distributed.types import ShardingPlan
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
+from training import Model, sharded, unsharded
+
+from cost_models.shards import SHARDINGS
+from cost_models.workload.models import Workload
+from planner.api import plan
+from planner.document import Plan
+from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
+from planner.importers.adoption import Inputs, adopted
+from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
+from planner.integrations.torchrec import to_constraints, to_sharding_plan
+from planner.policy import Policy
+from planner.verification import verify
+from topologies.cluster import Topology
+from topologies.errors import InputError
+from topologies.loading import load_topology
+
+
+def cluster(nodes: int, each: int) -> Topology:
+    overrides = [f"nodes.0.accelerators.count={each}", f"nodes.0.links.scale_out.count={each}"]
+    overrides += ["nodes.0.links.pcie.accelerators_per_switch=1"]
+    return load_topology("dgx-a100-80", nodes=nodes, overrides=overrides)
+
+
+def all_ways(nodes: int = 1, each: int = 2, tiers: tuple[str, ...] = ("hbm",)) -> tuple[Plan, Workload]:
+    """One table for each of the seven shardings, with rows that do not divide evenly, and two that are free."""
+    tables = [
+        {"name": f"t_{sharding}", "rows": 37 + i, "dim": 32, "pooling_factor": 2}
+        for i, sharding in enumerate(SHARDINGS)
+    ]
+    tables += [{"name": f"free_{i}", "rows": 101, "dim": 16, "pooling_factor": 5} for i in range(2)]
+    workload = Workload.model_validate({"name": "small", "global_batch": 64, "tables": tables})
+    rules = [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in SHARDINGS]
+    policy = Policy.model_validate({"runtime": "torchrec", "tiers": list(tiers), "tables": rules})
+    found = plan(cluster(nodes, each), workload, policy=policy, effort=0, simulate=False)
+    if each * nodes > 1 and nodes > 1:
+        assert {table.sharding for table in found.tables} >= set(SHARDINGS)
+    return found, workload
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(1, 2), (2, 2)])
+def test_training_equals_the_unsharded_model(nodes, each, tmp_path):
+    """Outputs and weights of all seven shardings, over gloo, after several steps."""
+    found, workload = all_ways(nodes, each)
+    file = tmp_path / "torchrec_plan.json"
+    file.write_text(json.dumps(torchrec_plan(found, modules=["ebc"])))
+    outputs, weights = unsharded(workload, nodes * each)
+    ours, held = sharded(file, workload, nodes * each, each, tmp_path)
+    for expected, of_step in zip(outputs, ours, strict=True):
+        torch.testing.assert_close(of_step, expected, rtol=1e-5, atol=1e-5)
+    assert held.keys() == weights.keys()
+    for name, expected in weights.items():
+        torch.testing.assert_close(held[name], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_objects_say_what_the_plan_says():
+    """Types, kernels, ranks, shards, placements and caches of every table."""
+    found, workload = all_ways(2, 2, ("ddr_cached", "hbm"))
+    sharding_plan = to_sharding_plan(found, Model(workload, "meta"), compute_device="cuda")
+    assert isinstance(sharding_plan, ShardingPlan)
+    written = torchrec_plan(found, modules=["ebc"])["plan"]
+    for name, entry in sharding_plan._serialize()["plan"]["ebc"].items():
+        for key, value in entry.items():
+            ours = written["ebc"][name].get(key)
+            if key == "shards":
+                value = [shard | {"placement": shard["placement"]} for shard in value]
+            assert value == ours, (name, key)
+    for table in found.tables:
+        held = sharding_plan.plan["ebc"][table.name]
+        assert held.ranks == table.shards.rank.tolist()
+        assert (held.cache_params is None) == (table.cache_fraction is None)
+        if table.cache_fraction is not None:
+            assert held.cache_params.load_factor == table.cache_fraction
+            assert held.compute_kernel == "fused_uvm_caching"
+
+
+def test_what_does_not_fit_the_module_is_named_all_at_once():
+    """Other rows, another type, a table too many and one too few."""
+    found, workload = all_ways()
+    tables = [t.model_copy(update={"rows": 9}) if t.name == "free_0" else t for t in workload.tables[:-1]]
+    module = Model(workload.model_copy(update={"tables": tuple(tables)}), "meta")
+    more = EmbeddingBagConfig(
+        num_embeddings=9, embedding_dim=8, name="more", feature_names=["x"], data_type=DataType.FP16
+    )
+    module.more = EmbeddingBagCollection(device=torch.device("meta"), tables=[more])
+    with pytest.raises(InputError) as error:
+        to_sharding_plan(found, module)
+    said = str(error.value)
+    assert "ebc.free_0: num_embeddings is 9 in the module and 101 in the plan" in said
+    assert "more.more: the module has this table, and the plan has no entry" in said
+    assert "free_1: the plan has this table, and the module none" in said
+    assert len(error.value.faults) == 3
+
+
+def test_tables_of_one_name_are_told_apart_by_their_module():
+    """Two collections with a table `t`: the plan calls them `path.t`."""
+    tables = [{"name": f"{path}.t", "rows": 50, "dim": 16, "pooling_factor": 1} for path in ("a", "b.c")]
+    tables[1]["pooled"] = False
+    workload = Workload.model_validate({"name": "two", "global_batch": 8, "tables": tables})
+    found = plan(cluster(1, 2), workload, policy=Policy(runtime="torchrec"), effort=0, simulate=False)
+    module = torch.nn.ModuleDict({"a": None, "b": torch.nn.ModuleDict()})
+    of = {"num_embeddings": 50, "embedding_dim": 16, "name": "t", "feature_names": ["f"]}
+    module["a"] = EmbeddingBagCollection(device=torch.device("meta"), tables=[EmbeddingBagConfig(**of)])
+    module["b"]["c"] = EmbeddingCollection(device=torch.device("meta"), tables=[EmbeddingConfig(**of)])
+    for source in (found, torchrec_plan(found, modules=["a.*=a", "b.*=b.c"])):
+        objects = to_sharding_plan(source, module).plan
+        assert {path: list(of_module) for path, of_module in objects.items()} == {"a": ["t"], "b.c": ["t"]}
+        for path, of_module in objects.items():
+            shards = next(table for table in found.tables if table.name == f"{path}.t").shards
+            assert of_module["t"].ranks == shards.rank.tolist()
+
+
+def test_constraints_are_those_of_the_package():
+    """TorchRec's own planner takes them."""
+    found, workload = all_ways()
+    constraints = to_constraints(torchrec_constraints(found))
+    assert list(constraints) == [table.name for table in workload.tables]
+    for table in found.tables:
+        held = constraints[table.name]
+        assert isinstance(held, ParameterConstraints)
+        assert held.sharding_types == [table.sharding]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_plan_of_torchrecs_planner_comes_in(pickled, tmp_path):
+    """Made by its default planner for 16 ranks, serialised or pickled: it verifies, and ours is not slower."""
+    tables = [{"name": f"t{i}", "rows": 10 ** (3 + i % 5), "dim": 64, "pooling_factor": 1 + i} for i in range(10)]
+    workload = Workload.model_validate({"name": "w", "global_batch": 16 * 512, "tables": tables})
+    cluster_of_16 = load_topology("dgx-a100-80", nodes=2)
+    topology = planner_types.Topology(world_size=16, local_world_size=8, compute_device="cuda", hbm_cap=80 * 10**9)
+    theirs = EmbeddingShardingPlanner(topology=topology).plan(
+        Model(workload, "meta"), [EmbeddingBagCollectionSharder()]
+    )
+    file = tmp_path / "plan"
+    if pickled:
+        file.write_bytes(pickle.dumps(theirs))
+        document = unpickled(file)
+    else:
+        document = json.loads(json.dumps(theirs._serialize()))
+    told = Inputs(cluster_of_16, workload, "physical", Policy(runtime="torchrec"))
+    found = adopted(torchrec_tables(parameters_of(document, "theirs"), told, "theirs"), told, "torchrec", "theirs")
+    assert verify(found) == []
+    ours = plan(cluster_of_16, workload, policy=told.policy, effort=0, simulate=False)
+    assert ours.objective.step_s <= found.objective.step_s
+    assert found.objective.gap >= ours.objective.gap - 1e-9
+    again = to_sharding_plan(torchrec_plan(found, modules=["ebc"]), Model(workload, "meta"))
+    assert again._serialize() == theirs._serialize()

@@ -1,0 +1,93 @@
+"""Our planner where TorchRec's stands."""
+
+import pytest
+import torch
+from torchrec import EmbeddingBagCollection, EmbeddingCollection
+from torchrec.distributed.embedding import EmbeddingCollectionSharder
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.types import ShardingPlan
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
+
+from planner.integrations.torchrec_planner import ShardPlanner
+from planner.verification import verify
+from topologies.errors import InputError
+
+SHARDERS = [EmbeddingBagCollectionSharder(), EmbeddingCollectionSharder()]
+CLUSTER = Topology(world_size=16, local_world_size=8, compute_device="cuda", hbm_cap=80 * 10**9)
+
+
+def module() -> torch.nn.Module:
+    """Bags, weighted bags and sequences, with a table `t0` in two of them."""
+
+    def of(kind, number, **more):
+        return kind(num_embeddings=10**6, embedding_dim=64, name=f"t{number}", feature_names=[f"f{number}"], **more)
+
+    bag, sequence, meta = EmbeddingBagConfig, EmbeddingConfig, torch.device("meta")
+    return torch.nn.ModuleDict(
+        {
+            "bags": EmbeddingBagCollection(tables=[of(bag, i) for i in range(4)], device=meta),
+            "weighted": EmbeddingBagCollection(
+                tables=[of(bag, 4, data_type=DataType.FP16)], is_weighted=True, device=meta
+            ),
+            "sequences": EmbeddingCollection(tables=[of(sequence, 0), of(sequence, 5)], device=meta),
+        }
+    )
+
+
+def test_every_table_of_a_module_is_planned():
+    """Bags, weights, sequences and equal names, on a Topology of TorchRec's; the document verifies."""
+    planner = ShardPlanner(CLUSTER, batch_size=1024)
+    found = planner.plan(module(), SHARDERS)
+    assert isinstance(found, ShardingPlan)
+    assert {path: list(tables) for path, tables in found.plan.items()} == {
+        "bags": ["t0", "t1", "t2", "t3"],
+        "weighted": ["t4"],
+        "sequences": ["t0", "t5"],
+    }
+    assert verify(planner.document) == []
+    tables = {t["name"]: t for t in planner.document.provenance.workload.content["tables"]}
+    assert tables["weighted.t4" if "weighted.t4" in tables else "t4"]["weighted"]
+    assert not tables["sequences.t0"]["pooled"]
+    types = EmbeddingCollectionSharder().sharding_types("cuda")
+    assert all(sharding.sharding_type in types for sharding in found.plan["sequences"].values())
+
+
+def test_constraints_are_kept():
+    """Shardings, kernels, widths and pooling factors by table."""
+    constraints = {
+        "t1": ParameterConstraints(sharding_types=["row_wise"], pooling_factors=[30.0]),
+        "t2": ParameterConstraints(sharding_types=["column_wise"], min_partition=32),
+        "t3": ParameterConstraints(compute_kernels=["fused_uvm_caching"]),
+    }
+    planner = ShardPlanner(CLUSTER, constraints=constraints)
+    found = planner.plan(module(), SHARDERS).plan["bags"]
+    assert found["t1"].sharding_type == "row_wise"
+    assert [shard.shard_sizes[1] for shard in found["t2"].sharding_spec.shards] == [32, 32]
+    assert found["t3"].compute_kernel == "fused_uvm_caching"
+    tables = {t["name"]: t for t in planner.document.provenance.workload.content["tables"]}
+    assert tables["t1"]["pooling_factor"] == 30.0
+    with pytest.raises(InputError, match="t1: has constraints that leave no sharding"):
+        ShardPlanner(CLUSTER, constraints={"t1": ParameterConstraints(sharding_types=["none"])}).plan(
+            module(), SHARDERS
+        )
+
+
+def _collective(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    cluster = Topology(world_size=2, compute_device="cpu")
+    found = ShardPlanner(cluster).collective_plan(module(), SHARDERS, torch.distributed.group.WORLD)
+    bad = ShardPlanner(cluster, constraints={"t1": ParameterConstraints(sharding_types=["none"])})
+    with pytest.raises(InputError, match="leave no sharding"):
+        bad.collective_plan(module(), SHARDERS)
+    torch.save(found._serialize(), f"{folder}/{rank}")
+    torch.distributed.destroy_process_group()
+
+
+def test_all_ranks_get_one_plan_and_one_error(tmp_path):
+    """Rank 0 plans; what it raises is raised everywhere, so that nobody waits for ever."""
+    torch.multiprocessing.spawn(_collective, args=(str(tmp_path),), nprocs=2, join=True)
+    first, second = (torch.load(tmp_path / str(rank)) for rank in range(2))
+    assert first == second
+    shards = first["plan"]["bags"]["t1"].get("shards", [])
+    assert all(shard["placement"].endswith("/cpu") for shard in shards)
