@@ -41,7 +41,7 @@ def size(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Find the smallest number of nodes for a throughput or for the memory.
+    """Find the fewest nodes for a throughput or for the memory.
 
     Bisects over the nodes of the cluster: with all tiers, and without each
     memory below HBM. A size is rejected by the proven bound or for its memory,
