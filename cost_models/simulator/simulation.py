@@ -208,7 +208,7 @@ def simulate(
     network = Network(topology, kinds, conditions.lost_cards)
     software = software_coefficients(workload.software)
     fill = FILL_STEPS[workload.pipeline] if workload.mode == "training" else 1
-    played = fill + steps + fill  # the last ones keep the pipeline full for the ones before
+    played = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
     counter = Counter(
         Tables.of(workload, network.world),
         placed,

@@ -60,7 +60,7 @@ LEVEL_ROUNDS = 60
 """Rounds towards a target after them."""
 RUIN_WORK = 150_000
 """Tables x ranks x columns up to which a pass takes tables out and puts them back in another way."""
-RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 100, 1_500
+RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
 """Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
 STEPS_PER_TABLE = 5
 """Another such limit."""
