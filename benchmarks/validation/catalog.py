@@ -1,6 +1,7 @@
 """Estimate and simulation of a quick plan for every workload of the catalog on every topology that it fits."""
 
-from collections.abc import Iterator
+import itertools
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from cost_models.workload.loading import WORKLOADS
@@ -64,9 +65,9 @@ def _reason(plan: Plan) -> str:
     return f"{worst}: {was * 1e3:.2f} ms estimated, {now * 1e3:.2f} ms on the played critical path"
 
 
-def comparisons(topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> Iterator[Comparison]:
-    """Every pair that fits; of the catalog, unless some are named."""
-    for topology in topologies or TOPOLOGIES.names():
-        for workload in workloads or WORKLOADS.names():
-            if (found := compare(topology, workload)) is not None:
-                yield found
+def comparisons(topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> list[Comparison]:
+    """Every pair that fits; of the catalog, unless some are named. One process for each core."""
+    pairs = list(itertools.product(topologies or TOPOLOGIES.names(), workloads or WORKLOADS.names()))
+    with ProcessPoolExecutor() as pool:
+        found = pool.map(compare, *zip(*pairs, strict=True))
+        return [each for each in found if each is not None]
