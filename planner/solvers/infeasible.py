@@ -7,6 +7,7 @@ import numpy as np
 from planner.problem import Bools, Floats, Ints, Problem
 from planner.solvers.fluid import SAFETY, Fluid
 from planner.solvers.prices import Prices
+from planner.solvers.programs import optimum
 
 ROUNDS = 200
 """Cutting planes at most; a few dozen do."""
@@ -94,7 +95,7 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tup
     program.limit_sum()
     for _ in range(ROUNDS):
         value, ceiling = program.round()
-        if value > 0 or ceiling <= 1e-9:
+        if value > 0 or ceiling <= 1e-9 or np.isnan(ceiling):
             break
     return program.best, program.best_byte
 
@@ -111,6 +112,8 @@ def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
     ceiling = np.inf
     for _ in range(ROUNDS):
         value, ceiling = program.round()
+        if np.isnan(ceiling):
+            return ceiling
         if ceiling - value <= 1e-4 * abs(ceiling):
             break
     grown = capacity.copy()
@@ -146,7 +149,10 @@ class _PriceProgram:
         self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
 
     def round(self) -> tuple[float, float]:
-        """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed."""
+        """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed.
+
+        The latter is NaN where every solver gives up: then there is nothing more to learn.
+        """
         fluid, capacity = self._fluid, self._capacity
         byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
         weight = np.zeros_like(fluid.instances)
@@ -159,9 +165,9 @@ class _PriceProgram:
         excess = ((size - capacity) / self._unit).ravel()
         terms = [float(amount) * price for amount, price in zip(excess, self._prices, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
-        result = self._solver.solve()
-        if result.termination.reason is not self._mathopt.TerminationReason.OPTIMAL:
-            result = self._mathopt.solve(self._model, self._mathopt.SolverType.GLOP)
+        result = optimum(self._model, self._solver)
+        if result is None:
+            return self.best, float("nan")
         values = result.variable_values()
         self._price = np.array([max(values[price], 0.0) for price in self._prices])
         return self.best, float(values[self._bound])
