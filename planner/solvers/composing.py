@@ -13,6 +13,8 @@ import numpy as np
 
 from planner.problem import RANK, Bools, Floats, Ints, Placement, Problem
 
+MOST_BLOCKS = 100_000
+"""Block types of a problem in which joint blocks are looked for."""
 WORTHWHILE = 1e-6
 """Relative saving of seconds below which a block stays as it is."""
 ROUNDING = 1e-12
@@ -50,10 +52,13 @@ class Composed:
 def composed(problem: Problem) -> Composed:
     """Let every block of a single rank cost what the cheapest narrower ones cost that undercut it in everything.
 
-    O(O U^2) sums of two blocks for O free options of U widths.
+    O(O U^2) sums of two blocks for O free options of U widths; a problem of more than MOST_BLOCKS stays as it is, since
+    it would take seconds, and where tables are many narrow blocks go to different ranks.
     """
     blocks = len(problem.block_option)
     first, second = np.full(blocks, -1), np.full(blocks, -1)
+    if blocks > MOST_BLOCKS:
+        return Composed(problem, first, second)
     names = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
     arrays = {name: getattr(problem, name).copy() for name in names}
     ask, seconds = _asked(problem)
