@@ -4,6 +4,7 @@ The counts follow the meaning of the shardings, not the closed form's loads; coe
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,23 @@ class Demand:
     """Partial sums of all samples, to be reduced over all ranks, forward."""
     replica_gradient_bytes: Floats
     """Dense gradients of replicated tables."""
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """What each of n shards has read in a step; rows in bytes of one."""
+
+    lookups: Floats
+    unique: Floats
+    missed: Floats
+    plain_bytes: Floats
+    """As it is stored."""
+    full_bytes: Floats
+    """As a cache holds it."""
+    row_bytes: Floats
+    """As the lookup reads it, in whole sectors."""
+    state_bytes: Floats
+    """Of its optimizer state, in whole sectors."""
 
 
 class Counter:
@@ -171,72 +189,90 @@ class Counter:
 
     def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
         """[n] seconds and bytes of each shard on a rank of this kind."""
-        tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
-        columns, rates = self._blocks.columns, kind.lookup
-        sector = rates.sector_bytes
+        tables, table, columns = self._tables, self.table, self._blocks.columns
+        sector = kind.lookup.sector_bytes
         plain, full = tables.row_bytes(table, columns), tables.cached_row_bytes(table, columns)
-        row = np.ceil(np.where(self._cached, full, plain) / sector) * sector
-        state = np.ceil(tables.row_state_bytes(table, columns) / sector) * sector
-        lookups, unique = self.lookups * self._share * factor, self._unique * self._share * factor
-        in_place, cached, below = tier == DDR, self._cached, (tier == DDR_CACHED) | (tier == SSD_CACHED)
-        hbm_s = 1 / rates.hbm_bytes_per_s
+        reads = _Reads(
+            lookups=self.lookups * self._share * factor,
+            unique=self._unique * self._share * factor,
+            missed=self._missed * self._share * factor,
+            plain_bytes=plain.astype(np.float64),
+            full_bytes=full.astype(np.float64),
+            row_bytes=np.ceil(np.where(self._cached, full, plain) / sector) * sector,
+            state_bytes=np.ceil(tables.row_state_bytes(table, columns) / sector) * sector,
+        )
+        return self._looked_up(kind, reads) | self._updated(kind, reads) | self._fetched(kind, reads)
 
-        # Lookup: ids in, rows in (some out of L2), vectors out.
+    def _looked_up(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
+        """Ids in, rows in (some out of L2, or over PCIe), vectors out."""
+        tables, software, table, rates = self._tables, self._software, self.table, kind.lookup
+        hbm_s, in_place = 1 / rates.hbm_bytes_per_s, self._blocks.tier == DDR
         from_l2: Floats = np.zeros(len(table))
         if rates.l2_reach_bytes:
-            from_l2 = (1 + (tables.rows[table] * row / rates.l2_reach_bytes) ** 2) ** -0.5
-        row_s = row * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
-        written = self._vectors * columns * tables.written_bytes
-        forward = lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
-        forward = forward + np.where(in_place, 0.0, lookups * (row_s + rates.row_s))
-        forward = forward + np.where(cached, unique * software.cache_search_s.value, 0.0)
+            from_l2 = (1 + (tables.rows[table] * reads.row_bytes / rates.l2_reach_bytes) ** 2) ** -0.5
+        row_s = reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
+        written = self._vectors * self._blocks.columns * tables.written_bytes
+        forward = reads.lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
+        forward = forward + np.where(in_place, 0.0, reads.lookups * (row_s + rates.row_s))
+        forward = forward + np.where(self._cached, reads.unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
         # Rows change their format on the way into a cache of full precision, and back once they were updated.
         changes = np.where(self._cached & self._precise, 1.0 + tables.training, 0.0)
-        codec = software.codec_passes.value / kind.hbm_bytes_per_s
-        forward = forward + changes * codec * self._missed * self._share * factor * (plain + full)
-        alone = ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] == RANK)
-        sent = np.where(alone, self._vectors * columns, 0.0) * codec
-        forward = forward + sent * tables.codec_bytes[0]
-        crossing = software.uvm_forward_passes_per_lookup.value * lookups
-        crossing = crossing + software.uvm_forward_passes_per_row.value * unique
+        codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
+        forward = forward + changes * codec_s * reads.missed * (reads.plain_bytes + reads.full_bytes)
+        forward = forward + self._sent_elements * codec_s * tables.codec_bytes[0]
+        crossing = software.uvm_forward_passes_per_lookup.value * reads.lookups
+        crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique
+        return {"forward_s": forward, "forward_host_bytes": np.where(in_place, crossing * reads.row_bytes, 0.0)}
 
-        # Update: gradients summed row by row, then rows and state rewritten where they are.
+    def _updated(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
+        """Gradients summed row by row, then rows and state rewritten where they are."""
+        tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
+        if not tables.training:
+            return {"backward_s": np.zeros(len(table)), "backward_host_bytes": np.zeros(len(table))}
+        hbm_s, in_place = 1 / kind.lookup.hbm_bytes_per_s, tier == DDR
         pooled = np.array([software.backward_passes.by_optimizer[name] for name in tables.optimizer])
         if kind.update_passes is not None:
             pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
-        summing = lookups * (passes * row * hbm_s + kind.update_row_s)
-        rows_again = software.row_update_passes.value * unique * row * hbm_s
-        state_again = software.update_passes.value * tables.state_arrays[table] * unique * row * hbm_s
-        cache_again = software.cache_update_s.value * unique
-        backward = summing + np.where(in_place, 0.0, rows_again)
+        row_s = reads.row_bytes * hbm_s
+        rows_again = software.row_update_passes.value * reads.unique * row_s
+        state_again = software.update_passes.value * tables.state_arrays[table] * reads.unique * row_s
+        backward = reads.lookups * (passes * row_s + kind.update_row_s)
+        backward = backward + np.where(in_place, 0.0, rows_again)
         backward = backward + np.where((tier == HBM) | (tier == SSD_CACHED), state_again, 0.0)
-        backward = backward + np.where(tier == DDR_CACHED, cache_again, 0.0)
-        again = software.uvm_backward_passes_per_row.value * unique
-        behind = np.where(in_place, again * row, 0.0)
-        behind = behind + np.where(in_place | (tier == DDR_CACHED), again * state, 0.0)
+        backward = backward + np.where(tier == DDR_CACHED, software.cache_update_s.value * reads.unique, 0.0)
+        codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
+        again = software.uvm_backward_passes_per_row.value * reads.unique
+        behind = np.where(in_place, again * reads.row_bytes, 0.0)
+        behind = behind + np.where(in_place | (tier == DDR_CACHED), again * reads.state_bytes, 0.0)
+        return {
+            "backward_s": backward + self._sent_elements * codec_s * tables.codec_bytes[1],
+            "backward_host_bytes": behind,
+        }
 
-        # Cache misses: a missed row comes once; from storage it brings its state along, in whole blocks.
-        missed = np.where(below, self._missed, 0.0) * self._share * factor
-        stored = plain + np.where(tier == SSD_CACHED, tables.row_state_bytes(table, columns), 0)
-        from_ssd = np.where(tier == SSD_CACHED, missed, 0.0)
-        blocks = np.ceil(stored / kind.ssd_block_bytes)
-        ssd_s = np.zeros(len(table))
+    def _fetched(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
+        """Cache misses: a missed row comes once; from storage it brings its state along, in whole blocks."""
+        tier, from_ssd = self._blocks.tier, self._blocks.tier == SSD_CACHED
+        state = self._tables.row_state_bytes(self.table, self._blocks.columns)
+        stored = reads.plain_bytes + np.where(from_ssd, state, 0)
+        ssd_s: Floats = np.zeros(len(tier))
         if kind.ssd_iops:
             both_ways = 1 / kind.ssd_read_bytes_per_s + 1 / kind.ssd_write_bytes_per_s
-            ssd_s = from_ssd * blocks * np.maximum(kind.ssd_block_bytes * both_ways, 1 / kind.ssd_iops)
-        update = 1.0 if tables.training else 0.0
+            of_block_s = np.maximum(kind.ssd_block_bytes * both_ways, 1 / kind.ssd_iops)
+            ssd_s = np.where(from_ssd, reads.missed, 0.0) * np.ceil(stored / kind.ssd_block_bytes) * of_block_s
         return {
-            "forward_s": forward,
-            "backward_s": (backward + sent * tables.codec_bytes[1]) * update,
-            "forward_host_bytes": np.where(in_place, crossing * row, 0.0),
-            "backward_host_bytes": behind * update,
-            "fetched_ddr_bytes": np.where(tier == DDR_CACHED, missed * stored, 0.0),
-            "fetched_ssd_bytes": from_ssd * stored,
+            "fetched_ddr_bytes": np.where(tier == DDR_CACHED, reads.missed * stored, 0.0),
+            "fetched_ssd_bytes": np.where(from_ssd, reads.missed * stored, 0.0),
             "ssd_s": ssd_s,
         }
+
+    @cached_property
+    def _sent_elements(self) -> Floats:
+        """[n] elements of whole vectors that leave for other ranks."""
+        alone = ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] == RANK)
+        return np.where(alone, self._vectors * self._blocks.columns, 0.0)
 
     def _exchanged(self, factor: Floats, drawn: Floats | None) -> dict[str, Floats]:
         """[W] bytes that go between ranks."""
