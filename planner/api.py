@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cost_models.model import CostModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
@@ -82,32 +83,41 @@ def plan(
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     origin = provenance(model, allowed, seed)
-    began = time.monotonic()
-
-    def helps(outcome: Outcome) -> tuple[Remedy, ...]:
-        """What would make the tables fit, where the search ended without a plan and not for want of time."""
-        in_time = time.monotonic() - began < limits.time_limit_s and not (stop and stop())
-        if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
-            return ()
-        if progress:
-            progress("what would make it fit", None, None)
-        short = None if outcome.shortage is None else outcome.shortage.bytes_short
-        return remedies(model, allowed, short, stop or (lambda: False))
-
+    helpful = _Helper(model, allowed, limits, progress)
     judged = with_simulation if simulate else _as_it_is
     if previous is None:
         outcome = solve(problem, limits, progress)
-        return judged(document(model, options, problem, outcome, origin, remedies=helps(outcome)))
+        return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))
     migration = migration_from(previous, model, lost_nodes)
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
     found = replan(problem, homes, MoveTerms(max_move_bytes, price), limits, progress)
-    helpful = helps(found.outcome) if found.outcome.shortage is not None or max_move_bytes is None else ()
-    new = document(model, options, problem, found.outcome, origin, homes, helpful)
+    is_memory = found.outcome.shortage is not None or max_move_bytes is None
+    helps = helpful(found.outcome) if is_memory else ()
+    new = document(model, options, problem, found.outcome, origin, homes, helps)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return judged(with_moves(new, moves))
+
+
+class _Helper:
+    """Finds what would make the tables fit, after a search that starts now."""
+
+    def __init__(self, model: CostModel, policy: Policy, limits: Limits, progress: Progress | None) -> None:
+        self._model, self._policy, self._limits, self._progress = model, policy, limits, progress
+        self._began = time.monotonic()
+
+    def __call__(self, outcome: Outcome) -> tuple[Remedy, ...]:
+        """Nothing where there is a plan, or where the search ended for want of time and not of room."""
+        is_stopped = self._limits.stop or (lambda: False)
+        in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()
+        if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
+            return ()
+        if self._progress:
+            self._progress("what would make it fit", None, None)
+        short = None if outcome.shortage is None else outcome.shortage.bytes_short
+        return remedies(self._model, self._policy, short, is_stopped)
 
 
 def _as_it_is(found: Plan) -> Plan:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
+from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import harness_coefficients, link_coefficients
 from cost_models.collective_laws import all_to_all_between_domains
@@ -80,12 +80,7 @@ def predict(folder: Path) -> pd.DataFrame:
 def held_out(folder: Path) -> pd.Series:
     """Each number of nodes predicted from a fit to the others."""
     rows = cases(folder)
-    return leave_one_group_out(rows, _groups(rows), _predicted)
-
-
-def _predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
-    """Seconds of some rows by coefficients that others give."""
-    return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
+    return leave_one_group_out(rows, _groups(rows), refitted(refit, shipped, seconds))
 
 
 def _groups(rows: pd.DataFrame) -> list[str]:

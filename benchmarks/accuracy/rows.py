@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cost_models.calibration.robust import Fit
+
 COLUMNS = ("label", "group", "measured_s", "predicted_s", "low_s", "high_s", "naive_s", "torchrec_s", "gated")
 """Of every data set's frame: what the row is, what it is held out by, seconds measured, predicted, the 90 % band's
 ends, by the naive model and by TorchRec's constants (NaN where they have no answer), whether a target holds for it."""
@@ -68,6 +70,22 @@ def leave_one_group_out(
         out = group_of_row == group
         found[out] = predicted(rows[~out], rows[out])
     return found
+
+
+def refitted(
+    refit: Callable[..., Fit],
+    shipped: Callable[[], dict[str, float]],
+    seconds: Callable[[pd.DataFrame, dict[str, float]], np.ndarray],
+) -> Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]:
+    """For `leave_one_group_out`: seconds of some rows by the coefficients that a fit to others gives.
+
+    `refit(rows, start, must_be_determined=…)` is the data set's own fit.
+    """
+
+    def predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
+        return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
+
+    return predicted
 
 
 def summarise(dataset: DataSet, rows: pd.DataFrame, held_out: pd.Series | None) -> Summary:

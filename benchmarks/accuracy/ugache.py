@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
+from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import device_coefficients, harness_coefficients
@@ -82,12 +82,7 @@ def predict(folder: Path) -> pd.DataFrame:
 def held_out(folder: Path) -> pd.Series:
     """Each workload predicted from a fit to the others."""
     rows = cases(folder)
-    return leave_one_group_out(rows, _groups(rows), _predicted)
-
-
-def _predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
-    """Seconds of some rows by coefficients that others give."""
-    return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
+    return leave_one_group_out(rows, _groups(rows), refitted(refit, shipped, seconds))
 
 
 def _groups(rows: pd.DataFrame) -> list[str]:
