@@ -52,6 +52,8 @@ class RankKind:
     world_size: int
     node_ranks: int
     """Ranks on its node."""
+    pcie_ranks: int
+    """Ranks on its PCIe switch."""
     domain_ranks: int
     """Ranks in its scale-up domain."""
     lookup: LookupRates
@@ -133,6 +135,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         group=group.name,
         world_size=topology.world_size,
         node_ranks=ranks,
+        pcie_ranks=min(ranks, group.links.pcie.accelerators_per_switch),
         domain_ranks=domain,
         lookup=LookupRates(
             hbm_bytes_per_s=lookup_rate,

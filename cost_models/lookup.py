@@ -31,8 +31,8 @@ class Lookup:
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._in_place = blocks.tier == DDR
-        self._below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
-        self._cached = self._below | is_cached_beside(tables, blocks)
+        below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
+        self._cached = below | is_cached_beside(tables, blocks)
         cached_row = tables.cached_row_bytes(table, blocks.columns).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
         self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
@@ -75,26 +75,30 @@ class Lookup:
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
         codec = self._codec_seconds(self._tables.codec_bytes[0])
-        device = BlockLoad(
+        on_device = BlockLoad(
             fixed=outputs + by_vector + codec,
-            by_rows=ids + rows + search + self._cache_codec_seconds() + host / kind.pcie_bytes_per_s,
+            by_rows=ids + rows + search + self._cache_codec_seconds(),
             everywhere=codec / kind.world_size + self._expanding_seconds(),
         )
-        return {"device": device, **self._shared_host(host, host)}
+        return self._in_turn(on_device, host)
 
-    def fetch(self) -> Loads:
-        """Missed distinct rows brought in, evicted ones written back in the other direction of the link.
+    def fetch(self, tier: int) -> Loads:
+        """Missed distinct rows of caches over this placement tier brought in, evicted ones written back in the other
+        direction of the link.
 
         The rank waits for the part that the search of the cache does not hide; the shared links carry all of it.
         """
-        missed = np.where(self._below, self._missed, 0.0)
+        kind, missed = self._kind, np.where(self._blocks.tier == tier, self._missed, 0.0)
         moved = missed * self._fetched_row
         waited = terms.fetched_bytes(missed, self._fetched_row, self._software)
-        from_ddr = np.where(self._blocks.tier == DDR_CACHED, moved, 0.0)
-        loads: Loads = {"host_link": BlockLoad(by_rows=waited / self._kind.pcie_bytes_per_s)}
-        loads.update(self._shared_host(moved, 2 * from_ddr))
-        if self._kind.ssd_iops:
-            loads["ssd"] = BlockLoad(by_rows=self._ssd_seconds())
+        loads: Loads = {
+            "host_link": BlockLoad(by_rows=waited / kind.pcie_bytes_per_s),
+            "pcie": BlockLoad(by_rows=moved / kind.pcie_bytes_per_s),
+        }
+        if tier == DDR_CACHED and kind.ddr_bytes_per_s:
+            loads["ddr"] = BlockLoad(by_rows=2 * moved / kind.ddr_bytes_per_s)
+        if tier == SSD_CACHED and kind.ssd_iops:
+            loads["ssd"] = BlockLoad(by_rows=self._ssd_seconds(missed))
         return loads
 
     def backward(self) -> Loads:
@@ -119,10 +123,10 @@ class Lookup:
         )
         host = np.where(self._in_place, terms.row_in_place_bytes(reads, software), 0.0)
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
-        seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
+        seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
-        device = BlockLoad(fixed=codec, by_rows=seconds, everywhere=codec / kind.world_size + self._expanding_seconds())
-        return {"device": device, **self._shared_host(host, host)}
+        everywhere = codec / kind.world_size + self._expanding_seconds()
+        return self._in_turn(BlockLoad(fixed=codec, by_rows=seconds, everywhere=everywhere), host)
 
     def _codec_seconds(self, element_bytes: float) -> Floats:
         """Encoding (or decoding) the vectors of all samples that go one by one to the ranks of the samples.
@@ -148,18 +152,25 @@ class Lookup:
         moved = self._software.codec_passes.value * ways * self._missed * self._encoded_bytes
         return np.asarray(moved / self._kind.hbm_bytes_per_s)
 
-    def _shared_host(self, pcie_bytes: Floats, ddr_bytes: Floats) -> Loads:
-        """Load on what the ranks of a switch and of a node share."""
+    def _in_turn(self, on_device: BlockLoad, host_bytes: Floats) -> Loads:
+        """A rank works on its device, then over the host's links. What ranks share idles meanwhile, for as long as
+        they work on their devices on average: in step where the load is balanced."""
         kind = self._kind
-        loads: Loads = {"pcie": BlockLoad(by_rows=pcie_bytes / kind.pcie_bytes_per_s)}
+        rates = {"device": (kind.pcie_bytes_per_s, 1), "pcie": (kind.pcie_bytes_per_s, kind.pcie_ranks)}
         if kind.ddr_bytes_per_s:
-            loads["ddr"] = BlockLoad(by_rows=ddr_bytes / kind.ddr_bytes_per_s)
-        return loads
+            rates["ddr"] = (kind.ddr_bytes_per_s, kind.node_ranks)
+        return {
+            resource: BlockLoad(
+                fixed=on_device.fixed / ranks,
+                by_rows=on_device.by_rows / ranks + host_bytes / rate,
+                everywhere=on_device.everywhere / ranks,
+            )
+            for resource, (rate, ranks) in rates.items()
+        }
 
-    def _ssd_seconds(self) -> Floats:
+    def _ssd_seconds(self, missed: Floats) -> Floats:
         """Whole blocks read and written back, or single accesses, whichever takes longer."""
         kind = self._kind
-        missed = np.where(self._blocks.tier == SSD_CACHED, self._missed, 0.0)
         blocks_per_row = np.ceil(self._fetched_row / kind.ssd_block_bytes)
         moved = missed * blocks_per_row * kind.ssd_block_bytes
         stream = moved / kind.ssd_read_bytes_per_s + moved / kind.ssd_write_bytes_per_s

@@ -22,6 +22,7 @@ from topologies.fabric import Fabric
 _ORDER = (
     "input_dist",
     "cache_fetch",
+    "storage_fetch",
     "lookup_forward",
     "output_dist",
     "dense",
@@ -34,7 +35,8 @@ _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_red
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
-_HOST = ("pcie", "ddr", "ssd")
+_FETCHES = (("fetch_ddr", "ddr", "cache_fetch"), ("fetch_ssd", "ssd", "storage_fetch"))
+"""(term, memory, stage) of cache misses: one kernel after the other on a rank."""
 WITH_IDS = "_with_ids"
 """Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
 
@@ -77,8 +79,9 @@ class Schedule:
             "bottom_mlp_forward": "output_dist",
             "dense": "dense",
         }
-        if self._has("pcie"):
-            stages["fetch"] = "dense" if pipeline == "prefetch" and training else "cache_fetch"
+        for term, memory, stage in _FETCHES:
+            if self._has(memory):
+                stages[term] = "dense" if pipeline == "prefetch" and training else stage
         if training:
             stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
@@ -88,13 +91,14 @@ class Schedule:
 
     def _list_columns(self) -> list[Column]:
         exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
-        host = [name for name in _HOST if self._has(name)]
+        host = ["pcie", "ddr"] if self._has("ddr") else []
         with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
         bottom = ["device"] if self._workload.dense.bottom_mlp else []
         resources = {
             "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
-            "fetch": ["host_link", *host],
+            "fetch_ddr": ["host_link", "pcie", "ddr"],
+            "fetch_ssd": ["host_link", "pcie", "ssd"],
             "output_dist": exchange,
             "bottom_mlp_forward": bottom,
             "bottom_mlp_backward": bottom,
@@ -117,8 +121,6 @@ class Schedule:
             return any(kind.ddr_bytes_per_s for kind in self._kinds)
         if resource == "ssd":
             return any(kind.ssd_iops for kind in self._kinds)
-        if resource == "pcie":
-            return self._has("ddr") or self._has("ssd")
         return True
 
     @property

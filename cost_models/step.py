@@ -17,10 +17,12 @@ from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way
 from cost_models.model import BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
+    DDR_CACHED,
     HBM,
     MEMORY_HBM,
     MEMORY_TIERS,
     PLACEMENT_TIERS,
+    SSD_CACHED,
     TABLE_WISE,
     Blocks,
     Floats,
@@ -77,7 +79,7 @@ class StepModel(CostModel):
         software, workload = self.coefficients.software, self.workload
         gradient = dense_size(workload).parameters * software.gradient_bytes.value
         for k, kind in enumerate(self.kinds):
-            self._put(base[k], "lookup_forward", {"device": kind.lookup_launch_s}, k)
+            self._put(base[k], "lookup_forward", _in_step(kind.lookup_launch_s, kind), k)
             dense = dense_seconds(
                 workload,
                 self.batching.samples_per_rank,
@@ -88,7 +90,7 @@ class StepModel(CostModel):
             self._put(base[k], "dense", {"device": dense.rest_s}, k)
             self._put(base[k], "bottom_mlp_forward", {"device": dense.bottom_forward_s}, k)
             if workload.mode == "training":
-                self._put(base[k], "lookup_backward", {"device": kind.update_launch_s}, k)
+                self._put(base[k], "lookup_backward", _in_step(kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {"device": dense.bottom_backward_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
@@ -149,7 +151,8 @@ class StepModel(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
-            "fetch": lookup.fetch(),
+            "fetch_ddr": lookup.fetch(DDR_CACHED),
+            "fetch_ssd": lookup.fetch(SSD_CACHED),
         }
         if not self.coefficients.software.ids_arrive_sharded:
             terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
@@ -182,3 +185,8 @@ class StepModel(CostModel):
             for column, factor in self.schedule.targets(term, resource, kind):
                 for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
                     part[:, column] += value * factor
+
+
+def _in_step(launch_s: float, kind: RankKind) -> dict[Resource, float]:
+    """What a launch on every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
+    return {"device": launch_s, "pcie": launch_s / kind.pcie_ranks, "ddr": launch_s / kind.node_ranks}

@@ -1,19 +1,28 @@
 """Estimate and simulation of a quick plan for every workload of the catalog on every topology that it fits."""
 
 import itertools
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from cost_models.workload.loading import WORKLOADS
-from planner import api
+from cost_models.registry import cost_model
+from cost_models.workload.loading import WORKLOADS, load_workload
+from planner.build import document
 from planner.document import Plan
-from planner.simulation import play
-from topologies.loading import TOPOLOGIES
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
+from planner.provenance import provenance
+from planner.simulation import play, with_simulation
+from planner.solvers.search import Limits, solve
+from topologies.loading import TOPOLOGIES, load_topology
 
+LIMITS = Limits(time_limit_s=60.0, gap=0.2, effort=0)
+"""Of a quick plan: the first one that is less than a fifth above its bound."""
 NOTABLE = 0.10
 STAGE_OF_TASKS = {
     "lookup": "lookup_forward",
-    "cache fetch": "cache_fetch",
+    "cache fetch (DDR)": "cache_fetch",
+    "cache fetch (SSD)": "storage_fetch",
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",
@@ -24,6 +33,8 @@ STAGE_OF_TASKS = {
     "overhead": "overhead",
 }
 """By the beginning of a task's name; others are the dense part's."""
+PROGRESS = 50
+"""Pairs between two lines on stderr."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +56,15 @@ class Comparison:
 
 def compare(topology: str, workload: str) -> Comparison | None:
     """None where the workload does not fit."""
-    plan = api.plan(topology, workload, effort=0)
-    if plan.objective is None or plan.simulated is None:
+    model, policy = cost_model("physical", load_topology(topology), load_workload(workload)), Policy()
+    options = enumerate_options(model, policy)
+    problem = build_problem(model, options)
+    outcome = solve(problem, LIMITS)
+    if outcome.placement is None:
         return None
+    plan = with_simulation(document(model, options, problem, outcome, provenance(model, policy, LIMITS.seed)))
+    assert plan.objective is not None
+    assert plan.simulated is not None
     estimate, played = plan.objective.step_s, plan.simulated.step_s
     notable = abs(played / estimate - 1) > NOTABLE
     return Comparison(topology, workload, estimate, played, _reason(plan) if notable else None)
@@ -68,6 +85,10 @@ def _reason(plan: Plan) -> str:
 def comparisons(topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> list[Comparison]:
     """Every pair that fits; of the catalog, unless some are named. One process for each core."""
     pairs = list(itertools.product(topologies or TOPOLOGIES.names(), workloads or WORKLOADS.names()))
+    found: list[Comparison] = []
     with ProcessPoolExecutor() as pool:
-        found = pool.map(compare, *zip(*pairs, strict=True))
-        return [each for each in found if each is not None]
+        for number, each in enumerate(pool.map(compare, *zip(*pairs, strict=True)), start=1):
+            found += [] if each is None else [each]
+            if number % PROGRESS == 0:
+                print(f"{number} of {len(pairs)} pairs", file=sys.stderr)
+    return found

@@ -1,6 +1,6 @@
 """Whether estimate and simulator order plans alike, and whether the solver's plan stands against its neighbours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,8 +49,13 @@ class Ranking:
     topology: str
     workload: str
     plans: int
-    tau: float
-    """Kendall's, between estimate and simulation."""
+    steps_s: list[tuple[float, float]]
+    """Of each plan, estimated and simulated."""
+
+    @property
+    def tau(self) -> float:
+        """Kendall's, between estimate and simulation."""
+        return kendall_tau(self.steps_s)
 
 
 @dataclass(frozen=True)
@@ -106,16 +111,21 @@ def feasible_plans(model: CostModel, count: int, seed: int) -> Iterator[PlacedSh
     raise ValueError(f"{model.workload.name} on {model.topology.name}: {found} of {count} random plans fit")
 
 
-def ranking(topology: str, workload: str, plans: int = PLANS, seed: int = 0) -> Ranking:
-    """Kendall's tau over random feasible plans."""
+def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float:
+    """1 where both figures order the pairs alike, -1 where they order them in reverse."""
     from scipy.stats import kendalltau
 
+    return float(kendalltau(*zip(*pairs, strict=True)).statistic)
+
+
+def ranking(topology: str, workload: str, plans: int = PLANS, seed: int = 0) -> Ranking:
+    """Random feasible plans, estimated and played."""
     model = cost_model("physical", load_topology(topology), load_workload(workload))
     pairs = [
         (model.evaluate(placed).step_s, simulate(model.topology, model.workload, placed, steps=1).step_s)
         for placed in feasible_plans(model, plans, seed)
     ]
-    return Ranking(topology, workload, plans, float(kendalltau(*zip(*pairs, strict=True)).statistic))
+    return Ranking(topology, workload, plans, pairs)
 
 
 def stand(topology: str, workload: str, neighbours: int = NEIGHBOURS, seed: int = 0) -> Stand:

@@ -36,7 +36,7 @@ def test_what_is_missed_is_named() -> None:
         comparisons=[],
         rows=pd.DataFrame(),
         errors=[measured.Summary("MLPerf DLRM-DCNv2", 3, 0.2, 0.3, 0.01, 0.1)],
-        rankings=[ranking.Ranking("t", "w", 5, 0.95)],
+        rankings=[ranking.Ranking("t", "w", 3, [(1.0, 1.0), (2.0, 2.0), (3.0, 3.5)])],
         stands=[ranking.Stand("t", "w", 5, 1.01)],
         speeds=[],
     )
@@ -44,7 +44,7 @@ def test_what_is_missed_is_named() -> None:
     bad = replace(
         good,
         errors=[replace(good.errors[0], held_out_worst=0.16)],
-        rankings=[replace(good.rankings[0], tau=0.8)],
+        rankings=[replace(good.rankings[0], steps_s=[(1.0, 1.0), (2.0, 3.0), (3.0, 2.5)])],
         stands=[replace(good.stands[0], ratio=1.03)],
     )
     assert len(list(validation.missed(bad))) == 3
