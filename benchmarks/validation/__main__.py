@@ -1,6 +1,6 @@
 """`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B]`, from the root of a checkout.
 
-The simulator against the closed form on every workload x topology of the catalog that fits (half an hour on two cores); against
+The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
 measured steps (DIR has the form of benchmarks/data/facts); as a judge of random plans and of the solver's neighbours;
 and its speed. Exits with 1 where a figure misses its target. `--quick` takes a part of the catalog and fewer plans.
 """

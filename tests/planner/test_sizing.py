@@ -17,7 +17,7 @@ SMALL = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=0.3e9, ddr_bytes=5e
 
 
 def rate(nodes: int) -> float:
-    found = plan(topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=100e9)), MODEL, simulate=False)
+    found = plan(topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=100e9)), MODEL, gap=0.0, simulate=False)
     assert found.objective is not None
     return MODEL.batch(2 * nodes) / found.objective.step_s
 
@@ -25,7 +25,7 @@ def rate(nodes: int) -> float:
 def test_the_answer_is_the_smallest_that_reaches_the_target() -> None:
     """Every smaller size is rejected, as trying them all shows; the figures are those of `plan`."""
     rates = {nodes: rate(nodes) for nodes in (1, 2, 3, 4, 6)}
-    target = rates[3] * 0.995
+    target = (rates[2] + rates[3]) / 2
     assert max(rates[1], rates[2]) < target
     found = size(CLUSTER, MODEL, target_samples_per_s=target, max_nodes=8)
     first = found[0]
