@@ -1,4 +1,4 @@
-"""Which rows a batch reads: how many distinct ones, and which share of the reads the hottest rows take.
+"""Which rows a batch reads: how many distinct ones, which share of the reads the hottest rows take, what caches miss.
 
 The rows of a table are ordered by how often they are read. Under a power law row i of N is read with
 probability p_i = i^-a / H(N), where H(x) is the sum of i^-a up to x; a = 0 is uniform access. An empirical
@@ -31,6 +31,8 @@ LOG_LOOKUPS = np.arange(0.0, 33.0)
 """ln L of the stored curves: steps of one e-fold up to 8e13 ids, with a monotone cubic between them."""
 CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
+BISECTIONS = 40
+"""Of one e-fold of ids: what a window of ids reads is met to twelve digits."""
 STEEPEST = 10.0
 """The largest exponent that a profile may have."""
 
@@ -179,8 +181,29 @@ class AccessCurves:
 
     def unique_rows(self, table: Ints | slice, lookups: ArrayLike) -> Floats:
         """Expected distinct rows among `lookups` ids of a table."""
-        values, slopes, kinds = self._unique_curves
-        kind, lookups = kinds[table], np.asarray(lookups, dtype=np.float64)
+        lookups = np.asarray(lookups, dtype=np.float64)
+        found = self._unique_between(self._unique_curves[2][table], lookups)
+        return np.where(lookups < 1, lookups, np.minimum(found, np.minimum(self.rows[table], lookups)))
+
+    def missed_rows(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
+        """Expected distinct rows among `lookups` ids that a cache of `fraction` of the rows lacks when they come; [n].
+
+        The cache keeps the rows that were read last: those of a window of as many ids as read as many distinct rows
+        as it holds (Che, Tung & Wang 2002). With U(L) the distinct rows of L ids, a batch after a window of t ids
+        brings U(t + L) - U(t) new ones.
+        """
+        key = np.stack([table, fraction, lookups], axis=1)
+        cases, which = np.unique(key, axis=0, return_inverse=True)
+        table, fraction, lookups = cases[:, 0].astype(np.int64), np.clip(cases[:, 1], 0.0, 1.0), cases[:, 2]
+        kind, held = self._unique_curves[2][table], fraction * self.rows[table]
+        window = np.where(held < 1, held, self._window(kind, np.maximum(held, 1.0)))
+        before, after = (np.where(ids < 1, ids, self._unique_between(kind, ids)) for ids in (window, window + lookups))
+        most = np.minimum(self.unique_rows(table, lookups), self.rows[table] - held)
+        return np.asarray(np.clip(after - before, 0.0, most)[which.reshape(-1)])
+
+    def _unique_between(self, kind: Ints, lookups: Floats) -> Floats:
+        """Distinct rows by a monotone cubic between the stored points of each curve (`kind`)."""
+        values, slopes, _ = self._unique_curves
         where = np.log(np.clip(lookups, 1.0, np.exp(LOG_LOOKUPS[-1])))
         left = np.minimum(where.astype(np.int64), len(LOG_LOOKUPS) - 2)
         t = where - left
@@ -188,8 +211,18 @@ class AccessCurves:
         m0, m1 = slopes[kind, left], slopes[kind, left + 1]
         step = end - start
         log_unique = start + t * (m0 + t * (3 * step - 2 * m0 - m1 + t * (m0 + m1 - 2 * step)))  # Hermite's cubic
-        most = np.minimum(self.rows[table], lookups)
-        return np.where(lookups < 1, lookups, np.minimum(np.exp(log_unique), most))
+        return np.asarray(np.exp(log_unique))
+
+    def _window(self, kind: Ints, distinct: Floats) -> Floats:
+        """Ids that read so many distinct rows, at most as many as the curves reach: by bisection."""
+        values, wanted = self._unique_curves[0], np.log(distinct)
+        low = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2).astype(np.float64)
+        high = low + 1
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            below = self._unique_between(kind, np.exp(middle)) <= distinct
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.exp(low)
 
     @cached_property
     def _total(self) -> Floats:

@@ -53,16 +53,12 @@ class Lookup:
         self._missed: Floats = self._missed_rows()
 
     def _missed_rows(self) -> Floats:
-        """Expected distinct rows per step that the cache does not hold: at most the cold rows, the misses, all."""
-        blocks = self._blocks
-        if not self._cached.any():
-            return np.zeros(len(blocks))
-        missed = np.zeros(len(blocks))
+        """Expected distinct rows per step that the cache does not hold."""
+        blocks, missed = self._blocks, np.zeros(len(self._blocks))
         i = np.flatnonzero(self._cached)
-        table, fraction = blocks.table[i], cached_share(self._tables, blocks)[i]
-        misses = self._lookups[i] * (1 - self._tables.access.hit_rate(table, fraction))
-        cold = self._tables.rows[table] * (1 - fraction)
-        missed[i] = np.minimum(np.minimum(misses, cold), self._unique[i])
+        if len(i):
+            fraction = cached_share(self._tables, blocks)[i]
+            missed[i] = self._tables.access.missed_rows(blocks.table[i], fraction, self._lookups[i])
         return missed
 
     def forward(self) -> Loads:

@@ -125,16 +125,13 @@ class Counter:
         self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
 
     def _missed_rows(self) -> Floats:
-        """[n] distinct rows of the whole table that its cache lacks: misses, but none twice and only cold ones."""
+        """[n] distinct rows of the whole table that its cache lacks."""
         blocks, cached = self._blocks, self._cached
         missed = np.zeros(len(blocks))
         if cached.any():
-            table = blocks.table[cached]
             fraction = np.where(blocks.tier == HBM, self._tables.precision_cache[blocks.table], blocks.cache_fraction)
-            fraction = fraction[cached]
-            misses = self.lookups[cached] * (1 - self._tables.access.hit_rate(table, fraction))
-            cold_rows = self._tables.rows[table] * (1 - fraction)
-            missed[cached] = np.minimum.reduce([misses, cold_rows, self._unique[cached]])
+            access = self._tables.access
+            missed[cached] = access.missed_rows(blocks.table[cached], fraction[cached], self.lookups[cached])
         return missed
 
     def count(self, ids: Floats | None = None) -> Demand:
