@@ -11,7 +11,7 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
-from planner.caches import with_own_fractions
+from planner.caches import polished, with_own_fractions
 from planner.document import Plan, Remedy
 from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
 from planner.options import build_problem, enumerate_options
@@ -91,6 +91,8 @@ def plan(
     judged = with_simulation if simulate else _as_it_is
     if migration is None:
         outcome = solve(problem, limits, progress)
+        options, problem, outcome = polished(model, options, problem, outcome)
+        origin = provenance(model, allowed, seed, options.fractions)
         return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
