@@ -11,6 +11,7 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
+from planner.caches import polished, with_own_fractions
 from planner.document import Plan, Remedy
 from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
 from planner.options import build_problem, enumerate_options
@@ -79,16 +80,20 @@ def plan(
     model = planning_model(cost_model, cluster, trained, allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
     problem = build_problem(model, options)
+    migration = None if previous is None else migration_from(previous, model, lost_nodes)
+    former_fractions = None if migration is None else migration.cache_fractions()
+    options, problem = with_own_fractions(model, options, problem, former_fractions)
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
     limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
-    origin = provenance(model, allowed, seed)
+    origin = provenance(model, allowed, seed, options.fractions)
     helpful = _Helper(model, allowed, limits, progress)
     judged = with_simulation if simulate else _as_it_is
-    if previous is None:
+    if migration is None:
         outcome = solve(problem, limits, progress)
+        options, problem, outcome = polished(model, options, problem, outcome)
+        origin = provenance(model, allowed, seed, options.fractions)
         return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))
-    migration = migration_from(previous, model, lost_nodes)
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS

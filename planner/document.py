@@ -216,6 +216,10 @@ def _dump_policy(policy: Policy) -> dict[str, Any]:
     return words | policy.model_dump(mode="json", exclude_defaults=True)
 
 
+Fractions = tuple[Annotated[float, Field(gt=0, le=1)], ...]
+"""Shares of a table's rows, ascending."""
+
+
 class Provenance(Record):
     """What the plan was computed for, with and by."""
 
@@ -230,6 +234,11 @@ class Provenance(Record):
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
     policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]
     """What the plan was allowed to use; keys at their default are left out."""
+    cache_fractions: Annotated[
+        dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
+    ]
+    """By tier and table, the cache sizes that were options, in shares of its rows; unset: the same few of every table.
+    The lower bound is one on plans of these sizes."""
 
 
 Confinement = Annotated[

@@ -15,11 +15,12 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from planner.document import Plan, StageTime, TablePlan
 from planner.grains import grain_seconds
-from planner.options import Options, build_problem, enumerate_options
+from planner.options import Options, build_problem
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
 from planner.problem import Bools, Floats, Ints, Problem
 from planner.proof import read_proof
+from planner.provenance import planned_options
 from planner.sensitivity import Gain, gains
 from planner.solvers.fluid import Fluid
 
@@ -122,7 +123,7 @@ class Explainer:
         self._evaluation = self.model.evaluate(self._placed)
         self._problem: Problem | None = None
         if plan.proof is not None:
-            self._options: Options = enumerate_options(self.model, plan.provenance.policy)
+            self._options: Options = planned_options(plan.provenance, self.model, plan.provenance.policy)
             self._problem = build_problem(self.model, self._options)
             self._prices, self._usable = read_proof(plan.proof, self.model, self._problem)
             self._fluid = Fluid(self._problem, grain_seconds(self._problem))

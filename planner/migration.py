@@ -20,11 +20,12 @@ from cost_models.shards import (
     SHARDINGS,
     Floats,
     Ints,
+    PlacementTier,
 )
 from cost_models.workload.models import Workload
 from planner.document import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes, read_plan
 from planner.moves import Homes, Parts, existing_cells, kept_cells
-from planner.options import Options
+from planner.options import CacheFractions, Options, coarse_fractions
 from planner.problem import NODE, RANK, Bools, Placement, Problem
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
@@ -170,6 +171,18 @@ class Migration:
             block_memory=MEMORY_OF_TIER[options.tier[options.block_option]],
             block_bytes=(problem.table_rows[table] * row).astype(float),
         )
+
+    def cache_fractions(self) -> CacheFractions | None:
+        """The old plan's cache sizes, where the cost model leaves them open; None if they are options in any case."""
+        usual = coarse_fractions(self.model)
+        found: dict[PlacementTier, Floats] = {}
+        for i in np.flatnonzero(self.table_before >= 0).tolist():
+            old = self.old.tables[self.table_before[i]]
+            share = old.cache_fraction
+            if not share or share > 1 or old.tier in self.model.cache_fractions or share in usual[old.tier][i]:
+                continue
+            found.setdefault(old.tier, np.full((len(usual[old.tier]), 1), np.nan))[i] = share
+        return found or None
 
     def _pieces(self, options: Options, problem: Problem, table: int, old: TablePlan) -> list[tuple[int, int]]:
         """Blocks that hold a table as the old plan did, with their places (-2: gone); empty where no option does.

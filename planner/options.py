@@ -1,5 +1,6 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -44,7 +45,10 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "ddr_cached": (0.02, 0.1, 0.3),
     "ssd_cached": (0.05, 0.2),
 }
-"""Cache sizes, in shares of a table's rows, that are tried."""
+"""Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
+
+CacheFractions = Mapping[PlacementTier, Floats]
+"""By tier, the shares [T, n] of each table's rows that are tried; NaN where a table has fewer than n."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Options:
     """[B] width in the units of a free option, ascending; 0 in a fixed one."""
     permits: Permits
     """What the options keep to."""
+    fractions: CacheFractions | None = None
+    """Cache sizes that are tried; None where these are the same few of every table."""
 
     @property
     def blocks(self) -> Blocks:
@@ -79,8 +85,17 @@ class Options:
         return Blocks(self.table[of], self.block_sharding, self.tier[of], self.block_columns, self.cache_fraction[of])
 
 
-def enumerate_options(model: CostModel, policy: Policy | Permits) -> Options:
+def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
+    """The shares that are tried of every table alike."""
+    tables = len(model.tables.rows)
+    shares = {tier: model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]) for tier in PLACEMENT_TIERS}
+    return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
+
+
+def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None) -> Options:
     """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
+
+    `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table.
 
     A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks. table_column_wise is column_wise with its blocks held on one node, at the
@@ -89,16 +104,17 @@ def enumerate_options(model: CostModel, policy: Policy | Permits) -> Options:
     """
     permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
     parts: list[_Variant] = []
-    held: list[tuple[int, float]] = []
+    held: list[tuple[int, Floats]] = []
+    tried = coarse_fractions(model) if fractions is None else fractions
     for tier in PLACEMENT_TIERS:
         variants = [_free_variant(model, permits, tier)]
         variants += [_fixed_variant(model, permits, sharding, n, tier) for sharding, n in _fixed_cuts(model, tier)]
-        for fraction in model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]):
-            parts += variants
-            held += [(PLACEMENT_TIERS.index(tier), fraction)] * len(variants)
+        for of_table in tried[tier].T:
+            parts += [variant.of_tables(~np.isnan(of_table)) for variant in variants]
+            held += [(PLACEMENT_TIERS.index(tier), of_table)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
     parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
-    held.append((0, 0.0))
+    held.append((0, np.zeros(len(model.tables.rows))))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.lexsort((units, number, table))
@@ -108,11 +124,11 @@ def enumerate_options(model: CostModel, policy: Policy | Permits) -> Options:
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
-    tier_of, fraction_of = np.array([held_in for held_in, _ in held]), np.array([fraction for _, fraction in held])
+    tier_of, fraction_of = np.array([held_in for held_in, _ in held]), np.stack([shares for _, shares in held])
     return Options(
         table=table[first],
         tier=tier_of[number[first]],
-        cache_fraction=fraction_of[number[first]],
+        cache_fraction=fraction_of[number[first], table[first]],
         units=np.where(units[first] > 0, _units(model, permits)[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,
@@ -120,6 +136,7 @@ def enumerate_options(model: CostModel, policy: Policy | Permits) -> Options:
         block_count=count,
         block_units=units,
         permits=permits,
+        fractions=fractions,
     )
 
 
@@ -131,6 +148,10 @@ class _Variant(NamedTuple):
     columns: Ints
     taken: Ints
     units: Ints
+
+    def of_tables(self, kept: Bools) -> "_Variant":
+        """Those of the tables [T] that are kept."""
+        return self if kept.all() else _Variant(*(array[kept[self.table]] for array in self))
 
 
 def _column_step(model: CostModel, permits: Permits) -> Ints:

@@ -2,12 +2,18 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
 
 from cost_models.coefficients import Evidence
 from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
+from cost_models.shards import Floats, PlacementTier
 from planner._version import VERSION
 from planner.document import CoefficientSources, Provenance, Source
+from planner.options import CacheFractions, Options, coarse_fractions, enumerate_options
+from planner.permits import Permits
 from planner.policy import Policy
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
@@ -15,8 +21,8 @@ from topologies.documents import Record
 SOLVER = "fluid prices, longest-first, local search"
 
 
-def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
-    """What the plan was computed for, with and by."""
+def provenance(model: CostModel, policy: Policy, seed: int, fractions: CacheFractions | None = None) -> Provenance:
+    """What the plan was computed for, with and by; `fractions` are the cache sizes where tables have their own."""
     return Provenance(
         planner_version=VERSION,
         topology=_source(model.topology),
@@ -26,7 +32,49 @@ def provenance(model: CostModel, policy: Policy, seed: int) -> Provenance:
         solver=SOLVER,
         seed=seed,
         policy=policy,
+        cache_fractions={} if fractions is None else _written(model, fractions),
     )
+
+
+def planned_options(origin: Provenance, model: CostModel, permits: Policy | Permits) -> Options:
+    """The options that the plan was chosen from, in its planner's order."""
+    return enumerate_options(model, permits, _read(origin, model))
+
+
+def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:
+    """Cache sizes of tables that do not exist, or not in ascending order."""
+    known = {table.name for table in model.workload.tables}
+    for tier, of_table in origin.cache_fractions.items():
+        for name, shares in of_table.items():
+            if name not in known:
+                yield f"cache_fractions: {name} in {tier}: there is no such table"
+            if not shares or list(shares) != sorted(set(shares)):
+                yield f"cache_fractions: {name} in {tier}: none, or not in ascending order"
+
+
+def _written(model: CostModel, fractions: CacheFractions) -> dict[PlacementTier, dict[str, tuple[float, ...]]]:
+    """Of the tiers of which tables have shares of their own."""
+    usual, names = coarse_fractions(model), [table.name for table in model.workload.tables]
+    return {
+        tier: {name: tuple(row[~np.isnan(row)].tolist()) for name, row in zip(names, of_tier, strict=True)}
+        for tier, of_tier in fractions.items()
+        if not np.array_equal(of_tier, usual[tier])
+    }
+
+
+def _read(origin: Provenance, model: CostModel) -> CacheFractions | None:
+    """None where every table has the same few; also for the tables that are not listed."""
+    if not origin.cache_fractions:
+        return None
+    found = dict(coarse_fractions(model))
+    for tier, of_table in origin.cache_fractions.items():
+        usual = found[tier][0].tolist()
+        rows = [of_table.get(table.name, usual) for table in model.workload.tables]
+        shares: Floats = np.full((len(rows), max(map(len, rows))), np.nan)
+        for row, listed in zip(shares, rows, strict=True):
+            row[: len(listed)] = listed
+        found[tier] = shares
+    return found
 
 
 def _source(record: Topology | Record) -> Source:

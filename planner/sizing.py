@@ -20,6 +20,7 @@ from cost_models.shards import PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.build import document
+from planner.caches import with_own_fractions
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
@@ -330,7 +331,8 @@ class _Trials:
         if outcome.step_s is None or outcome.step_s > target_s:  # ended by its gap, or by the user, before the target
             watch = _Watch(target_s, lambda: False)
             outcome = solve(problem, Limits(TIME_LIMIT_S, 0.0, self.effort, self.seed, watch.is_decided), watch.hear)
-        origin = provenance(model, self.policy.model_copy(update={"tiers": tuple(tiers)}), self.seed)
+        policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
+        origin = provenance(model, policy, self.seed, options.fractions)
         plan = with_simulation(document(model, options, problem, outcome, origin))
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
@@ -341,7 +343,7 @@ class _Trials:
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
         model = planning_model(StepModel.name, self._grown(nodes), self.workload, policy)
         options = enumerate_options(model, permits_of(model, policy, self.rules))
-        return model, options, build_problem(model, options)
+        return model, *with_own_fractions(model, options, build_problem(model, options))
 
     def _grown(self, nodes: int) -> Topology:
         groups = list(self.topology.nodes)
@@ -373,7 +375,7 @@ class _Trials:
         if found.suffices:
             return found
         if outcome.status == "infeasible":
-            origin = provenance(model, self.policy, self.seed)
+            origin = provenance(model, self.policy, self.seed, options.fractions)
             why = document(model, options, problem, outcome, origin).infeasibility
             return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
         if bound_s is not None and bound_s > target_s:

@@ -25,7 +25,7 @@ from cost_models.shards import (
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import ErrorBar, Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
-from planner.options import build_problem, enumerate_options
+from planner.options import build_problem
 from planner.permits import Held, Permits, permits_of, planning_model, violations
 from planner.planned import placed_shards, planned_inputs
 from planner.proof import (
@@ -36,7 +36,7 @@ from planner.proof import (
     nothing_fits,
     recomputed_bound_s,
 )
-from planner.provenance import coefficient_sources
+from planner.provenance import coefficient_sources, faults_of_fractions, planned_options
 from planner.simulation import play, simulated
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
@@ -70,6 +70,9 @@ def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     policy = plan.provenance.policy
     model = planning_model(plan.provenance.cost_model, topology, workload, policy)
     found += _coefficients(plan, model)
+    fractions = list(faults_of_fractions(plan.provenance, model))
+    if fractions:
+        return [*found, *fractions]
     try:
         permits = permits_of(model, policy)
     except InputError as error:
@@ -123,7 +126,7 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     if plan_fingerprint(former) != moves.former.fingerprint:
         yield "moves: the plan given with --from is not the one that this plan follows"
         return
-    options = enumerate_options(model, permits)
+    options = planned_options(plan.provenance, model, permits)
     problem = build_problem(model, options)
     migration = migration_from(former, model, moves.former.lost_nodes)
     least = migration.homes(options, problem).least_moved_bytes(problem)
@@ -148,7 +151,7 @@ def _infeasibility(plan: Plan, model: CostModel, permits: Permits) -> Iterator[s
         return
     if is_limit_too_small(plan):
         return
-    problem = build_problem(model, enumerate_options(model, permits))
+    problem = build_problem(model, planned_options(plan.provenance, model, permits))
     if plan.infeasibility.tried:
         if not nothing_fits(problem):
             yield "infeasible: trying all placements does not show that none fits"
@@ -333,7 +336,7 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     if plan.proof is None:
         yield "proof: the lower bound comes without one"
         return
-    problem = build_problem(model, enumerate_options(model, permits))
+    problem = build_problem(model, planned_options(plan.provenance, model, permits))
     faults = list(faults_of(plan.proof, model, problem))
     yield from (f"proof: {fault}" for fault in faults)
     if faults:

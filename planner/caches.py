@@ -1,0 +1,431 @@
+"""Which cache sizes are tried: shares of each table's own, where HBM has a price.
+
+Whatever is cached competes for the same bytes of HBM, so at the optimum the next byte saves as much in every table.
+The prices of the fluid relaxation say how much that is. From coarse shares, the same for all tables, come first
+prices; at these each table has its best share, and shares at a multiple of the price stand beside it for what the
+prices do not see: whole tables on single ranks. The relaxation over these gives new prices, until its bound stops
+falling. This is column generation (Gilmore & Gomory 1961) over a continuous choice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import HBM, MEMORY_HBM, PLACEMENT_TIERS, TABLE_WISE, Blocks, Floats, Ints, PlacementTier
+from planner.grains import grain_seconds
+from planner.options import CacheFractions, Options, build_problem, coarse_fractions, enumerate_options
+from planner.problem import NODE, RANK, Bools, Placement, Problem, load_state
+from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.infeasible import shortage
+from planner.solvers.prices import Bound, Prices
+from planner.solvers.search import OPTIMAL_GAP, Outcome, Status
+from planner.solvers.shares import Division
+from planner.solvers.threshold import step_of_block
+
+ROOMY = 0.9
+"""Share of HBM up to which whole tables may take it before its price is asked for."""
+LEAST_FRACTION = 1e-4
+GRID = np.geomspace(LEAST_FRACTION, 1.0, 33)
+"""Shares at which a curve is looked at first: four decades, a third apart."""
+SMALL = (0.0002, 0.002)
+"""Shares that are tried where the usual ones do not fit."""
+LEVELS, POINTS = 2, 9
+"""Then so often as many points between the neighbours of the best one: down to 2 % of a share."""
+FACTORS = ((0.25, 1.0, 4.0), (0.5, 1.0, 2.0), (0.7, 1.0, 1.4))
+"""Multiples of the price of HBM that shares are found for, round by round."""
+LARGE_ROUNDS, LARGE_BLOCKS = 2, 200_000
+"""Rounds of a problem with so many block types: most of a round enumerates them again."""
+CONVERGED = 1e-4
+"""Relative fall of the bound below which the rounds end."""
+COMPETES = 1.2
+"""A table whose cheapest option costs less than its cached one by more than this factor gets one share only."""
+DIGITS = 3
+"""Significant digits of a share."""
+FINE_DIGITS = 5
+"""Those of a share that fills the memory of a rank."""
+WIDE = np.geomspace(LEAST_FRACTION, 1.0, 24)
+NEAR = np.array([0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.985, 1.0, 1.015, 1.03, 1.05, 1.08, 1.15, 1.25, 1.4])
+"""Shares, and multiples of a share, between which memory is divided once everything has its place."""
+REPEATS = 3
+"""Divisions near the one before, each with finer steps to choose from than the first."""
+TAKES = 1e-6
+"""Part of a mixture that counts."""
+WORTH = 1e-5
+"""Share of the step that a new division of the memory must save."""
+ALIKE = 1.02
+"""Shares nearer to each other than this factor count as one."""
+
+
+def with_own_fractions(
+    model: CostModel, options: Options, problem: Problem, more: CacheFractions | None = None
+) -> tuple[Options, Problem]:
+    """The options with cache shares of each table's own, and their problem; unchanged where HBM is not scarce.
+
+    `more` are shares that are to be options in any case.
+    """
+    own = _own_fractions(model, options, problem)
+    if own is None and more is None:
+        return options, problem
+    own = coarse_fractions(model) if own is None else own
+    return _rebuilt(model, options, own if more is None else _merged(own, more))
+
+
+def _rebuilt(model: CostModel, options: Options, fractions: CacheFractions) -> tuple[Options, Problem]:
+    found = enumerate_options(model, options.permits, fractions)
+    return found, build_problem(model, found)
+
+
+def _own_fractions(model: CostModel, options: Options, problem: Problem) -> CacheFractions | None:
+    """None where the shares stay as they are: HBM has no price, or nothing is cached, or nothing fits."""
+    tiers = _free_tiers(model, options, problem)
+    if not tiers or _is_roomy(model, options, problem):
+        return None
+    fluid, found = Fluid(problem, grain_seconds(problem)), None
+    if shortage(fluid) is not None:
+        found = _merged(coarse_fractions(model), _small_fractions(model, tiers))
+        options, problem = _rebuilt(model, options, found)
+        fluid = Fluid(problem, grain_seconds(problem))
+        if shortage(fluid) is not None:
+            return None
+    curves = {tier: _Curve(model, problem, tier) for tier in tiers}
+    before_s = np.inf
+    is_large = len(problem.block_option) > LARGE_BLOCKS
+    for factors in FACTORS[:LARGE_ROUNDS] if is_large else FACTORS:
+        relaxed = fluid.solve(tolerance=CONVERGED)
+        is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
+        if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):
+            break
+        before_s = relaxed.bound_s
+        found = coarse_fractions(model) | _next_fractions(fluid, relaxed, options, curves, factors)
+        options, problem = _rebuilt(model, options, found)
+        fluid = Fluid(problem, grain_seconds(problem))
+    return found
+
+
+def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheFractions:
+    """Shares for where the usual ones take too much."""
+    return {tier: np.tile(np.array(SMALL), (len(model.tables.rows), 1)) for tier in tiers}
+
+
+def _free_tiers(model: CostModel, options: Options, problem: Problem) -> list[PlacementTier]:
+    """Cached tiers that some table may use, and of which the cost model leaves the share open."""
+    usable = np.unique(options.tier[options.block_option[problem.allowed.any(axis=0)]])
+    names = [PLACEMENT_TIERS[code] for code in usable.tolist()]
+    return [tier for tier in names if tier.endswith("_cached") and tier not in model.cache_fractions]
+
+
+def _caches(options: Options, problem: Problem, relaxed: FluidSolution) -> bool:
+    """Whether the relaxation takes an option with a cache."""
+    return bool((options.cache_fraction[problem.block_option[relaxed.picks]] > 0).any())
+
+
+def _is_roomy(model: CostModel, options: Options, problem: Problem) -> bool:
+    """Whether all tables fit into HBM with some room left, and may be there."""
+    if not options.permits.tiers[:, HBM].all():
+        return False
+    every = np.arange(problem.tables)
+    in_hbm, uncached = np.full_like(every, HBM), np.zeros(len(every))
+    whole = Blocks(every, np.full_like(every, TABLE_WISE), in_hbm, model.tables.dim, uncached)
+    size = np.max([_total_hbm(model, whole, kind) for kind in range(problem.kinds)], axis=0)
+    room = (problem.pool_capacity[MEMORY_HBM] - problem.base_bytes[MEMORY_HBM])[problem.reach].sum()
+    return bool(size.sum() <= ROOMY * room)
+
+
+def _total_hbm(model: CostModel, blocks: Blocks, kind: int) -> Floats:
+    memory = model.block_memory(blocks, kind)
+    return np.asarray((memory.fixed + memory.by_rows)[:, MEMORY_HBM])
+
+
+def _next_fractions(
+    fluid: Fluid,
+    relaxed: FluidSolution,
+    options: Options,
+    curves: Mapping[PlacementTier, "_Curve"],
+    factors: tuple[float, ...],
+) -> dict[PlacementTier, Floats]:
+    """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its prices."""
+    problem = fluid.problem
+    cheapest, _ = fluid.price(relaxed.prices)
+    taken = problem.block_option[relaxed.picks]
+    found = {}
+    for tier, curve in curves.items():
+        in_tier = options.tier[taken] == PLACEMENT_TIERS.index(tier)
+        held = np.where(in_tier, options.cache_fraction[taken], np.nan).T
+        best, value = curve.best(relaxed.prices, factors)
+        best[value > COMPETES * cheapest] = best[value > COMPETES * cheapest][:, [factors.index(1.0)]]
+        found[tier] = _distinct(np.concatenate([held, best], axis=1))
+    return found
+
+
+class _Curve:
+    """What a cached table costs as its share grows: seconds that fall, bytes that rise."""
+
+    def __init__(self, model: CostModel, problem: Problem, tier: PlacementTier) -> None:
+        self._model, self._problem = model, problem
+        self._code = PLACEMENT_TIERS.index(tier)
+        grid = np.tile(GRID, (problem.tables, 1))
+        self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
+
+    def best(self, prices: Prices, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
+        """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
+        and [T] what the cheapest one costs at the prices themselves."""
+        found, least = [], np.full(self._problem.tables, np.inf)
+        for kind in range(self._problem.kinds):
+            weight, byte = self._prices(prices, kind)
+            values = _valued(self._grid[kind], weight, byte, 1.0)
+            least = np.minimum(least, values.min(axis=1))
+            for factor in factors:
+                fraction = self._refined(kind, weight, byte, factor)
+                found.append(fraction)
+        return _rounded(np.stack(found, axis=1)), least
+
+    def _refined(self, kind: int, weight: Floats, byte: Floats, factor: float) -> Floats:
+        """[T]"""
+        every = np.arange(self._problem.tables)
+        grid = np.tile(GRID, (len(every), 1))
+        at = _valued(self._grid[kind], weight, byte, factor).argmin(axis=1)
+        for _ in range(LEVELS):
+            low, high = grid[every, np.maximum(at - 1, 0)], grid[every, np.minimum(at + 1, grid.shape[1] - 1)]
+            grid = low[:, None] * (high / low)[:, None] ** np.linspace(0.0, 1.0, POINTS)
+            at = _valued(self._costs(grid, kind), weight, byte, factor).argmin(axis=1)
+        return np.asarray(grid[every, at])
+
+    def _costs(self, fractions: Floats, kind: int) -> tuple[Floats, Floats]:
+        """Seconds [T, G, C] and bytes [T, G, M] of whole tables on one rank with these shares [T, G]."""
+        tables, points = fractions.shape
+        table = np.repeat(np.arange(tables), points)
+        blocks = Blocks(
+            table,
+            np.full_like(table, TABLE_WISE),
+            np.full_like(table, self._code),
+            self._model.tables.dim[table],
+            fractions.ravel(),
+        )
+        costs = self._model.block_costs(blocks, kind)
+        seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
+        return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
+
+    def _prices(self, prices: Prices, kind: int) -> tuple[Floats, Floats]:
+        """[T, C] and [T, M] what a second and a byte cost each table on ranks of a kind."""
+        problem = self._problem
+        sets = range(len(problem.rank_sets))
+        weight = np.stack([problem.districts.of_set(prices.weight, number, problem.kinds)[kind] for number in sets])
+        byte = np.stack([problem.districts.of_set(prices.byte, number, problem.kinds)[kind] for number in sets])
+        return weight[problem.table_rank_set], byte[problem.table_rank_set]
+
+
+def _valued(costs: tuple[Floats, Floats], weight: Floats, byte: Floats, factor: float) -> Floats:
+    """[T, G] with HBM at a multiple of its price."""
+    seconds, size = costs
+    scaled = byte.copy()
+    scaled[:, MEMORY_HBM] *= factor
+    return np.asarray(np.einsum("tgc,tc->tg", seconds, weight) + np.einsum("tgm,tm->tg", size, scaled))
+
+
+def _rounded(fractions: Floats) -> Floats:
+    """To significant digits, within the limits."""
+    scale = 10.0 ** (DIGITS - 1 - np.floor(np.log10(fractions)))
+    return np.clip(np.round(np.round(fractions * scale) / scale, 12), LEAST_FRACTION, 1.0)
+
+
+def _merged(one: CacheFractions, other: CacheFractions) -> CacheFractions:
+    """The shares of both, tier by tier; every one of the other."""
+    found = dict(one)
+    for tier, more in other.items():
+        both = np.concatenate([one[tier], more], axis=1) if tier in one else more
+        found[tier] = _packed(np.sort(both, axis=1), np.diff(np.sort(both, axis=1), axis=1) != 0)
+    return found
+
+
+def _distinct(fractions: Floats) -> Floats:
+    """[T, n'] ascending, without those of [T, n] that are nearly the one before; NaN is none."""
+    ordered = np.sort(fractions, axis=1)
+    return _packed(ordered, ordered[:, 1:] > ordered[:, :-1] * ALIKE)
+
+
+def _packed(ordered: Floats, is_new: Bools) -> Floats:
+    """The ascending shares whose difference to the one before `is_new`, in as few columns as possible."""
+    keeps = np.concatenate([np.ones((len(ordered), 1), dtype=bool), is_new], axis=1)
+    found = np.sort(np.where(keeps, ordered, np.nan), axis=1)
+    return found[:, : max(1, int((~np.isnan(found)).sum(axis=1).max(initial=0)))]
+
+
+# -- once everything has its place ------------------------------------------------------------------------------------
+
+
+def polished(
+    model: CostModel, options: Options, problem: Problem, outcome: Outcome
+) -> tuple[Options, Problem, Outcome]:
+    """The same placement with the memory of its ranks divided among its caches as is best, where that helps.
+
+    The shares found become options, so that the bound holds for them, too: it is that of the prices then.
+    """
+    if outcome.placement is None or outcome.bound is None or outcome.step_s is None or options.fractions is None:
+        return options, problem, outcome
+    fractions = _divided(model, options, problem, outcome.placement)
+    if fractions is None:
+        return options, problem, outcome
+    more = {
+        tier: np.where(fractions[1] == PLACEMENT_TIERS.index(tier), fractions[0], np.nan)[:, None]
+        for tier in options.fractions
+        if (fractions[1] == PLACEMENT_TIERS.index(tier)).any()
+    }
+    new_options, new_problem = _rebuilt(model, options, _merged(options.fractions, more))
+    placement = _at_fractions(options, problem, outcome.placement, new_options, new_problem, fractions[0])
+    state = load_state(new_problem, placement)
+    step_s = state.step_s()
+    if step_s > outcome.step_s * (1 - WORTH) or state.overflow_bytes() > 0:
+        return options, problem, outcome
+    bound = _bound_at(new_problem, outcome.bound)
+    bound = replace(bound, seconds=min(bound.seconds, step_s))
+    status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+    return new_options, new_problem, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
+
+
+def _bound_at(problem: Problem, bound: Bound) -> Bound:
+    """What the prices of a bound prove of a problem with more options."""
+    fluid = Fluid(problem, grain_seconds(problem))
+    best = Bound(fluid.bound(bound.prices)[0], bound.prices, None)
+    if bound.threshold_s is not None:
+        usable = step_of_block(fluid, bound.prices) < bound.threshold_s
+        proven = min(fluid.bound(bound.prices, usable)[0], bound.threshold_s)
+        if proven > best.seconds:
+            best = Bound(proven, bound.prices, bound.threshold_s)
+    return best
+
+
+def _divided(model: CostModel, options: Options, problem: Problem, placement: Placement) -> tuple[Floats, Ints] | None:
+    """Share [T] and tier [T] of each cached table (-1: none) after the memory is divided anew; None if that is no help.
+
+    First every table may have any share, then one near what it has. Where misses are not convex, a table may be torn
+    between a small share and a large one: it gets the small one, and the others what is left.
+    """
+    option = placement.option_of_table(problem)
+    free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
+    tables = np.flatnonzero(np.isin(options.tier[option], free) & (options.cache_fraction[option] > 0))
+    if not len(tables):
+        return None
+    was = options.cache_fraction[option[tables]]
+    parts = _Parts(model, options, problem, placement, tables)
+    state = load_state(problem, placement)
+    division = Division(problem, state, parts.table, parts.rank, *(of[:, 0] for of in parts.costs(was[:, None])))
+    best, best_s = was, state.step_s() * (1 - WORTH)
+    for first in (np.tile(WIDE, (len(tables), 1)), was[:, None] * NEAR):
+        for shares in _mixed(parts, division, first):
+            found = shares
+            for _ in range(REPEATS):
+                after = division.state_with(*(of[:, 0] for of in parts.costs(found[:, None])))
+                if after.step_s() < best_s and after.overflow_bytes() == 0:
+                    best, best_s = found, after.step_s()
+                found = next(iter(_mixed(parts, division, found[:, None] * NEAR)), found)
+    if best is was:
+        return None
+    fractions, tier = np.zeros(problem.tables), np.full(problem.tables, -1)
+    fractions[tables], tier[tables] = best, options.tier[option[tables]]
+    return fractions, tier
+
+
+def _mixed(parts: "_Parts", division: Division, ladder: Floats) -> list[Floats]:
+    """The best shares [n] between those of an ascending ladder [n, L]: the means of what is mixed; and with the smaller
+    one for the tables that are torn, if there are any. None where nothing fits."""
+    ladder = np.clip(ladder, LEAST_FRACTION, 1.0)
+    mix = division.best_mix(*parts.costs(ladder))
+    if mix is None:
+        return []
+    takes, mean = mix > TAKES, (mix * ladder).sum(axis=1)
+    low, high = takes.argmax(axis=1), takes.shape[1] - 1 - takes[:, ::-1].argmax(axis=1)
+    smaller = np.where(high - low > 1, ladder[np.arange(len(mix)), low], mean)
+    found = [_rounded_down(mean, parts.rows)]
+    return found if (smaller == mean).all() else [*found, _rounded_down(smaller, parts.rows)]
+
+
+class _Parts:
+    """The parts of a placement's blocks of n tables on single ranks. P parts."""
+
+    def __init__(
+        self, model: CostModel, options: Options, problem: Problem, placement: Placement, tables: Ints
+    ) -> None:
+        number = np.full(problem.tables, -1)
+        number[tables] = np.arange(len(tables))
+        items = np.flatnonzero(number[problem.table_of_block[placement.item_block]] >= 0)
+        block, place = placement.item_block[items], placement.item_place[items]
+        parts = [_ranks_and_shares(problem, b, p) for b, p in zip(block.tolist(), place.tolist(), strict=True)]
+        self._model, self._problem, self.rows = model, problem, problem.table_rows[tables]
+        self._blocks, self._table_of_item = options.blocks.take(block), number[problem.table_of_block[block]]
+        self._item = np.repeat(np.arange(len(items)), [len(ranks) for ranks, _ in parts])
+        self.rank, self._share = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        self.table: Ints = self._table_of_item[self._item]
+
+    def costs(self, shares: Floats) -> tuple[Floats, Floats]:
+        """Seconds [P, L, C] and bytes [P, L, M] with each of L shares of the tables [n, L]."""
+        problem, (items, levels) = self._problem, (len(self._blocks), shares.shape[1])
+        blocks = self._blocks.take(np.repeat(np.arange(items), levels))
+        blocks = replace(blocks, cache_fraction=shares[self._table_of_item].ravel())
+        seconds = np.zeros((len(self.rank), levels, len(problem.stage_of_column)))
+        size = np.zeros((len(self.rank), levels, len(problem.pool_capacity)))
+        for kind in range(problem.kinds):
+            costs = self._model.block_costs(blocks, kind)
+            here = np.flatnonzero(problem.kind_of_rank[self.rank] == kind)
+            item, rows = self._item[here], self._share[here, None, None]
+            for target, fixed, by_rows in (
+                (seconds, costs.fixed, costs.by_rows),
+                (size, costs.bytes_fixed, costs.bytes_by_rows),
+            ):
+                target[here] = fixed.reshape(items, levels, -1)[item] + by_rows.reshape(items, levels, -1)[item] * rows
+        return seconds, size
+
+
+def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, Floats]:
+    """The ranks of a placed block, and the share of the rows that each of them holds."""
+    if problem.block_extent[block] == RANK:
+        return np.array([place]), np.ones(1)
+    if problem.block_extent[block] == NODE:
+        ranks = np.arange(problem.node_start[place], problem.node_start[place + 1])
+        return ranks, problem.node_share(block, len(ranks))
+    return np.arange(problem.world), problem.world_share(block)
+
+
+def _at_fractions(
+    options: Options,
+    problem: Problem,
+    placement: Placement,
+    new_options: Options,
+    new_problem: Problem,
+    fractions: Floats,
+) -> Placement:
+    """The placement with every cached table at its new share [T]: the same blocks of the new options."""
+    option = problem.block_option[placement.item_block]
+    table = options.table[option]
+    share = np.where(options.cache_fraction[option] > 0, fractions[table], options.cache_fraction[option])
+    share = np.where(share > 0, share, options.cache_fraction[option])
+    start = {
+        (int(new_options.table[o]), int(new_options.tier[o]), float(new_options.cache_fraction[o])): o
+        for o in _group_starts(new_options)[::-1].tolist()
+    }
+    place_in_group = option - np.maximum.accumulate(_marked(_group_starts(options), len(options.table)))[option]
+    keys = zip(table.tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
+    new_option = np.array([start[key] for key in keys]) + place_in_group
+    block = new_problem.block_start[new_option] + placement.item_block - problem.block_start[option]
+    return Placement(block, placement.item_place)
+
+
+def _group_starts(options: Options) -> Ints:
+    """First option of each table, tier and share; the options in between are the same cuts in the same order."""
+    keys = np.stack([options.table, options.tier, options.cache_fraction])
+    return np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+
+
+def _marked(starts: Ints, count: int) -> Ints:
+    """[count] the start at each start, else 0."""
+    found = np.zeros(count, dtype=np.int64)
+    found[starts] = starts
+    return found
+
+
+def _rounded_down(fractions: Floats, rows: Ints) -> Floats:
+    """To whole rows and to significant digits, so that what fitted fits."""
+    whole = np.maximum(np.floor(rows * fractions * (1 + 1e-12)), 1.0) / rows
+    scale = 10.0 ** (FINE_DIGITS - 1 - np.floor(np.log10(whole)))
+    return np.clip(np.round(np.floor(whole * scale * (1 + 1e-12)) / scale, 12), LEAST_FRACTION, 1.0)
