@@ -222,7 +222,7 @@ class AccessCurves:
             middle = (low + high) / 2
             below = self._unique_between(kind, np.exp(middle)) <= distinct
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.exp(low)
+        return np.asarray(np.exp(low))
 
     @cached_property
     def _total(self) -> Floats:

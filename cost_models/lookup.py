@@ -28,12 +28,12 @@ class Lookup:
         self._samples_per_rank = batching.samples_per_rank
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
-        self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
+        self._stored_row: Floats = tables.row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._in_place = blocks.tier == DDR
         below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
         self._cached = below | is_cached_beside(tables, blocks)
-        cached_row = tables.cached_row_bytes(table, blocks.columns).astype(float)
+        cached_row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
         self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
         self._state_in_place = self._in_place | (blocks.tier == DDR_CACHED)

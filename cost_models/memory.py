@@ -68,7 +68,7 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     """Bytes of each block by (memory tier, component)."""
     table = blocks.table
     rows = tables.rows[table].astype(float)
-    weights = rows * tables.row_bytes(table, blocks.columns)
+    weights = rows * tables.row_bytes(table, blocks.columns, blocks.dtype)
     state = rows * tables.row_state_bytes(table, blocks.columns)
     home = _HOME[blocks.tier]
     out: dict[tuple[int, Component], BlockLoad] = {}
@@ -81,7 +81,7 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED) | beside
     slots = cached_rows(tables.rows[table], cached_share(tables, blocks))
     state_of_row = np.where(beside, 0, tables.row_state_bytes(table, blocks.columns))
-    row = tables.cached_row_bytes(table, blocks.columns) + state_of_row
+    row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype) + state_of_row
     cache = slots * (row + CACHE_INDEX_BYTES_PER_SLOT) + rows * CACHE_INDEX_BYTES_PER_ROW
     out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
 

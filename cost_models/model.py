@@ -103,6 +103,8 @@ class CostModel(ABC):
     """Shardings whose blocks must be on different ranks of one node."""
     cache_fractions: Mapping[PlacementTier, tuple[float, ...]] = MappingProxyType({})
     """By tier, the cache fractions that are tried, where the model has its own."""
+    chooses_dtypes: bool = False
+    """Whether it costs a table in any format, not in the workload's alone."""
     without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
     """Why predictions carry no error bar; None where they do."""
     topology: Topology

@@ -64,6 +64,8 @@ class Blocks:
     """Number of columns of the block."""
     cache_fraction: Floats
     """Share of the rows that the HBM cache holds; 0 where there is none."""
+    dtype: Ints | None = None
+    """Format of the stored rows, an index into DTYPES, or -1 for the table's own; None: of all tables their own."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -72,13 +74,15 @@ class Blocks:
     def distinct(self) -> tuple["Blocks", Ints]:
         """The blocks without repetitions, and [n] which of them each one is."""
         fractions, fraction = np.unique(self.cache_fraction, return_inverse=True)
-        digits = (
+        digits = [
             (self.table, int(self.table.max(initial=0)) + 1),
             (self.sharding, len(SHARDINGS)),
             (self.tier, len(PLACEMENT_TIERS)),
             (self.columns, int(self.columns.max(initial=0)) + 1),
             (fraction, len(fractions)),
-        )
+        ]
+        if self.dtype is not None:
+            digits.append((self.dtype + 1, int(self.dtype.max(initial=0)) + 2))
         key = np.zeros(len(self), dtype=np.int64)
         for digit, base in digits:
             key = key * base + digit
@@ -93,6 +97,7 @@ class Blocks:
             self.tier[index],
             self.columns[index],
             self.cache_fraction[index],
+            None if self.dtype is None else self.dtype[index],
         )
 
 

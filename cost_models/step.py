@@ -38,6 +38,7 @@ class StepModel(CostModel):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
+    chooses_dtypes = True
     without_error_bars = None
     coefficients: StepCoefficients
 

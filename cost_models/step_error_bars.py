@@ -313,6 +313,6 @@ class _StageErrors:
         by_tier = np.zeros(len(PLACEMENT_TIERS))
         np.add.at(by_tier, blocks.tier, seconds)
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
-        row_bytes = model.tables.row_bytes(blocks.table, blocks.columns)
+        row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
         typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
         return _Parts(base, by_tier, busy - base - float(by_tier.sum()), typical)

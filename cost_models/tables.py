@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
-from cost_models.workload.formats import FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
+from cost_models.workload.formats import DTYPES, FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Optimizer, TableProfile, Workload
 from cost_models.workload.words import Dtype
 
@@ -106,19 +106,25 @@ class Tables:
             training=training,
         )
 
-    def row_bytes(self, table: Ints, columns: Ints) -> Ints:
-        """Weights of `columns` columns of one row of each `table`; shape of the arguments."""
+    def stored_as(self, table: Ints, dtype: Ints | None = None) -> Ints:
+        """Indices into DTYPES of the formats that rows of each `table` are stored in: `dtype`, or its own where that
+        is -1 or missing."""
+        own = np.array([DTYPES.index(each) for each in self.dtype], dtype=np.int64)[table]
+        return own if dtype is None else np.where(dtype < 0, own, dtype)
+
+    def row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
+        """Weights of `columns` columns of one row of each `table`, stored as `dtype`; shape of the arguments."""
         table, columns = np.broadcast_arrays(np.asarray(table), np.asarray(columns))
+        stored = self.stored_as(table, dtype)
         found = np.zeros(table.shape, dtype=np.int64)
-        for dtype in dict.fromkeys(self.dtype):
-            of_dtype = np.array([each == dtype for each in self.dtype])[table]
-            found = np.where(of_dtype, FORMATS[dtype].vector_bytes(columns), found)
+        for code in np.unique(stored).tolist():
+            found = np.where(stored == code, FORMATS[DTYPES[code]].vector_bytes(columns), found)
         return found
 
-    def cached_row_bytes(self, table: Ints, columns: Ints) -> Ints:
+    def cached_row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
         """The same of a row in a cache: fp32 where the table has a cache of full precision, else as it is stored."""
         full = FORMATS["fp32"].vector_bytes(columns)
-        return np.where(self.precision_cache[table] > 0, full, self.row_bytes(table, columns))
+        return np.where(self.precision_cache[table] > 0, full, self.row_bytes(table, columns, dtype))
 
     def row_state_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Optimizer state that goes with `columns` columns of one row."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
+from cost_models.workload.formats import DTYPES
 from planner.document import (
     Infeasibility,
     Moves,
@@ -169,7 +170,7 @@ def _tables(
                 name=profile.name,
                 sharding=sharding,
                 tier=tier,
-                dtype=workload.dtype_of(profile),
+                dtype=DTYPES[options.dtype[option]],
                 cache_fraction=fraction if tier.endswith("_cached") else None,
                 shards=shards,
             )

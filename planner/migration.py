@@ -22,6 +22,7 @@ from cost_models.shards import (
     Ints,
     PlacementTier,
 )
+from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes, read_plan
 from planner.moves import Homes, Parts, existing_cells, kept_cells
@@ -152,7 +153,8 @@ class Migration:
         """What the solver needs to know of the old plan."""
         tables = self.model.tables
         table = options.table[options.block_option]
-        row = tables.row_bytes(table, options.block_columns) + tables.row_state_bytes(table, options.block_columns)
+        columns, dtype = options.block_columns, options.dtype[options.block_option]
+        row = tables.row_bytes(table, columns, dtype) + tables.row_state_bytes(table, columns)
         mapped = [
             piece
             for i in np.flatnonzero(self.table_before >= 0).tolist()
@@ -196,6 +198,7 @@ class Migration:
         candidates = np.arange(*problem.option_start[table : table + 2])
         unlike = np.abs(options.cache_fraction[candidates] - (old.cache_fraction or 0.0))
         unlike += 10.0 * (options.tier[candidates] != tier)
+        unlike += 2.0 * (options.dtype[candidates] != DTYPES.index(old.dtype))
         if extent != RANK:
             place = np.full(len(rank), -1)
             if extent == NODE:
@@ -276,7 +279,8 @@ class Migration:
         parts = Parts(own.table, rank, *(getattr(own, name) for name in _PART_KEYS))
         kept, same = kept_cells(parts, self.held, world)
         existing = existing_cells(parts, self.rows_before)
-        row = of.row_bytes(parts.table, parts.columns) + of.row_state_bytes(parts.table, parts.columns)
+        dtype = np.array([DTYPES.index(table.dtype) for table in tables])[parts.table]
+        row = of.row_bytes(parts.table, parts.columns, dtype) + of.row_state_bytes(parts.table, parts.columns)
         cell_bytes = row / parts.columns
         moved = (existing - kept) * cell_bytes
         sent, lost = self._sent(tables, parts, existing - kept, kept, moved)

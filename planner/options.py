@@ -1,5 +1,6 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -61,6 +62,8 @@ class Options:
     """[O]"""
     cache_fraction: Floats
     """[O]"""
+    dtype: Ints
+    """[O] index into DTYPES of the stored format."""
     units: Ints
     """[O] column units that the blocks of a free option tile; 0 for a fixed option."""
     block_option: Ints
@@ -82,7 +85,14 @@ class Options:
     def blocks(self) -> Blocks:
         """The block types as the cost model takes them."""
         of = self.block_option
-        return Blocks(self.table[of], self.block_sharding, self.tier[of], self.block_columns, self.cache_fraction[of])
+        return Blocks(
+            self.table[of],
+            self.block_sharding,
+            self.tier[of],
+            self.block_columns,
+            self.cache_fraction[of],
+            self.dtype[of],
+        )
 
 
 def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
@@ -104,17 +114,18 @@ def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: Cac
     """
     permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
     parts: list[_Variant] = []
-    held: list[tuple[int, Floats]] = []
+    held: list[tuple[int, Floats, int]] = []
+    dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
     tried = coarse_fractions(model) if fractions is None else fractions
     for tier in PLACEMENT_TIERS:
         variants = [_free_variant(model, permits, tier)]
         variants += [_fixed_variant(model, permits, sharding, n, tier) for sharding, n in _fixed_cuts(model, tier)]
-        for of_table in tried[tier].T:
-            parts += [variant.of_tables(~np.isnan(of_table)) for variant in variants]
-            held += [(PLACEMENT_TIERS.index(tier), of_table)] * len(variants)
+        for of_table, dtype in itertools.product(tried[tier].T, dtypes):
+            parts += [variant.of_tables(~np.isnan(of_table) & permits.dtypes[:, dtype]) for variant in variants]
+            held += [(PLACEMENT_TIERS.index(tier), of_table, dtype)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
     parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
-    held.append((0, np.zeros(len(model.tables.rows))))
+    held.append((0, np.zeros(len(model.tables.rows)), 0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.lexsort((units, number, table))
@@ -124,11 +135,12 @@ def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: Cac
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
-    tier_of, fraction_of = np.array([held_in for held_in, _ in held]), np.stack([shares for _, shares in held])
+    tier_of, fraction_of, dtype_of = (np.array(values) for values in zip(*held, strict=True))
     return Options(
         table=table[first],
         tier=tier_of[number[first]],
         cache_fraction=fraction_of[number[first], table[first]],
+        dtype=dtype_of[number[first]],
         units=np.where(units[first] > 0, _units(model, permits)[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,

@@ -25,7 +25,9 @@ from cost_models.shards import (
     WORLD,
     Ints,
 )
+from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
+from cost_models.workload.words import Dtype
 from planner.policy import RUNTIMES, Group, Limits, Policy, TableRule, rank_ranges
 from planner.problem import Bools, TableGroup
 from topologies.cluster import Topology
@@ -47,6 +49,8 @@ class Permits:
     """[T, 4]"""
     shardings: Bools
     """[T, 7]"""
+    dtypes: Bools
+    """[T, DTYPES] formats of the stored rows: the workload's alone, unless the policy names some."""
     max_shards: Ints
     """[T] parts that a table may be cut into; NO_LIMIT where any number."""
     column_multiple: Ints
@@ -117,9 +121,11 @@ class _Resolver:
         self.set_of = np.zeros(count, dtype=np.int64)
         self.tiers = np.ones((count, len(PLACEMENT_TIERS)), dtype=bool)
         self.shardings = np.ones((count, len(SHARDINGS)), dtype=bool)
+        self.dtypes = np.ones((count, len(DTYPES)), dtype=bool)
+        self.dtypes_named = np.zeros(count, dtype=bool)
         self.max_shards = np.full(count, NO_LIMIT)
         self.column_multiple = np.ones(count, dtype=np.int64)
-        self.steps: dict[str, list[_Step]] = {"tiers": [], "shardings": [], "ranks": []}
+        self.steps: dict[str, list[_Step]] = {"tiers": [], "shardings": [], "dtypes": [], "ranks": []}
         self.rules: list[tuple[str, Bools]] = []
 
     def run(self) -> Permits:
@@ -141,6 +147,7 @@ class _Resolver:
         return Permits(
             self.tiers,
             self.shardings,
+            self._dtypes(),
             self.max_shards,
             self.column_multiple,
             sets,
@@ -169,6 +176,7 @@ class _Resolver:
         words = f"runtime {runtime}"
         self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
         self._narrow("shardings", ("runtime",), words, every, shardings)
+        self._narrow("dtypes", ("runtime",), words, every, [dtype in rules.dtypes for dtype in DTYPES])
         sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
@@ -186,6 +194,11 @@ class _Resolver:
             if words is not None and len(words) < len(known):
                 said.append(f"{key} {', '.join(words)}")
                 self._narrow(key, (*path, key), said[-1] + where, tables, [word in words for word in known])
+        if limits.dtypes is not None:
+            said.append(f"dtypes {', '.join(limits.dtypes)}")
+            self._narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
+            self.dtypes_named |= tables
+            self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
         if limits.forbid_tiers is not None:
             said.append(f"forbid_tiers {', '.join(limits.forbid_tiers)}")
             allowed = [tier not in limits.forbid_tiers for tier in PLACEMENT_TIERS]
@@ -205,9 +218,27 @@ class _Resolver:
             self.rules.append((", ".join(said) + where, tables))
 
     def _narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool]) -> None:
-        permits = self.tiers if what == "tiers" else self.shardings
+        permits: Bools = getattr(self, what)
         permits[tables] &= np.array(allowed)
         self.steps[what].append(_Step(path, words, tables))
+
+    def _refuse_dtypes(self, path: Path, dtypes: Sequence[Dtype], tables: Bools) -> None:
+        """Formats that no training kernel writes, and cost models that know one format of each table."""
+        model = self.model
+        if not model.chooses_dtypes:
+            self._fault(path, f"the cost model {model.name} takes the workload's formats; use --cost-model physical")
+        rigid = [dtype for dtype in dtypes if not FORMATS[dtype].updates_in_place]
+        profiles = [model.workload.tables[t] for t in np.flatnonzero(tables).tolist()]
+        bare = [table.name for table in profiles if table.precision_cache is None]
+        if rigid and bare and model.workload.mode == "training":
+            more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
+            message = f"training cannot write {', '.join(rigid)} in place: give {bare[0]!r}{more} a precision_cache"
+            self._fault(path, message)
+
+    def _dtypes(self) -> Bools:
+        """[T, DTYPES] what is named, or the table's own."""
+        own = np.array([DTYPES.index(self.model.workload.dtype_of(table)) for table in self.model.workload.tables])
+        return np.where(self.dtypes_named[:, None], self.dtypes, np.arange(len(DTYPES)) == own[:, None])
 
     def _exist(self, path: Path, numbers: Sequence[int]) -> bool:
         key = str(path[-1])
@@ -335,6 +366,7 @@ class _Resolver:
         has_sharding: Bools = np.asarray(self.shardings.any(axis=1))
         self._refuse("ranks", ~has_rank, "rank")
         self._refuse("tiers", np.asarray(~self.tiers.any(axis=1)), "tier")
+        self._refuse("dtypes", np.asarray(~self.dtypes.any(axis=1)), "dtype")
         self._refuse("shardings", has_rank & ~has_sharding, "sharding")
 
     def _refuse(self, what: str, tables: Bools, word: str) -> None:
@@ -364,6 +396,7 @@ class Held:
     name: str
     tier: int
     sharding: int
+    dtype: int
     ranks: Ints
     """Of its shards."""
     parts: int
@@ -381,6 +414,8 @@ def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
                 f"table {held.name}: {SHARDINGS[held.sharding]} in {PLACEMENT_TIERS[held.tier]} is not what the "
                 f"policy allows: {because}"
             )
+        if not permits.dtypes[number, held.dtype]:
+            yield f"table {held.name}: is stored as {DTYPES[held.dtype]}, which neither workload nor policy says"
         outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
         if len(outside):
             yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"

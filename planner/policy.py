@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.workload import spellings
+from cost_models.workload.formats import DTYPES
+from cost_models.workload.words import Dtype
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError, shown
 from topologies.shelf import what_is_missing
@@ -95,6 +98,9 @@ def _as_group(value: object) -> object:
 
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
+Dtypes = Annotated[
+    tuple[Annotated[Dtype, BeforeValidator(spellings.dtype)], ...], BeforeValidator(_as_list), _in_order(DTYPES)
+]
 _RANKS_SCHEMA = {"type": ["integer", "string", "array"], "examples": ["0-7", [0, "4-5"]]}
 Ranks = Annotated[
     tuple[int, ...],
@@ -126,6 +132,8 @@ class Limits(Record):
     forbid_tiers: Tiers | None = None
     shardings: Shardings | None = None
     """Only these."""
+    dtypes: Dtypes | None = None
+    """Rows are stored in one of these formats, whichever makes the step shorter; left out: in the workload's."""
     ranks: Ranks | None = None
     """Every shard of the tables stays on these."""
     nodes: Ranks | None = None
@@ -195,6 +203,8 @@ class RuntimeRules:
     """Shardings that need as many ranks on every node."""
     pooled_only: tuple[Sharding, ...] = ()
     """Shardings of pooled tables alone."""
+    dtypes: tuple[Dtype, ...] = DTYPES
+    """Formats of stored rows."""
 
 
 RUNTIMES: dict[Runtime, RuntimeRules] = {
@@ -209,6 +219,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         4,
         needs_equal_nodes=("table_row_wise", "grid_shard"),
         pooled_only=("table_row_wise", "table_column_wise", "grid_shard"),
+        dtypes=("fp32", "fp16", "bf16", "fp8", "int8"),
     ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.

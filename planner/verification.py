@@ -22,6 +22,7 @@ from cost_models.shards import (
     Ints,
     block_rows,
 )
+from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import TableProfile, Workload
 from planner.document import ErrorBar, Plan, Shards, Source, TablePlan
 from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
@@ -104,6 +105,7 @@ def _held(table: TablePlan) -> Held:
         table.name,
         PLACEMENT_TIERS.index(table.tier),
         SHARDINGS.index(table.sharding),
+        DTYPES.index(table.dtype),
         shards.rank,
         1 if replicated else len(shards),
         shards.columns[np.unique(shards.column_start, return_index=True)[1]],
@@ -189,8 +191,6 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
         problem = coverage_fault(table, profile, node_start, model.tied_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
-        if table.dtype != workload.dtype_of(profile):
-            yield f"table {table.name}: stored as {table.dtype}, the workload says {workload.dtype_of(profile)}"
         if table.tier.endswith("_cached") != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
 

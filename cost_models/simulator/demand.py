@@ -186,9 +186,9 @@ class Counter:
 
     def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
         """[n] seconds and bytes of each shard on a rank of this kind."""
-        tables, table, columns = self._tables, self.table, self._blocks.columns
+        tables, table, columns, dtype = self._tables, self.table, self._blocks.columns, self._blocks.dtype
         sector = kind.lookup.sector_bytes
-        plain, full = tables.row_bytes(table, columns), tables.cached_row_bytes(table, columns)
+        plain, full = tables.row_bytes(table, columns, dtype), tables.cached_row_bytes(table, columns, dtype)
         reads = _Reads(
             lookups=self.lookups * self._share * factor,
             unique=self._unique * self._share * factor,

@@ -64,6 +64,8 @@ FORMATS: dict[Dtype, NumberFormat] = {
     "mxfp4": NumberFormat(4, 32, 8, updates_in_place=False),
 }
 assert set(FORMATS) == set(get_args(Dtype))
+DTYPES: tuple[Dtype, ...] = tuple(FORMATS)
+"""Numbered as arrays have them."""
 
 COMPUTE_BYTES = 4
 """A number that the device computes with: fp32, which lookups write before anything encodes it."""

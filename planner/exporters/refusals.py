@@ -61,6 +61,8 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
         yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
+    if table.dtype not in rules.dtypes:
+        yield f"its rows are {table.dtype}, and only {', '.join(rules.dtypes)} can be"
     if table.sharding not in rules.shardings and not (runtime == "hugectr" and is_rows):
         yield f"it is {table.sharding}, and only {', '.join(rules.shardings)} can be; {remedy}"
         return

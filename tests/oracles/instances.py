@@ -135,6 +135,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         table=options.table[kept],
         tier=options.tier[kept],
         cache_fraction=options.cache_fraction[kept],
+        dtype=options.dtype[kept],
         units=options.units[kept],
         block_option=number[options.block_option[blocks]],
         block_sharding=options.block_sharding[blocks],

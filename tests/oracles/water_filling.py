@@ -15,17 +15,19 @@ SHARES = np.concatenate([[0.0], np.geomspace(1e-5, 1.0, 8000)])
 """Of the rows: where a curve is tabulated."""
 
 
+WINDOWS = np.concatenate([[0.0], np.geomspace(0.1, 1e13, 3000)])
+"""Ids read since a row was read last."""
+PIECES = 3000
+"""Ranges of ranks of a power law in which all rows count as equally hot."""
+
+
 @dataclass(frozen=True)
 class CachedTable:
     """A table behind a cache."""
 
     rows: int
-    hits: Floats
-    """[SHARES] share of the reads that the hottest rows take."""
-    lookups: float
-    """Reads in a step."""
-    unique: float
-    """Distinct rows among them: no more are missed."""
+    missed: Floats
+    """[SHARES] distinct rows of a step that the cache lacks."""
     bytes_of_row: float
     """In the cache."""
     weight: float
@@ -34,31 +36,35 @@ class CachedTable:
     @property
     def cost(self) -> Floats:
         """[SHARES] of the misses with each share cached."""
-        misses = self.lookups * (1 - self.hits)
-        cold = self.rows * (1 - SHARES)
-        return self.weight * np.minimum(np.minimum(misses, cold), self.unique)
+        return self.weight * self.missed
 
     def cost_at(self, share: float) -> float:
         """With one share cached."""
         return float(np.interp(share, SHARES, self.cost))
 
 
-def zipf_curve(rows: int, alpha: float, lookups: float) -> tuple[Floats, float]:
-    """Hits [SHARES] of a power law, and the distinct rows of some lookups, summed row by row."""
-    probability = np.arange(1.0, rows + 1) ** -alpha
-    probability /= probability.sum()
-    mass = np.concatenate([[0.0], np.cumsum(probability)])
-    unique = -np.expm1(lookups * np.log1p(-probability)).sum()
-    return np.interp(SHARES * rows, np.arange(rows + 1), mass), float(unique)
+def zipf_misses(rows: int, alpha: float, lookups: float) -> Floats:
+    """[SHARES] of a power law."""
+    weight = np.arange(1.0, rows + 1) ** -alpha
+    ends = np.unique(np.geomspace(1, rows, PIECES).astype(int))
+    mass = np.diff(np.concatenate([[0.0], np.cumsum(weight)[ends - 1]])) / weight.sum()
+    return _misses(np.diff(ends, prepend=0).astype(float), mass, lookups)
 
 
-def empirical_curve(rows: int, points: list[tuple[float, float]], lookups: float) -> tuple[Floats, float]:
-    """Hits [SHARES] of a curve through (share of the rows, share of the reads), from (0, 0), and the distinct rows of
-    some lookups; between two points all rows are equally hot."""
+def empirical_misses(rows: int, points: list[tuple[float, float]], lookups: float) -> Floats:
+    """[SHARES] of a curve through (share of the rows, share of the reads), from (0, 0), with straight pieces."""
     x, y = np.array([(0.0, 0.0), *points]).T
-    size = rows * np.diff(x)
-    unique = (size * -np.expm1(lookups * np.log1p(-np.diff(y) / size))).sum()
-    return np.interp(SHARES, x, y), float(unique)
+    return _misses(rows * np.diff(x), np.diff(y), lookups)
+
+
+def _misses(size: Floats, mass: Floats, lookups: float) -> Floats:
+    """[SHARES] misses of pieces of so many rows that take so much of the reads: a row that was not read for a window
+    of ids is gone where the distinct rows of that window fill the cache (Che, Tung & Wang 2002)."""
+    log_missed = np.log1p(-np.minimum(mass / size, 1 - 1e-12))
+    absent = np.exp(WINDOWS[:, None] * log_missed)
+    held = (size * (1 - absent)).sum(axis=1)
+    missed = (size * absent * -np.expm1(lookups * log_missed)).sum(axis=1)
+    return np.interp(SHARES * size.sum(), held, missed)
 
 
 def least_cost(tables: list[CachedTable], budget_bytes: float) -> float:

@@ -7,7 +7,7 @@ import planner
 from planner.document import Plan
 from planner.verification import verify
 from tests.oracles.instances import node_group, topology, workload
-from tests.oracles.water_filling import CachedTable, empirical_curve, least_cost, zipf_curve
+from tests.oracles.water_filling import CachedTable, empirical_misses, least_cost, zipf_misses
 from topologies.cluster import Topology
 
 BATCH = 256
@@ -40,10 +40,10 @@ def cached_tables(tables: list[dict[str, object]], missed_s: float) -> list[Cach
     for table in tables:
         rows, lookups = int(table["rows"]), BATCH * float(table["pooling_factor"])
         if "zipf_alpha" in table:
-            hits, unique = zipf_curve(rows, float(table["zipf_alpha"]), lookups)
+            missed = zipf_misses(rows, float(table["zipf_alpha"]), lookups)
         else:
-            hits, unique = empirical_curve(rows, table["access_cdf"], lookups)
-        found.append(CachedTable(rows, hits, lookups, unique, row_bytes(table), missed_s))
+            missed = empirical_misses(rows, table["access_cdf"], lookups)
+        found.append(CachedTable(rows, missed, row_bytes(table), missed_s))
     return found
 
 
