@@ -43,6 +43,9 @@ def render(plan: Plan, console: "Console") -> None:
     console.print()
     console.print(_placement_table(plan))
     console.print()
+    if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
+        formats = Counter(table.dtype for table in plan.tables).most_common()
+        console.print(f"Stored as {', '.join(f'{dtype}: {count:,} tables' for dtype, count in formats)}.")
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))

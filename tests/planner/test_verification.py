@@ -254,7 +254,7 @@ def _one_error_bar_less(document: Document) -> None:
         ("table_wise", _double_a_shard, "t0: table_wise needs one shard"),
         ("table_wise", _fewer_rows, "t0: its row blocks are not those of table_wise"),
         ("table_wise", _too_few_columns, "t0: its column blocks do not tile"),
-        ("table_wise", _other_dtype, "t0: stored as fp16, the workload says fp32"),
+        ("table_wise", _other_dtype, "t0: is stored as fp16, which neither workload nor policy says"),
         ("table_wise", _other_tier, "bytes of 1 shards"),
         ("table_wise", _against_the_policy, "table_wise in hbm is not what the policy allows"),
         ("table_wise", _a_cache_in_hbm, "a cache fraction goes with the cached tiers"),
