@@ -85,7 +85,9 @@ class Schedule:
         if training:
             stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
-            stages["all_reduce"] = "dense" if self._software.all_reduce_overlaps_dense else "all_reduce"
+            overlaps = self._software.all_reduce_overlaps_dense
+            stages["all_reduce"] = "dense" if overlaps else "all_reduce"
+            stages["replica_all_reduce"] = "gradient_dist" if overlaps else "all_reduce"
         stages["overhead"] = "overhead"
         return dict(sorted(stages.items(), key=lambda item: _ORDER.index(item[1])))
 
@@ -106,6 +108,7 @@ class Schedule:
             "gradient_dist": exchange,
             "lookup_backward": ["device", *host],
             "all_reduce": exchange + (with_ids if self.all_reduce_meets_ids else []),
+            "replica_all_reduce": exchange,
             "overhead": [],
         }
         return [
@@ -145,7 +148,7 @@ class Schedule:
         if resource.startswith("nic"):
             way = resource.removeprefix("nic")
             card = self._kinds[kind]
-            achieved = card.nic_all_reduce / card.nic_all_to_all if term == "all_reduce" else 1.0
+            achieved = card.nic_all_reduce / card.nic_all_to_all if term.endswith("all_reduce") else 1.0
             reached += [
                 (uplink.resource, float(uplink.seconds_per_card_second[kind]) * achieved)
                 for uplink in self.uplinks

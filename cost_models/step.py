@@ -161,7 +161,7 @@ class StepModel(CostModel):
             gradient_bytes = self.coefficients.software.gradient_bytes.value
             terms["gradient_dist"] = collectives.gradient_exchange(tables, blocks, rank_kind, batching)
             terms["lookup_backward"] = lookup.backward()
-            terms["all_reduce"] = collectives.replica_all_reduce(tables, blocks, rank_kind, gradient_bytes)
+            terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, rank_kind, gradient_bytes)
         for term, loads in terms.items():
             self._add(parts, term, loads, kind)
         memory = self.block_memory(blocks, kind)

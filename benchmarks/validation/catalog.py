@@ -26,7 +26,7 @@ STAGE_OF_TASKS = {
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",
-    "copy to device": "input_dist",
+    "copy to device": "copy to device",
     "output dist": "output_dist",
     "gradient dist": "gradient_dist",
     "dense optimizer": "overhead",
