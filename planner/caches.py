@@ -98,7 +98,7 @@ def _own_fractions(model: CostModel, options: Options, problem: Problem) -> Cach
         if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):
             break
         before_s = relaxed.bound_s
-        found = coarse_fractions(model) | _next_fractions(fluid, relaxed, options, curves, factors)
+        found = _merged(coarse_fractions(model), _next_fractions(fluid, relaxed, options, curves, factors))
         options, problem = _rebuilt(model, options, found)
         fluid = Fluid(problem, grain_seconds(problem))
     return found

@@ -127,9 +127,9 @@ def page(found: Findings) -> str:
             ),
             "## As a judge of plans\n",
             f"Kendall's tau between estimate and simulation of random plans that fit: {found.tau:.3f} on average. Where"
-            " many nodes are loaded unevenly the step is shorter than estimated, by up to a third: ids of the next batch hide behind the longest update, and one"
-            " sharding's exchange behind another's lookup. Beside it, the solver's plan among random plans in which"
-            " one or two shards are elsewhere.\n",
+            " many nodes are loaded unevenly the step is shorter than estimated, by up to a third: ids of the next"
+            " batch hide behind the longest update, and one sharding's exchange behind another's lookup. Beside it, the"
+            " solver's plan among random plans in which one or two shards are elsewhere.\n",
             table(
                 ("topology", "workload", "random plans", "tau", "neighbours", "our step / the best neighbour's"),
                 [
