@@ -22,9 +22,9 @@ def topology() -> Topology:
 
 @pytest.fixture(scope="module")
 def workload() -> Workload:
-    """Every twelfth table of RM3: 100 GB for two accelerators with 48 GB of HBM."""
+    """Every sixth table of RM3: 200 GB for two accelerators with 48 GB of HBM."""
     whole = load_workload("rm3")
-    return whole.model_copy(update={"tables": whole.tables[5::12], "global_batch": 2048})
+    return whole.model_copy(update={"tables": whole.tables[5::6], "global_batch": 2048})
 
 
 @pytest.fixture(scope="module")
