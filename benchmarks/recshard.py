@@ -3,10 +3,9 @@
 Written anew from Sethi et al., "RecShard" (ASPLOS 2022, arXiv:2201.10095): a table's hottest rows are in HBM and the
 others in host memory, read in place (UVM); how many is a choice among pieces of its access curve; the slowest
 accelerator's lookups are made as fast as can be. As in the paper a lookup costs the bytes of its row over the bandwidth
-of the memory that it is in. Pieces may be taken in part here, which is the program's convex form and no worse.
+of the memory that it is in.
 """
 
-import datetime
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,8 @@ from cost_models.step import StepModel
 
 HIT_STEPS = np.array([0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0])
 """Shares of the reads at which a table's curve is cut into pieces."""
+UNITS = 1_000_000
+"""Whole numbers that a memory, and an even share of all reads from the host, are counted in."""
 
 
 @dataclass(frozen=True)
@@ -48,64 +49,55 @@ def pieces(model: CostModel) -> tuple[Floats, Floats]:
 
 
 def solve(model: StepModel, time_limit_s: float) -> Split | None:
-    """The best split that the solver (HiGHS) finds in time; None without any. One kind of rank."""
-    from ortools.math_opt.python import mathopt
+    """The best split that the solver (CP-SAT, one worker) finds in time; None without any. One kind of rank.
+
+    Each table takes one pair of a cut and an accelerator. Costs and bytes are whole numbers: shares of UNITS.
+    """
+    from ortools.sat.python import cp_model
 
     tables, kind = model.tables, model.kinds[0]
     every, world = np.arange(len(tables.rows)), len(model.kind_of_rank)
     row = tables.row_bytes(every, tables.dim).astype(float)
     size = tables.rows * (row + tables.row_state_bytes(every, tables.dim))
     lookups = model.batching.global_samples * tables.lookups_per_sample * row
-    fast, slow = lookups / kind.lookup_bytes_per_s, lookups / kind.pcie_bytes_per_s
     rows, reads = pieces(model)
-    width, more = np.diff(rows, axis=1), np.diff(reads, axis=1)
-    program = mathopt.Model()
-    slowest = program.add_variable(lb=0.0)
-    program.minimize(slowest)
-    on = [[program.add_binary_variable() for _ in range(world)] for _ in every]
-    hot = [[[program.add_variable(lb=0.0) for _ in range(width.shape[1])] for _ in range(world)] for _ in every]
-    for t in every.tolist():
-        program.add_linear_constraint(mathopt.fast_sum(on[t]) == 1.0)
-        for g in range(world):
-            for piece in hot[t][g]:
-                program.add_linear_constraint(piece <= on[t][g])
-    unit = float(slow.sum()) / world
+    seconds = (lookups / kind.lookup_bytes_per_s)[:, None] * reads + (lookups / kind.pcie_bytes_per_s)[:, None] * (
+        1 - reads
+    )
+    room = min(_room(model, rank) for rank in range(world))
+    hot = np.ceil(size[:, None] * rows / room * UNITS).astype(np.int64)
+    cold = np.ceil(size[:, None] * (1 - rows) / float(model.memory_capacity[MEMORY_DDR][0]) * UNITS).astype(np.int64)
+    unit = float(seconds.max(axis=1).sum()) / world / UNITS
+    spent = np.ceil(seconds / unit).astype(np.int64)
+    program = cp_model.CpModel()
+    cuts = rows.shape[1]
+    takes = np.array([[[program.new_bool_var("") for _ in range(world)] for _ in range(cuts)] for _ in every])
+    slowest = program.new_int_var(0, int(spent.max(axis=1).sum()), "")
+    for t in every:
+        program.add_exactly_one(takes[t].ravel().tolist())
     for g in range(world):
-        saved = [
-            float((slow[t] - fast[t]) * more[t, i] / unit) * hot[t][g][i]
-            for t in every.tolist()
-            for i in range(width.shape[1])
-        ]
-        spent = [float(slow[t] / unit) * on[t][g] for t in every.tolist()]
-        program.add_linear_constraint(mathopt.fast_sum(spent) - mathopt.fast_sum(saved) <= slowest)
-        held = [
-            float(size[t] * width[t, i] / 1e9) * hot[t][g][i] for t in every.tolist() for i in range(width.shape[1])
-        ]
-        program.add_linear_constraint(mathopt.fast_sum(held) <= _room(model, g) / 1e9)
-    for node in np.unique(model.node_of_rank).tolist():
-        ranks = np.flatnonzero(model.node_of_rank == node).tolist()
-        below = [float(size[t] / 1e9) * on[t][g] for t in every.tolist() for g in ranks]
-        above = [
-            float(size[t] * width[t, i] / 1e9) * hot[t][g][i]
-            for t in every.tolist()
-            for g in ranks
-            for i in range(width.shape[1])
-        ]
-        limit = float(model.memory_capacity[MEMORY_DDR][node]) / 1e9
-        program.add_linear_constraint(mathopt.fast_sum(below) - mathopt.fast_sum(above) <= limit)
-    parameters = mathopt.SolveParameters(time_limit=datetime.timedelta(seconds=time_limit_s))
-    result = mathopt.solve(program, mathopt.SolverType.HIGHS, params=parameters)
-    if not result.has_primal_feasible_solution():
+        mine = takes[:, :, g].ravel().tolist()
+        program.add(cp_model.LinearExpr.weighted_sum(mine, spent.ravel().tolist()) <= slowest)
+        program.add(cp_model.LinearExpr.weighted_sum(mine, hot.ravel().tolist()) <= UNITS)
+    for node in np.unique(model.node_of_rank):
+        here = takes[:, :, model.node_of_rank == node]
+        demand = np.repeat(cold.ravel(), here.shape[2])
+        program.add(cp_model.LinearExpr.weighted_sum(here.ravel().tolist(), demand.tolist()) <= UNITS)
+    program.minimize(slowest)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = time_limit_s
+    solver.parameters.num_workers = 1
+    status = solver.solve(program)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    values = result.variable_values()
-    rank = np.array([int(np.argmax([values[one] for one in row_of])) for row_of in on])
-    taken = np.array([[values[piece] for piece in hot[t][rank[t]]] for t in every.tolist()])
+    taken = np.array([[[solver.value(one) for one in of_cut] for of_cut in of_table] for of_table in takes])
+    cut, rank = taken.any(axis=2).argmax(axis=1), taken.any(axis=1).argmax(axis=1)
     return Split(
         rank=rank,
-        hot=np.clip((taken * width).sum(axis=1), 0.0, 1.0),
-        slowest_s=result.objective_value() * unit,
-        bound_s=result.dual_bound() * unit,
-        seconds=result.solve_time().total_seconds(),
+        hot=rows[every, cut],
+        slowest_s=solver.objective_value * unit,
+        bound_s=solver.best_objective_bound * unit,
+        seconds=solver.user_time,
     )
 
 

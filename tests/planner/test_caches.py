@@ -1,12 +1,21 @@
 """Cache sizes are a decision per table: the plan divides HBM among caches as the optimum does."""
 
+import json
+
 import numpy as np
 import pytest
 
 import planner
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from planner.caches import with_own_fractions
 from planner.document import Plan
+from planner.options import build_problem, enumerate_options
+from planner.policy import Policy
+from planner.solvers.search import Limits, solve
 from planner.verification import verify
-from tests.oracles.instances import node_group, topology, workload
+from tests.oracles.brute_force import optimum
+from tests.oracles.instances import keep_some_options, node_group, tiny_instance, topology, workload
 from tests.oracles.water_filling import CachedTable, empirical_misses, least_cost, zipf_misses
 from topologies.cluster import Topology
 
@@ -97,3 +106,85 @@ def test_hbm_is_divided_as_by_water_filling(seed: int) -> None:
     assert worst - fetch_s(found) >= 0.985 * (worst - least)
     assert fetch_s(found) - least <= 0.005 * found.objective.step_s
     assert fetch_s(found) >= least * (1 - 1e-3)
+
+
+SCARCE = [{"rows": 4_000_000 * (i + 1), "dim": 64, "zipf_alpha": 1.05, "pooling_factor": 5 + 3 * i} for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def scarce() -> tuple[Topology, Workload, Plan]:
+    """Tables of 21 GB for four accelerators with 1.5 GB each, and their plan."""
+    cluster = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=1.5e9, ddr_bytes=2e11))
+    trained = workload(SCARCE)
+    return cluster, trained, planner.plan(cluster, trained)
+
+
+def test_tables_have_shares_of_their_own_where_hbm_is_scarce(scarce: tuple[Topology, Workload, Plan]) -> None:
+    """They are listed in the plan, which verifies after a way through its file, and repeats to the last byte."""
+    cluster, trained, found = scarce
+    listed = found.provenance.cache_fractions["ddr_cached"]
+    cached = [table for table in found.tables if table.tier == "ddr_cached"]
+    assert len({table.cache_fraction for table in cached}) > 1
+    assert all(table.cache_fraction in listed[table.name] for table in cached)
+    text = found.to_json()
+    assert verify(Plan.model_validate(json.loads(text))) == []
+    assert planner.plan(cluster, trained).to_json() == text
+
+
+def test_shares_of_its_own_are_no_slower_than_the_usual_ones(scarce: tuple[Topology, Workload, Plan]) -> None:
+    """The same search on the same few shares for all tables."""
+    cluster, trained, found = scarce
+    model = StepModel(cluster, trained)
+    usual = solve(build_problem(model, enumerate_options(model, Policy())), Limits())
+    assert found.objective is not None
+    assert usual.step_s is not None
+    assert found.objective.step_s <= usual.step_s
+
+
+def test_a_plan_that_follows_another_may_keep_its_shares(scarce: tuple[Topology, Workload, Plan]) -> None:
+    """Nothing moves, and no cache changes, where the inputs stay."""
+    cluster, trained, found = scarce
+    again = planner.plan(cluster, trained, previous=found)
+    assert verify(again, found) == []
+    assert again.objective is not None
+    assert found.objective is not None
+    assert again.objective.step_s <= found.objective.step_s * (1 + 1e-9)
+    assert again.moves is not None
+    assert again.moves.moved_bytes == 0
+
+
+def test_the_usual_shares_stay_where_hbm_is_not_scarce() -> None:
+    """Nothing is listed then."""
+    cluster = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=40e9, ddr_bytes=2e11))
+    assert planner.plan(cluster, workload(SCARCE)).provenance.cache_fractions == {}
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"), [({"t9": [0.1]}, "no such table"), ({"t0": [0.2, 0.1]}, "ascending"), ({"t0": []}, "none")]
+)
+def test_shares_that_cannot_be_are_named(
+    scarce: tuple[Topology, Workload, Plan], listed: dict[str, list[float]], words: str
+) -> None:
+    """Of a table that does not exist; out of order; an empty list."""
+    document = json.loads(scarce[2].to_json())
+    document["provenance"]["cache_fractions"]["ddr_cached"] |= listed
+    assert any(words in fault for fault in verify(Plan.model_validate(document)))
+
+
+@pytest.mark.parametrize("seed", range(2, 90, 3))
+def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
+    """Tiny instances with tight memory: the optimum over the shares found is known by trying everything."""
+    instance = tiny_instance(seed)
+    options, problem = with_own_fractions(instance.model, instance.options, instance.problem)
+    if options.fractions is None:
+        return
+    random = np.random.default_rng(seed)
+    some = keep_some_options(options, 4, random)
+    problem = build_problem(instance.model, some)
+    best = optimum(problem)
+    found = solve(problem, Limits(gap=0.0))
+    if best is None:
+        assert found.placement is None
+        return
+    assert found.bound_s is not None
+    assert found.bound_s <= best.step_s * (1 + 1e-12)
