@@ -1,5 +1,7 @@
 """The lookup: rows read and written on the device and, for tables below HBM, over the host's links."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cost_models import lookup_terms as terms
@@ -7,7 +9,17 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, cached_share, is_cached_beside
-from cost_models.shards import DATA_PARALLEL, DDR, DDR_CACHED, EXTENT_OF_SHARDING, RANK, SSD_CACHED, Blocks, Floats
+from cost_models.shards import (
+    DATA_PARALLEL,
+    DDR,
+    DDR_CACHED,
+    DDR_SPLIT,
+    EXTENT_OF_SHARDING,
+    RANK,
+    SSD_CACHED,
+    Blocks,
+    Floats,
+)
 from cost_models.tables import Tables
 
 
@@ -30,13 +42,14 @@ class Lookup:
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
-        self._in_place = blocks.tier == DDR
+        self._hot: Floats = np.where(blocks.tier == DDR, 0.0, 1.0)  # share of the lookups that HBM serves
+        split = np.flatnonzero(blocks.tier == DDR_SPLIT)
+        self._hot[split] = tables.access.hit_rate(table[split], blocks.cache_fraction[split])
         below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
         self._cached = below | is_cached_beside(tables, blocks)
         cached_row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
         self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
-        self._state_in_place = self._in_place | (blocks.tier == DDR_CACHED)
         self._fetched_row: Floats = self._stored_row + np.where(blocks.tier == SSD_CACHED, state, 0.0)
         sector = kind.sector_bytes
         row_bytes = terms.in_sectors(row, sector)
@@ -49,6 +62,16 @@ class Lookup:
             table_bytes=tables.rows[table] * row_bytes,
             state_bytes=terms.in_sectors(state, sector),
             state_arrays=tables.state_arrays[table].astype(float),
+        )
+        cold = np.minimum((1 - self._hot) * self._lookups, (1 - blocks.cache_fraction) * tables.rows[table])
+        cold = np.minimum(cold, self._unique) * (self._hot < 1)
+        self._in_place = replace(self._reads, lookups=(1 - self._hot) * self._lookups, unique=cold)
+        in_hbm = tables.rows[table] * np.where(blocks.tier == DDR_SPLIT, blocks.cache_fraction, 1.0)
+        self._on_device = replace(
+            self._reads,
+            lookups=self._hot * self._lookups,
+            unique=self._unique - cold,
+            table_bytes=in_hbm * row_bytes,
         )
         self._missed: Floats = self._missed_rows()
 
@@ -65,9 +88,9 @@ class Lookup:
         """Ids and rows read, pooled outputs written; UVM rows come over PCIe while the kernel waits."""
         kind, software, reads = self._kind, self._software, self._reads
         ids, outputs = terms.stream(reads, kind.lookup)
-        rows = np.where(self._in_place, 0.0, terms.read_rows(reads, kind.lookup))
+        rows = terms.read_rows(self._on_device, kind.lookup)
         search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
-        host = np.where(self._in_place, terms.in_place_bytes(reads, software), 0.0)
+        host = terms.in_place_bytes(self._in_place, software)
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
         codec = self._codec_seconds(self._tables.codec_bytes[0])
@@ -109,16 +132,17 @@ class Lookup:
             pooled_passes = np.full(len(pooled_passes), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
-        on_device = np.select(
-            [self._in_place, self._blocks.tier == DDR_CACHED],
-            [
-                terms.backward_in_place(reads, passes, kind.lookup),
-                terms.backward_on_cache(reads, passes, kind.lookup, software),
-            ],
-            terms.backward(reads, passes, kind.lookup, software),
+        hot, cold = self._on_device, self._in_place
+        in_cache = self._blocks.tier == DDR_CACHED
+        on_device = np.where(
+            in_cache,
+            terms.backward_on_cache(reads, passes, kind.lookup, software),
+            terms.backward(hot, passes, kind.lookup, software) + terms.backward_in_place(cold, passes, kind.lookup),
         )
-        host = np.where(self._in_place, terms.row_in_place_bytes(reads, software), 0.0)
-        host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
+        host = terms.row_in_place_bytes(cold, software)
+        host = host + terms.state_in_place_bytes(
+            replace(cold, unique=np.where(in_cache, self._unique, cold.unique)), software
+        )
         seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
         everywhere = codec / kind.world_size + self._expanding_seconds()

@@ -11,6 +11,7 @@ from cost_models.shards import (
     DATA_PARALLEL,
     DDR,
     DDR_CACHED,
+    DDR_SPLIT,
     HBM,
     MEMORY_DDR,
     MEMORY_HBM,
@@ -22,15 +23,17 @@ from cost_models.shards import (
 )
 from cost_models.tables import Tables
 
-Component = Literal["weights", "optimizer", "cache", "ids", "outputs"]
+Component = Literal["weights", "optimizer", "cache", "ids", "outputs", "remap"]
 
 CACHE_INDEX_BYTES_PER_ROW = 4
 """Of every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
 CACHE_INDEX_BYTES_PER_SLOT = 16
 """Of every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
+REMAP_BYTES_PER_ROW = 4
+"""Of every row of a split table: where it is now (RecShard remaps ids on the host)."""
 BATCHES_IN_FLIGHT = {"none": 1, "sparse-dist": 2, "prefetch": 3}
 """Batches whose ids are on the device at once, by pipeline (torchrec.distributed.train_pipeline)."""
-_HOME = np.array([MEMORY_HBM, MEMORY_DDR, MEMORY_DDR, MEMORY_SSD])
+_HOME = np.array([MEMORY_HBM, MEMORY_DDR, MEMORY_DDR, MEMORY_SSD, MEMORY_DDR])
 """Memory tier that holds the weights, by placement tier."""
 
 
@@ -60,7 +63,7 @@ def cached_share(tables: Tables, blocks: Blocks) -> Floats:
 
 def has_way_to_update(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
     """[n] False where a table needs its cache of full precision and has none: read in place, or replicated."""
-    without_cache = (blocks.tier == DDR) | (blocks.sharding == DATA_PARALLEL)
+    without_cache = (blocks.tier == DDR) | (blocks.tier == DDR_SPLIT) | (blocks.sharding == DATA_PARALLEL)
     return np.asarray(~((tables.precision_cache[blocks.table] > 0) & without_cache))
 
 
@@ -70,12 +73,14 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     rows = tables.rows[table].astype(float)
     weights = rows * tables.row_bytes(table, blocks.columns, blocks.dtype)
     state = rows * tables.row_state_bytes(table, blocks.columns)
-    home = _HOME[blocks.tier]
+    split = blocks.tier == DDR_SPLIT
+    hot = np.where(split, cached_rows(tables.rows[table], blocks.cache_fraction) / rows, 0.0)
     out: dict[tuple[int, Component], BlockLoad] = {}
     for tier in (MEMORY_HBM, MEMORY_DDR, MEMORY_SSD):
-        here = home == tier
-        out[tier, "weights"] = BlockLoad(by_rows=np.where(here, weights, 0.0))
-        out[tier, "optimizer"] = BlockLoad(by_rows=np.where(here, state, 0.0))
+        share = np.where(_HOME[blocks.tier] == tier, 1.0 - hot, hot if tier == MEMORY_HBM else 0.0)
+        out[tier, "weights"] = BlockLoad(by_rows=share * weights)
+        out[tier, "optimizer"] = BlockLoad(by_rows=share * state)
+    out[MEMORY_DDR, "remap"] = BlockLoad(by_rows=np.where(split, rows * REMAP_BYTES_PER_ROW, 0.0))
 
     beside = is_cached_beside(tables, blocks)
     cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED) | beside
@@ -97,5 +102,5 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
 
 def is_supported(tier: int, memory_bytes: tuple[int, int, int]) -> bool:
     """Whether a rank with these memories can hold a table in this placement tier at all."""
-    needs = {HBM: (), DDR_CACHED: (MEMORY_DDR,), DDR: (MEMORY_DDR,), SSD_CACHED: (MEMORY_SSD,)}[tier]
-    return all(memory_bytes[memory] > 0 for memory in needs)
+    home = int(_HOME[tier])
+    return home == MEMORY_HBM or memory_bytes[home] > 0

@@ -31,13 +31,24 @@ SHARDINGS: tuple[Sharding, ...] = (
 )
 DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(7)
 
-PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached"]
-PLACEMENT_TIERS: tuple[PlacementTier, ...] = ("hbm", "ddr_cached", "ddr", "ssd_cached")
-"""Where a table lives: in HBM; in DDR or SSD behind a row cache in HBM; in DDR, read in place (UVM)."""
-HBM, DDR_CACHED, DDR, SSD_CACHED = range(4)
+PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split"]
+PLACEMENT_TIERS: tuple[PlacementTier, ...] = ("hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split")
+"""Where a table lives: in HBM; in DDR or SSD behind a row cache in HBM; in DDR, read in place (UVM); the rows that are
+read most in HBM and the others in DDR, read in place (Sethi et al., RecShard, ASPLOS 2022)."""
+HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT = range(5)
+PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset({"ddr_cached", "ssd_cached", "ddr_split"})
+"""Tiers of which a share of the rows is in HBM too, or instead."""
 
 MEMORY_TIERS: tuple[Literal["hbm", "ddr", "ssd"], ...] = ("hbm", "ddr", "ssd")
 """The memories whose bytes are counted: HBM per rank, DDR and SSD per node."""
+HOME_OF_TIER: dict[PlacementTier, Literal["hbm", "ddr", "ssd"]] = {
+    "hbm": "hbm",
+    "ddr_cached": "ddr",
+    "ddr": "ddr",
+    "ssd_cached": "ssd",
+    "ddr_split": "ddr",
+}
+"""The memory that holds what HBM does not."""
 MEMORY_HBM, MEMORY_DDR, MEMORY_SSD = range(3)
 
 RANK, NODE, WORLD = range(3)
@@ -63,7 +74,7 @@ class Blocks:
     columns: Ints
     """Number of columns of the block."""
     cache_fraction: Floats
-    """Share of the rows that the HBM cache holds; 0 where there is none."""
+    """Share of the rows that the HBM cache, or the hot part of a split, holds; 0 where there is none."""
     dtype: Ints | None = None
     """Format of the stored rows, an index into DTYPES, or -1 for the table's own; None: of all tables their own."""
 

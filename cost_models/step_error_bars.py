@@ -35,7 +35,7 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.loads import Resource
-from cost_models.shards import DDR, DDR_CACHED, HBM, PLACEMENT_TIERS, SSD_CACHED, Floats, Ints, PlacedShards
+from cost_models.shards import DDR, DDR_CACHED, DDR_SPLIT, HBM, PLACEMENT_TIERS, SSD_CACHED, Floats, Ints, PlacedShards
 from topologies.cluster import NodeGroup
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ _DEVICE_BY_TIER: dict[str, dict[int, tuple[_Place, ...]]] = {
         DDR: (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")),
         DDR_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
         SSD_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
+        DDR_SPLIT: (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")),
     },
     "lookup_backward": {
         HBM: (("device", "lookup_efficiency"), ("software", "backward_passes")),
         DDR: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
         DDR_CACHED: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
         SSD_CACHED: (("device", "lookup_efficiency"), ("software", "backward_passes")),
+        DDR_SPLIT: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
     },
 }
 """Stage and tier of a table: the coefficients that its time on the device is proportional to."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, block_rows
+from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, block_rows
 from cost_models.workload.formats import DTYPES
 from planner.document import (
     Infeasibility,
@@ -171,7 +171,7 @@ def _tables(
                 sharding=sharding,
                 tier=tier,
                 dtype=DTYPES[options.dtype[option]],
-                cache_fraction=fraction if tier.endswith("_cached") else None,
+                cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
                 shards=shards,
             )
         )
@@ -267,7 +267,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
         blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
         may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
         allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
-        held_in = {"hbm", *(tier.removesuffix("_cached") for tier in allowed)}
+        held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
         room = sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
         what = "the tables"
         if shortage.ranks is not None:

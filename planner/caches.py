@@ -13,7 +13,17 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HBM, MEMORY_HBM, PLACEMENT_TIERS, TABLE_WISE, Blocks, Floats, Ints, PlacementTier
+from cost_models.shards import (
+    HBM,
+    MEMORY_HBM,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    TABLE_WISE,
+    Blocks,
+    Floats,
+    Ints,
+    PlacementTier,
+)
 from planner.grains import grain_seconds
 from planner.options import CacheFractions, Options, build_problem, coarse_fractions, enumerate_options
 from planner.problem import NODE, RANK, Bools, Placement, Problem, load_state
@@ -113,7 +123,7 @@ def _free_tiers(model: CostModel, options: Options, problem: Problem) -> list[Pl
     """Cached tiers that some table may use, and of which the cost model leaves the share open."""
     usable = np.unique(options.tier[options.block_option[problem.allowed.any(axis=0)]])
     names = [PLACEMENT_TIERS[code] for code in usable.tolist()]
-    return [tier for tier in names if tier.endswith("_cached") and tier not in model.cache_fractions]
+    return [tier for tier in names if tier in PARTLY_IN_HBM and tier not in model.cache_fractions]
 
 
 def _caches(options: Options, problem: Problem, relaxed: FluidSolution) -> bool:

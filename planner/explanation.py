@@ -12,7 +12,7 @@ import numpy as np
 
 from cost_models.loads import Resource
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from planner.document import Plan, StageTime, TablePlan
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
@@ -332,7 +332,7 @@ class Explainer:
         return OptionReasons(
             SHARDINGS[options.block_sharding[pick]],
             tier,
-            float(options.cache_fraction[of]) if tier.endswith("_cached") else None,
+            float(options.cache_fraction[of]) if tier in PARTLY_IN_HBM else None,
             len(problem.blocks_of_pick(pick)),
             sum(parts.values()),
             parts,

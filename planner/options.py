@@ -45,6 +45,7 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "ddr": (0.0,),
     "ddr_cached": (0.02, 0.1, 0.3),
     "ssd_cached": (0.05, 0.2),
+    "ddr_split": (0.02, 0.1, 0.3),
 }
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 

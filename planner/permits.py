@@ -28,7 +28,7 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.words import Dtype
-from planner.policy import RUNTIMES, Group, Limits, Policy, TableRule, rank_ranges
+from planner.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule, rank_ranges
 from planner.problem import Bools, TableGroup
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean
@@ -46,7 +46,7 @@ class Permits:
     """What each table may use."""
 
     tiers: Bools
-    """[T, 4]"""
+    """[T, PLACEMENT_TIERS]"""
     shardings: Bools
     """[T, 7]"""
     dtypes: Bools
@@ -187,13 +187,14 @@ class _Resolver:
     def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
         said: list[str] = []
         where = f" ({'.'.join(map(str, path))})" if path else ""
-        for key, known, words in (
-            ("tiers", PLACEMENT_TIERS, limits.tiers),
-            ("shardings", SHARDINGS, limits.shardings),
+        for key, every, usual, words in (
+            ("tiers", PLACEMENT_TIERS, USUAL_TIERS, limits.tiers),
+            ("shardings", SHARDINGS, SHARDINGS, limits.shardings),
         ):
-            if words is not None and len(words) < len(known):
-                said.append(f"{key} {', '.join(words)}")
-                self._narrow(key, (*path, key), said[-1] + where, tables, [word in words for word in known])
+            if words is not None:
+                said += [f"{key} {', '.join(words)}"] if words != usual else []
+                allowed = [word in words for word in every]
+                self._narrow(key, (*path, key), f"{key} {', '.join(words)}{where}", tables, allowed)
         if limits.dtypes is not None:
             said.append(f"dtypes {', '.join(limits.dtypes)}")
             self._narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])

@@ -96,6 +96,8 @@ def _as_group(value: object) -> object:
     return {"tables": value} if isinstance(value, list | tuple) else value
 
 
+USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier in PLACEMENT_TIERS if tier != "ddr_split")
+"""No runtime that we know reads a split table: that tier is used where it is named only."""
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
 Dtypes = Annotated[
@@ -182,7 +184,7 @@ class Policy(Limits):
     schema_version: Literal[1] = 1
     runtime: Runtime = "any"
     """What is to execute the plan: only what it executes correctly is used."""
-    tiers: Tiers = PLACEMENT_TIERS
+    tiers: Tiers = USUAL_TIERS
     shardings: Shardings = SHARDINGS
     reserve: Reserve = Reserve()
     tables: tuple[TableRule, ...] = ()

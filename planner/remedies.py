@@ -14,14 +14,14 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel, MemoryModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from cost_models.tables import STATE_ARRAYS
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Dtype, Optimizer, Workload
 from planner.document import Remedy
 from planner.options import enumerate_options, uncapped_problem, within_capacity
 from planner.permits import planning_model
-from planner.policy import Policy
+from planner.policy import USUAL_TIERS, Policy
 from planner.problem import Floats, Problem
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import fits
@@ -205,7 +205,7 @@ class _Trials:
 
 def _knobs(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[_Knob]:
     now = _Inputs(model.topology, model.workload, policy)
-    held_in = {"hbm", *(tier.removesuffix("_cached") for tier in policy.tiers or PLACEMENT_TIERS)}
+    held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers)}
     yield from _tiers(now)
     for index, group in enumerate(model.topology.nodes):
         yield from _nodes(now, index, group, bytes_short)
@@ -227,8 +227,8 @@ def _ladder(kind: Kind, was: str, changes: list[_Change], futile: str) -> Iterat
 
 
 def _tiers(now: _Inputs) -> Iterator[_Knob]:
-    used = now.policy.tiers or PLACEMENT_TIERS
-    missing = [tier for tier in PLACEMENT_TIERS if tier not in used]
+    used = now.policy.tiers
+    missing = [tier for tier in USUAL_TIERS if tier not in used]
     changes = []
     for added in [[tier] for tier in missing] + ([missing] if len(missing) > 1 else []):
         allowed = tuple(tier for tier in PLACEMENT_TIERS if tier in used or tier in added)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel
-from cost_models.shards import PLACEMENT_TIERS, PlacementTier
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.build import document
@@ -159,9 +159,9 @@ def _variants(
             yield f"without {' and '.join(names)}", tiers
 
 
-def _memory(tier: str) -> str:
+def _memory(tier: PlacementTier) -> str:
     """Where the rows of a tier are at home."""
-    return tier.removesuffix("_cached")
+    return HOME_OF_TIER[tier]
 
 
 def _sized(

@@ -14,6 +14,7 @@ from cost_models.shards import (
     DATA_PARALLEL,
     GRID_SHARD,
     MEMORY_TIERS,
+    PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     ROW_WISE,
     SHARDINGS,
@@ -191,8 +192,8 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
         problem = coverage_fault(table, profile, node_start, model.tied_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
-        if table.tier.endswith("_cached") != (table.cache_fraction is not None):
-            yield f"table {table.name}: a cache fraction goes with the cached tiers, and only with them"
+        if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
+            yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
 
 
 def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:

@@ -15,6 +15,7 @@ from cost_models.shards import (
     DATA_PARALLEL,
     DDR,
     DDR_CACHED,
+    DDR_SPLIT,
     EXTENT_OF_SHARDING,
     HBM,
     NODE,
@@ -80,6 +81,10 @@ class _Reads:
     """As the lookup reads it, in whole sectors."""
     state_bytes: Floats
     """Of its optimizer state, in whole sectors."""
+    in_place: Floats
+    """Of the lookups, those whose rows are read in host memory."""
+    unique_in_place: Floats
+    """Distinct rows of them."""
 
 
 class Counter:
@@ -122,6 +127,9 @@ class Counter:
         self._precise = tables.precision_cache[table] > 0
         self._cached = np.isin(tier, (DDR_CACHED, SSD_CACHED)) | ((tier == HBM) & self._precise)
         self._missed: Floats = self._missed_rows()
+        self._hot: Floats = np.where(tier == DDR, 0.0, 1.0)
+        split = tier == DDR_SPLIT
+        self._hot[split] = tables.access.hit_rate(table[split], self._blocks.cache_fraction[split])
         self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
 
     def _missed_rows(self) -> Floats:
@@ -133,6 +141,12 @@ class Counter:
             access = self._tables.access
             missed[cached] = access.missed_rows(blocks.table[cached], fraction[cached], self.lookups[cached])
         return missed
+
+    def _cold_rows(self) -> Floats:
+        """[n] distinct rows of the whole table that are read in host memory."""
+        rows = self._tables.rows[self.table] * (1 - self._blocks.cache_fraction)
+        cold = np.minimum.reduce([self.lookups * (1 - self._hot), rows, self._unique])
+        return np.where(self._hot < 1, cold, 0.0)
 
     def count(self, ids: Floats | None = None) -> Demand:
         """The demand of a step in which the samples of each rank have `ids` [W, T] times their average ids."""
@@ -197,20 +211,23 @@ class Counter:
             full_bytes=full.astype(np.float64),
             row_bytes=np.ceil(np.where(self._cached, full, plain) / sector) * sector,
             state_bytes=np.ceil(tables.row_state_bytes(table, columns) / sector) * sector,
+            in_place=self.lookups * self._share * factor * (1 - self._hot),
+            unique_in_place=self._cold_rows() * self._share * factor,
         )
         return self._looked_up(kind, reads) | self._updated(kind, reads) | self._fetched(kind, reads)
 
     def _looked_up(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
         """Ids in, rows in (some out of L2, or over PCIe), vectors out."""
         tables, software, table, rates = self._tables, self._software, self.table, kind.lookup
-        hbm_s, in_place = 1 / rates.hbm_bytes_per_s, self._blocks.tier == DDR
+        hbm_s = 1 / rates.hbm_bytes_per_s
         from_l2: Floats = np.zeros(len(table))
         if rates.l2_reach_bytes:
-            from_l2 = (1 + (tables.rows[table] * reads.row_bytes / rates.l2_reach_bytes) ** 2) ** -0.5
+            kept = np.where(self._blocks.tier == DDR_SPLIT, self._blocks.cache_fraction, 1.0)
+            from_l2 = (1 + (kept * tables.rows[table] * reads.row_bytes / rates.l2_reach_bytes) ** 2) ** -0.5
         row_s = reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
         written = self._vectors * self._blocks.columns * tables.written_bytes
         forward = reads.lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
-        forward = forward + np.where(in_place, 0.0, reads.lookups * (row_s + rates.row_s))
+        forward = forward + (reads.lookups - reads.in_place) * (row_s + rates.row_s)
         forward = forward + np.where(self._cached, reads.unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
@@ -219,31 +236,32 @@ class Counter:
         codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
         forward = forward + changes * codec_s * reads.missed * (reads.plain_bytes + reads.full_bytes)
         forward = forward + self._sent_elements * codec_s * tables.codec_bytes[0]
-        crossing = software.uvm_forward_passes_per_lookup.value * reads.lookups
-        crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique
-        return {"forward_s": forward, "forward_host_bytes": np.where(in_place, crossing * reads.row_bytes, 0.0)}
+        crossing = software.uvm_forward_passes_per_lookup.value * reads.in_place
+        crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique_in_place
+        return {"forward_s": forward, "forward_host_bytes": crossing * reads.row_bytes}
 
     def _updated(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
         """Gradients summed row by row, then rows and state rewritten where they are."""
         tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
         if not tables.training:
             return {"backward_s": np.zeros(len(table)), "backward_host_bytes": np.zeros(len(table))}
-        hbm_s, in_place = 1 / kind.lookup.hbm_bytes_per_s, tier == DDR
+        hbm_s = 1 / kind.lookup.hbm_bytes_per_s
+        hot = reads.unique - reads.unique_in_place
         pooled = np.array([software.backward_passes.by_optimizer[name] for name in tables.optimizer])
         if kind.update_passes is not None:
             pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
         row_s = reads.row_bytes * hbm_s
-        rows_again = software.row_update_passes.value * reads.unique * row_s
-        state_again = software.update_passes.value * tables.state_arrays[table] * reads.unique * row_s
+        rows_again = software.row_update_passes.value * hot * row_s
+        state_again = software.update_passes.value * tables.state_arrays[table] * hot * row_s
         backward = reads.lookups * (passes * row_s + kind.update_row_s)
-        backward = backward + np.where(in_place, 0.0, rows_again)
-        backward = backward + np.where((tier == HBM) | (tier == SSD_CACHED), state_again, 0.0)
+        backward = backward + rows_again + np.where(tier == DDR_CACHED, 0.0, state_again)
         backward = backward + np.where(tier == DDR_CACHED, software.cache_update_s.value * reads.unique, 0.0)
         codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
-        again = software.uvm_backward_passes_per_row.value * reads.unique
-        behind = np.where(in_place, again * reads.row_bytes, 0.0)
-        behind = behind + np.where(in_place | (tier == DDR_CACHED), again * reads.state_bytes, 0.0)
+        again = software.uvm_backward_passes_per_row.value
+        behind = again * reads.unique_in_place * reads.row_bytes
+        with_state = np.where(tier == DDR_CACHED, reads.unique, reads.unique_in_place)
+        behind = behind + again * with_state * reads.state_bytes
         return {
             "backward_s": backward + self._sent_elements * codec_s * tables.codec_bytes[1],
             "backward_host_bytes": behind,

@@ -10,6 +10,8 @@ from cost_models.loads import Resource
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.shards import (
     DATA_PARALLEL,
+    DDR,
+    DDR_CACHED,
     EXTENT_OF_SHARDING,
     HBM,
     MEMORY_HBM,
@@ -73,7 +75,7 @@ class TorchRecModel(CostModel):
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
         """[T] all tables in HBM, cached or UVM; replicated ones in HBM only."""
-        possible = tier == HBM or (tier != SSD_CACHED and sharding != DATA_PARALLEL)
+        possible = tier == HBM or (tier in (DDR, DDR_CACHED) and sharding != DATA_PARALLEL)
         return np.full(len(self.tables.rows), possible)
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
