@@ -31,7 +31,7 @@ from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.infeasible import shortage
 from planner.solvers.prices import Bound, Prices
 from planner.solvers.search import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.shares import Division
+from planner.solvers.shares import MOST_NUMBERS, Division
 from planner.solvers.threshold import step_of_block
 
 ROOMY = 0.9
@@ -319,6 +319,8 @@ def _divided(model: CostModel, options: Options, problem: Problem, placement: Pl
         return None
     was = options.cache_fraction[option[tables]]
     parts = _Parts(model, options, problem, placement, tables)
+    if len(parts.rank) * len(WIDE) > MOST_NUMBERS:
+        return None
     state = load_state(problem, placement)
     division = Division(problem, state, parts.table, parts.rank, *(of[:, 0] for of in parts.costs(was[:, None])))
     best, best_s = was, state.step_s() * (1 - WORTH)

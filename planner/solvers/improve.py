@@ -203,6 +203,8 @@ class Improver:
         if not len(items.rank) or (self._steps <= LAST_STEP).all():
             return False
         aim = self._aim()
+        if not len(aim.columns):
+            return False
         over = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
         gained = self._exchange(aim, over.sum(axis=0))
         left = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
