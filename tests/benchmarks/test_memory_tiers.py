@@ -35,17 +35,16 @@ def found(topology: Topology, workload: Workload) -> dict[str, Row]:
     return {row.name: row for row in every}
 
 
-def test_no_way_that_our_options_cover_is_faster(found: dict[str, Row]) -> None:
+def test_no_way_is_faster_than_ours(found: dict[str, Row]) -> None:
     """Whole steps by the closed form, and by the simulator within 3 %: it is not what plans are chosen by.
 
-    Rows split hot and cold and read in place are no option.
+    The program splits tables into hot and cold rows, so it is held against our plan with such splits.
     """
-    assert {"size, greedy", "lookup, greedy", "one cache ratio, 0.2", "RecShard's program"} < set(found)
-    ours = found["ours"]
-    assert ours.simulated_s is not None
+    splits = "ours, with split tables"
+    assert {splits, "size, greedy", "lookup, greedy", "one cache ratio, 0.2", "RecShard's program"} < set(found)
     for name, row in found.items():
-        if name == "RecShard's program":
-            continue
+        ours = found[splits if name in ("ours", "RecShard's program") else "ours"]
+        assert ours.simulated_s is not None
         assert row.step_s >= ours.step_s, name
         assert row.simulated_s is None or row.simulated_s >= ours.simulated_s * 0.97, name
 
