@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
+MOST_ITERATIONS = 20_000
+"""Of one solver: GLOP has been seen to go round in circles."""
+
 
 def optimum(model: "mathopt.Model", solver: "mathopt.IncrementalSolver") -> "mathopt.SolveResult | None":
     """Solve on from the last optimum; afresh, by one solver and then another, where that ends in an imprecise answer.
@@ -14,8 +17,12 @@ def optimum(model: "mathopt.Model", solver: "mathopt.IncrementalSolver") -> "mat
     """
     from ortools.math_opt.python import mathopt
 
+    limit = mathopt.SolveParameters(iteration_limit=MOST_ITERATIONS)
     afresh = (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS)
-    for attempt in (solver.solve, *(lambda kind=kind: mathopt.solve(model, kind) for kind in afresh)):
+    for attempt in (
+        lambda: solver.solve(params=limit),
+        *(lambda kind=kind: mathopt.solve(model, kind, params=limit) for kind in afresh),
+    ):
         result = _finished(attempt)
         if result is not None and result.termination.reason is mathopt.TerminationReason.OPTIMAL:
             return result
