@@ -372,7 +372,8 @@ class _Search:
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits.
 
-        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so.
+        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
+        is not, less of it is tried once more, and only if no start is good.
         """
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
@@ -389,7 +390,8 @@ class _Search:
             best = min((step_s for _, step_s in level), default=np.inf)
             if self._is_done() or (found and not left):
                 break
-            if self._is_good_start() and (not scarce or best >= before):
+            is_good, is_stalled = self._is_good_start(), best >= before
+            if found and ((is_good and not scarce) or (is_stalled and (is_good or not scarce))):
                 break
             before = best
         if not found:
