@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
-MOST_ITERATIONS = 20_000
-"""Of one solver: GLOP has been seen to go round in circles."""
 
-
-def optimum(model: "mathopt.Model", solver: "mathopt.IncrementalSolver") -> "mathopt.SolveResult | None":
+def optimum(
+    model: "mathopt.Model", solver: "mathopt.IncrementalSolver", most_iterations: int | None = None
+) -> "mathopt.SolveResult | None":
     """Solve on from the last optimum; afresh, by one solver and then another, where that ends in an imprecise answer.
 
-    None where all of them give up.
+    None where all of them give up, each after `most_iterations` if that is given: GLOP has been seen to cycle.
     """
     from ortools.math_opt.python import mathopt
 
-    limit = mathopt.SolveParameters(iteration_limit=MOST_ITERATIONS)
+    limits = {} if most_iterations is None else {"params": mathopt.SolveParameters(iteration_limit=most_iterations)}
     afresh = (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS)
-    for attempt in (
-        lambda: solver.solve(params=limit),
-        *(lambda kind=kind: mathopt.solve(model, kind, params=limit) for kind in afresh),
-    ):
+    attempts = [
+        lambda: solver.solve(**limits),
+        *(lambda kind=kind: mathopt.solve(model, kind, **limits) for kind in afresh),
+    ]
+    for attempt in attempts:
         result = _finished(attempt)
         if result is not None and result.termination.reason is mathopt.TerminationReason.OPTIMAL:
             return result

@@ -39,6 +39,8 @@ FIRST_RISE = 1e-3
 """By how much the first threshold is above the known bound, relatively; each that is refuted doubles it."""
 CUTS, SEPARATIONS = 40, 8
 """Cutting planes, and additions of functions, for one threshold at most."""
+MOST_ITERATIONS = 5_000
+"""Of the simplex method for one of the programs; a threshold whose program does not end is not refuted."""
 AT_ONCE = 4
 """Functions of each resource that are added at once."""
 VIOLATED = 1e-3
@@ -115,7 +117,10 @@ class _Relaxation:
         for known in self._proposals:
             self._add_cut(master, known)
         if self._proposals:
-            point, _ = master.solve()
+            found = master.attempt(MOST_ITERATIONS)
+            if found is None:
+                return None, None
+            point, _ = found
         for _ in range(CUTS):
             query = point if best is None else _mean(best, point)
             value, proposal = self._value(query)
@@ -127,8 +132,10 @@ class _Relaxation:
                 best, best_s = query, value
             self._proposals.append(proposal)
             self._add_cut(master, proposal)
-            point, ceiling = master.solve()
-            ceiling += float(self._problem.stage_constants.sum())
+            found = master.attempt(MOST_ITERATIONS)
+            if found is None:
+                return None, None
+            point, ceiling = found[0], found[1] + float(self._problem.stage_constants.sum())
             if ceiling < z or ceiling - best_s <= TOLERANCE * abs(best_s):
                 break
         return None, master

@@ -188,3 +188,12 @@ def test_functions_that_are_no_proof_are_refused(nine: Instance) -> None:
         faults_of_packing(Proof.model_validate({**proof.model_dump(), "packing": packing}), nine.model, nine.problem)
     )
     assert "above 1" in found
+
+
+def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers that give up prove nothing, and are no crash."""
+    fluid = Fluid(nine.problem)
+    relaxed = fluid.solve()
+    before = Bound(relaxed.bound_s, relaxed.prices, None)
+    monkeypatch.setattr("planner.solvers.master.optimum", lambda *_: None)
+    assert sharpen(fluid, before, 2 * before.seconds) is before
