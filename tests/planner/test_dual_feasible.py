@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.instances import SHIPPED_CASES, torchrec_cases
+from planner.api import plan
 from planner.document import Proof
 from planner.dual_feasible import FAMILIES, PricedFunction, is_function, transformed
 from planner.options import build_problem, enumerate_options
@@ -17,6 +19,7 @@ from planner.proof import faults_of_packing, recomputed_bound_s, write_proof
 from planner.solvers.fluid import Fluid
 from planner.solvers.prices import Bound, Packed, Prices
 from planner.solvers.sharpening import sharpen
+from planner.verification import verify
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, confined_instance, node_group, tiny_instance, topology, workload
 from tests.properties.test_tiny_instances import random_prices
@@ -197,3 +200,16 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypa
     before = Bound(relaxed.bound_s, relaxed.prices, None)
     monkeypatch.setattr("planner.solvers.master.optimum", lambda *_: None)
     assert sharpen(fluid, before, 2 * before.seconds) is before
+
+
+def test_a_plan_carries_the_proof() -> None:
+    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions."""
+    case = next(each for each in torchrec_cases(SHIPPED_CASES) if "n100_w128" in each.name)
+    limits = {"tiers": case.tiers, "shardings": case.shardings, "effort": 1, "gap": 0.0}
+    found = plan(case.topology(), case.workload(), cost_model=case.cost_model, **limits)
+    assert found.proof is not None
+    assert found.proof.packing is not None
+    assert found.proof.packing.functions
+    assert verify(found) == []
+    assert found.objective is not None
+    assert found.objective.lower_bound_s > 5.22e-3
