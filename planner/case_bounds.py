@@ -31,10 +31,7 @@ class CaseBounds:
 
     def __init__(self, cases: Cases) -> None:
         self.cases, problem = cases, cases.problem
-        self.widths = [
-            _Widths(problem, np.flatnonzero(problem.option_units == units))
-            for units in np.unique(problem.option_units[problem.option_units > 0])
-        ]
+        self.widths = widths_of(problem)
 
     def bound(self, state: State, multipliers: Multipliers) -> float:
         """What the multipliers prove of a case: no plan of it is faster. Infinite where it holds none at all."""
@@ -55,7 +52,7 @@ class CaseBounds:
         return total - ROUNDING * (abs(value) + decided + paid), choice
 
 
-class _Widths:
+class Widths:
     """Free options of one number of column units: which block has which width."""
 
     def __init__(self, problem: Problem, options: Ints) -> None:
@@ -71,6 +68,22 @@ class _Widths:
         `values` [B + 1] ends with an infinite one for widths that do not exist.
         """
         return tilings(values[self.block])
+
+    def count(self, width: Ints, chosen: Bools, taken: Floats) -> None:
+        """Add the blocks of the cheapest tilings of the `chosen` [n] options to `taken` [B]."""
+        rows = np.flatnonzero(chosen)
+        left = np.full(len(rows), self.units)
+        while len(rows):
+            step = width[rows, left]
+            np.add.at(taken, self.block[rows, step], 1.0)
+            left = left - step
+            rows, left = rows[left > 0], left[left > 0]
+
+
+def widths_of(problem: Problem) -> list[Widths]:
+    """The free options by their number of column units."""
+    numbers = np.unique(problem.option_units[problem.option_units > 0])
+    return [Widths(problem, np.flatnonzero(problem.option_units == units)) for units in numbers]
 
 
 def tilings(values: Floats) -> tuple[Floats, Ints]:
@@ -164,7 +177,7 @@ class _Pricing:
         is_fixed[chosen] = (problem.option_units[chosen] == 0) & ~problem.option_tied[chosen]
         taken += np.where(is_fixed[problem.block_option], problem.block_count, 0)
         for widths, (_, width) in zip(self.widths, tiled, strict=True):
-            _take_tilings(widths, width, np.isin(widths.options, chosen), taken)
+            widths.count(width, np.isin(widths.options, chosen), taken)
         for _, blocks in rest:
             for block, group in blocks:
                 if group is None:
@@ -351,14 +364,3 @@ class _Pricing:
         seconds += total[:, : cases.columns]
         seconds += self.count[:, None] * np.einsum("gbc,b->gc", problem.everywhere[self.kind], taken)
         size += total[:, cases.columns :]
-
-
-def _take_tilings(widths: _Widths, width: Ints, chosen: Bools, taken: Floats) -> None:
-    """Count the blocks of the cheapest tilings of some options."""
-    rows = np.flatnonzero(chosen)
-    left = np.full(len(rows), widths.units)
-    while len(rows):
-        step = width[rows, left]
-        np.add.at(taken, widths.block[rows, step], 1.0)
-        left = left - step
-        rows, left = rows[left > 0], left[left > 0]

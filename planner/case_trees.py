@@ -103,4 +103,4 @@ class _Walk:
         if self.cases.excess_weight(even) > ROUNDING:
             self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
             return None
-        return state, even, bound
+        return state, multipliers, bound

@@ -278,6 +278,32 @@ class BytePrice(Record):
     ranks: Confinement = None
 
 
+class FunctionPrice(Record):
+    """A dual feasible function of the shares that blocks take of what the threshold leaves of one resource's stage, and
+    what the room of one of its instances is worth."""
+
+    stage: str
+    resource: str
+    group: str
+    """The ranks of the node group: blocks that are placed there, and the instances that they use."""
+    family: Literal["fekete_schepers", "martello_toth", "burdett_johnson", "carlier_clautiaux_moukrim"]
+    parameter: float
+    seconds: float
+
+
+class ProofPacking(Record):
+    """Why no plan is faster than a threshold: its blocks would not pack into the ranks.
+
+    Below the threshold, the transformed shares of the blocks on one instance sum to one at most. At these weights and
+    prices of bytes and of that room, the cheapest options cost at least the threshold, free ones cut into whole blocks.
+    """
+
+    threshold_s: float
+    weights: tuple[ResourceWeight, ...]
+    byte_prices: tuple[BytePrice, ...]
+    functions: tuple[FunctionPrice, ...]
+
+
 class CasePart(Record):
     """What a case decides: a block of a table, by the numbers of the block types in the planner's enumeration."""
 
@@ -335,6 +361,9 @@ class Proof(Record):
     """Prices that are not 0."""
     table_weights: Annotated[tuple[TableWeight, ...], Field(exclude_if=lambda value: not value)] = ()
     """Shares of tables whose largest block alone may outlast the rest of a stage; unset: none."""
+    packing: Annotated[ProofPacking | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where blocks leave holes on the ranks, what else proves a threshold. The multipliers above say what every stage
+    lasts at least."""
     branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
     """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
     tried_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None

@@ -15,13 +15,15 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS
+from planner.case_bounds import widths_of
 from planner.case_trees import tree_bound_s, tree_faults
-from planner.document import BytePrice, Proof, ResourceWeight, TableWeight
+from planner.document import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
+from planner.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
 from planner.enumeration import proven_s, try_all
 from planner.grains import grain_seconds
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Problem
 from planner.proof_cases import read_cases, write_cases
-from planner.solvers.prices import Bound, Prices
+from planner.solvers.prices import Bound, Packed, Prices
 
 ROUNDING = 1e-9
 """Relative amount by which a recomputed bound is rounded down: above the rounding of sums of 10^5 doubles."""
@@ -29,17 +31,6 @@ ROUNDING = 1e-9
 
 def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
     """The multipliers of a solver's bound in the document's words."""
-    instances, shared = _instances(problem)
-    weights = []
-    for c, column in enumerate(model.columns):
-        for d, (group, ranks) in enumerate(_places(model, problem)):
-            share = float(bound.prices.weight[d, c] * instances[d, c])
-            if share > 0 and not (shared[c] and d):
-                name = None if shared[c] else group
-                stage = model.stages[column.stage]
-                weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
-                weights.append(weight)
-    prices = byte_prices(model, problem, bound.prices.byte)
     of_table = tuple(
         TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
         for (table, stage), share in sorted(bound.prices.of_table.items())
@@ -48,12 +39,50 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
     branching = None if bound.tree is None else write_cases(model, bound.tree)
     return Proof(
         threshold_s=bound.threshold_s,
-        weights=tuple(weights),
-        byte_prices=prices,
+        weights=_resource_weights(model, problem, bound.prices.weight),
+        byte_prices=byte_prices(model, problem, bound.prices.byte),
         table_weights=of_table,
+        packing=None if bound.packed is None else _written_packing(model, problem, bound.packed),
         branching=branching,
         tried_s=bound.tried_s,
     )
+
+
+def _written_packing(model: CostModel, problem: Problem, packed: Packed) -> ProofPacking:
+    """What refutes a threshold, in the document's words."""
+    groups = [group.name for group in model.topology.nodes]
+    functions = tuple(
+        FunctionPrice(
+            stage=model.stages[model.columns[column].stage],
+            resource=model.columns[column].resource,
+            group=groups[kind],
+            family=family,
+            parameter=parameter,
+            seconds=price_s,
+        )
+        for kind, column, family, parameter, price_s in packed.functions
+    )
+    return ProofPacking(
+        threshold_s=packed.threshold_s,
+        weights=_resource_weights(model, problem, packed.prices.weight),
+        byte_prices=byte_prices(model, problem, packed.prices.byte),
+        functions=functions,
+    )
+
+
+def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tuple[ResourceWeight, ...]:
+    """The weights [D, C] that are not 0, as shares of their stages."""
+    instances, shared = _instances(problem)
+    weights = []
+    for c, column in enumerate(model.columns):
+        for d, (group, ranks) in enumerate(_places(model, problem)):
+            share = float(value[d, c] * instances[d, c])
+            if share > 0 and not (shared[c] and d):
+                name = None if shared[c] else group
+                stage = model.stages[column.stage]
+                weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
+                weights.append(weight)
+    return tuple(weights)
 
 
 def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[BytePrice, ...]:
@@ -112,6 +141,24 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
             yield f"price of {price.tier} on {price.group}: negative, or of a place that does not exist"
 
 
+def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
+    """What keeps the packing's multipliers, if there are any, from being a proof."""
+    if proof.packing is None:
+        return
+    yield from faults_of(_plain(proof.packing), model, problem)
+    columns = {(model.stages[column.stage], column.resource) for column in model.columns}
+    groups = {group.name for group in model.topology.nodes}
+    for entry in proof.packing.functions:
+        there = (entry.stage, entry.resource) in columns and entry.group in groups
+        if not there or entry.seconds < 0 or not is_function(entry.family, entry.parameter):
+            yield f"function {entry.family} of {entry.resource} of {entry.stage}: negative, or of what does not exist"
+
+
+def _plain(packing: ProofPacking) -> Proof:
+    """The weights and prices of a packing as a proof of their own."""
+    return Proof(threshold_s=None, weights=packing.weights, byte_prices=packing.byte_prices)
+
+
 def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices, Bools]:
     """The prices of a proof, and [B] the blocks that a plan below its threshold may hold."""
     prices = _multipliers(proof, model, problem)
@@ -126,12 +173,34 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     prices, usable = read_proof(proof, model, problem)
     value = _value(problem, prices, usable, grain_seconds(problem))
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
+    if proof.packing is not None:
+        simple = max(simple, _packed_s(proof.packing, prices, model, problem))
     if proof.branching is not None:
         tree = read_cases(proof.branching, model, problem)
         simple = max(simple, tree_bound_s(problem, tree, _least(problem, prices)))
     if proof.tried_s is not None:
         simple = max(simple, proven_s(proof.tried_s))
     return simple
+
+
+def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: Problem) -> float:
+    """What a packing proves: its threshold, or less where its multipliers do not reach that."""
+    column_of = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
+    kind_of = {group.name: k for k, group in enumerate(model.topology.nodes)}
+    functions = tuple(
+        PricedFunction(
+            kind_of[entry.group], column_of[entry.stage, entry.resource], entry.family, entry.parameter, entry.seconds
+        )
+        for entry in packing.functions
+    )
+    rooms = stage_rooms(problem, packing.threshold_s, _least(problem, least))
+    placed, anywhere, paid = priced_shares(problem, functions, rooms)
+    prices = _multipliers(_plain(packing), model, problem)
+    values = _block_values(problem, prices.weight, prices.byte, placed) + anywhere
+    usable = np.asarray(problem.allowed.any(axis=0)) & (_step_of_block(problem, least) < packing.threshold_s)
+    cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), widths_of(problem))
+    value = _total(problem, prices, cheapest, grain_seconds(problem)) - paid * (1 + ROUNDING)
+    return min(value, packing.threshold_s)
 
 
 def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -209,13 +278,11 @@ def _value(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> fl
     Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
     blocks at least, each counted by its column units.
     """
-    districts, weight, byte = problem.districts, prices.weight, prices.byte
     lone = np.zeros(len(problem.block_option))
     for (table, stage), share in prices.of_table.items():
         own = np.arange(*problem.table_block_start[table : table + 2])
         lone[own] += share * problem.stage_peaks[own, stage]
-    sizes = districts.ranks.sum(axis=1).astype(float)
-    block = _block_values(problem, weight, byte)
+    block = _block_values(problem, prices.weight, prices.byte)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)
     option_value = np.full(len(problem.option_table), np.inf)
@@ -234,8 +301,15 @@ def _value(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> fl
             np.maximum.at(longest, owner, lone[members])
             option_value[options] = total[options] + longest[options]
     np.minimum.at(cheapest, problem.option_table, option_value)
+    return _total(problem, prices, cheapest, grain)
+
+
+def _total(problem: Problem, prices: Prices, cheapest: Floats, grain: Floats) -> float:
+    """The Lagrangian where the tables' cheapest options cost [T] so much; see `_value`."""
     if np.isinf(cheapest).any():
         return float("inf")
+    districts, weight, byte = problem.districts, prices.weight, prices.byte
+    sizes = districts.ranks.sum(axis=1).astype(float)
     base = float((problem.base_loads[districts.kind] * sizes[:, None] * weight).sum())
     memory = float((byte * _capacity(problem)).sum())
     base += float(_idle_shares(problem, prices) @ grain)
@@ -255,8 +329,8 @@ def _idle_shares(problem: Problem, prices: Prices) -> Floats:
     return np.maximum(1.0 - share, 0.0)
 
 
-def _block_values(problem: Problem, weight: Floats, byte: Floats) -> Floats:
-    """[B] the least that one block of each type adds, on the kind of rank where that is least."""
+def _block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
+    """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
     extent, districts, kinds = problem.block_extent, problem.districts, problem.kinds
     rows = problem.table_rows[problem.option_table[problem.block_option]]
     size = -(-rows // problem.world)
@@ -275,12 +349,12 @@ def _block_values(problem: Problem, weight: Floats, byte: Floats) -> Floats:
         share = np.where(problem.block_replicated, len(ranks), held / rows)
         holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], len(ranks))
         row_parts = np.where(extent == WORLD, share, 1.0)
-        local = np.zeros(len(extent))
+        local = np.zeros(len(extent)) if more is None else more[k].copy()
         for number, (seconds, price) in enumerate(sums):
             mine = np.flatnonzero(set_of_block == number)
             fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ price[k]
             by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ price[k]
-            local[mine] = fixed * holders[mine] + by_rows * row_parts[mine]
+            local[mine] += fixed * holders[mine] + by_rows * row_parts[mine]
         least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
         world_wide += np.where(problem.allowed[k], local, np.inf)
     for d, kind in enumerate(districts.kind.tolist()):

@@ -33,6 +33,7 @@ from planner.planned import placed_shards, planned_inputs
 from planner.proof import (
     faults_of,
     faults_of_cases,
+    faults_of_packing,
     faults_of_trial,
     is_infeasible,
     nothing_fits,
@@ -338,7 +339,7 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
         yield "proof: the lower bound comes without one"
         return
     problem = build_problem(model, planned_options(plan.provenance, model, permits))
-    faults = list(faults_of(plan.proof, model, problem))
+    faults = [*faults_of(plan.proof, model, problem), *faults_of_packing(plan.proof, model, problem)]
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return

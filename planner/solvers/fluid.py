@@ -169,7 +169,7 @@ class Fluid:
         A fixed option is named by its first block; its others are infinite, as are options with unusable blocks.
         """
         problem = self.problem
-        value = self._block_values(prices)
+        value = self.block_values(prices)
         if usable is not None:
             value = np.where(usable, value, np.inf)
         option = problem.block_option
@@ -185,15 +185,20 @@ class Fluid:
             found[own] += weight * self.peaks[own, stage]
         return found
 
-    def _block_values(self, prices: Prices) -> Floats:
-        """[B] what each block costs at the prices, on the kind of rank where it costs least."""
+    def block_values(self, prices: Prices, more: Floats | float = 0.0) -> Floats:
+        """[B] what each block costs at the prices, on the kind of rank where it costs least; `more` [K, B] on top."""
         problem = self.problem
         every = np.arange(len(problem.block_option))
-        local = self._local_values(prices, every)
+        local = self._local_values(prices, every) + more
         everywhere = np.einsum("kbc,kc->b", problem.everywhere, self._everywhere_weight(prices), optimize=True)
         placed = np.where(problem.allowed, local, np.inf).min(axis=0)
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
+
+    def kinds_of(self, prices: Prices, blocks: Ints, more: Floats | float = 0.0) -> Ints:
+        """[n] the kind of rank on which each block costs least; `more` [K, n] on top of the prices."""
+        local = self._local_values(prices, blocks) + more
+        return np.asarray(np.where(self.problem.allowed[:, blocks], local, np.inf).argmin(axis=0))
 
     def _local_values(self, prices: Prices, blocks: Ints) -> Floats:
         """[K, n] what blocks cost at the prices where they are placed, on each kind."""
@@ -218,10 +223,13 @@ class Fluid:
 
     def usage(self, prices: Prices, picks: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the prices prefer."""
-        problem = self.problem
         blocks, count = self._taken(picks)
+        return self.usage_of(blocks, count, self.kinds_of(prices, blocks))
+
+    def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
+        """Seconds [D, C] and bytes [D, M] of blocks [n], each taken so often and on ranks of that kind."""
+        problem = self.problem
         total = np.zeros((len(self._sizes), self._cost.shape[2]))
-        kind = np.where(problem.allowed[:, blocks], self._local_values(prices, blocks), np.inf).argmin(axis=0)
         for d, k in enumerate(self._districts.kind.tolist()):
             here = (self._world[blocks] | (kind == k)) & self._districts.binds[self._set_of_block[blocks], d]
             total[d] = count[here] @ self._cost[k, blocks[here]]
@@ -266,11 +274,15 @@ class Fluid:
         cheapest, picks = self.price(prices, usable)
         if np.isinf(cheapest).any():
             return np.inf, picks
-        gain = cheapest.sum() + (self._base * prices.weight).sum()
+        return self.total(prices, float(cheapest.sum()), headroom, grain), picks
+
+    def total(self, prices: Prices, options_s: float, headroom: float = 1.0, grain: Floats | None = None) -> float:
+        """The bound where all tables' options cost so much at the prices, rounded down; see `bound`."""
+        gain = options_s + (self._base * prices.weight).sum()
         gain += self.idle_shares(prices) @ (self.grain if grain is None else grain)
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
-        return float(value - SAFETY * (abs(gain) + abs(paid))), picks
+        return float(value - SAFETY * (abs(gain) + abs(paid)))
 
     # -- the best prices ---------------------------------------------------------------------------------------
 

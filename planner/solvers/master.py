@@ -97,9 +97,16 @@ class Master:
 
     def solve(self) -> tuple[Prices, float]:
         """The best weights and prices under the cuts, and the value there: no bound can be above it."""
+        found = self.attempt()
+        assert found is not None
+        return found
+
+    def attempt(self, most_iterations: int | None = None) -> tuple[Prices, float] | None:
+        """The same; None where no solver ends, after so many iterations if that is given."""
         while True:
-            self._optimize()
-            assert self._result is not None
+            self._result = optimum(self._model, self._solver, most_iterations)
+            if self._result is None:
+                return None
             values = self._result.variable_values()
             pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
             for price in pressed:
@@ -110,9 +117,6 @@ class Master:
         idle = {stage: values[weight] for stage, (weight, _) in self._idle.items()}
         prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices], of_table, idle)
         return prices, values[self._bound] / self._scale
-
-    def _optimize(self) -> None:
-        self._result = optimum(self._model, self._solver)
 
     def _as_prices(
         self,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.case_trees import CaseTree
+from planner.dual_feasible import PricedFunction
 from planner.problem import Floats
 
 
@@ -22,6 +23,16 @@ class Prices:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """No placement is faster than the threshold: its blocks would not pack into the ranks, as priced dual feasible
+    functions show (`planner.dual_feasible`), at prices of their own."""
+
+    threshold_s: float
+    prices: Prices
+    functions: tuple[PricedFunction, ...]
+
+
+@dataclass(frozen=True)
 class Bound:
     """A lower bound with what proves it.
 
@@ -32,6 +43,8 @@ class Bound:
     seconds: float
     prices: Prices
     threshold_s: float | None
+    packed: Packed | None = None
+    """What proves more than the prices do, where blocks pack badly."""
     tree: CaseTree | None = None
     """Cases that prove more than the prices do."""
     tried_s: float | None = None

@@ -22,6 +22,7 @@ from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
 from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
+from planner.solvers.sharpening import sharpen
 from planner.solvers.slimming import slimmed
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
@@ -77,6 +78,8 @@ TEMPERATURES = (1e-3, 1e-4, 1e-2)
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
+LOOSE = 0.01
+"""Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
 TRIED_WORK = 4e6
 """Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a second."""
 FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
@@ -184,6 +187,7 @@ class _Search:
         self._work = TRIED_WORK * max(effort, 1)
         self.nothing_fits = False
         self._tightened_s: float | None = None
+        self._is_sharp = False
         self.relaxed: FluidSolution = fluid.solve(more=len(fluid.problem.block_option) <= TIGHTEN_BLOCKS)
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
@@ -192,6 +196,7 @@ class _Search:
         """By a threshold, by trying plans and by cases; what these find may be a better plan, too."""
         if not self._is_done():
             self.tighten()
+            self.sharpen()
             self.try_all()
             self.branch()
             self.try_all()
@@ -206,6 +211,17 @@ class _Search:
             if found.seconds > self.bound.seconds:
                 self.bound = found
                 self._tell("bound", self.best[1], self.bound.seconds)
+
+    def sharpen(self) -> None:
+        """Raise the bound by dual feasible functions, where it is loose and the problem not too large; once."""
+        few = len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS
+        if self._is_sharp or not few or self.best is None or self.best[1] <= self.bound.seconds * (1 + LOOSE):
+            return
+        self._is_sharp = True
+        found = sharpen(self._fluid, self.bound, self.best[1], self._clock.is_over)
+        if found.seconds > self.bound.seconds:
+            self.bound = found
+            self._tell("bound", self.best[1], self.bound.seconds)
 
     def try_all(self) -> None:
         """Try every plan below the best one, where these are few: below the bound and a little more first."""
@@ -225,7 +241,7 @@ class _Search:
             proven = proven_s(threshold)
             if proven <= self.bound.seconds:
                 return
-            self.bound = replace(self.bound, seconds=proven, tree=None, tried_s=threshold)
+            self.bound = replace(self.bound, seconds=proven, packed=None, tree=None, tried_s=threshold)
             self._tell("bound", self.best[1], self.bound.seconds)
 
     def _try_from_below(self) -> None:
@@ -271,7 +287,7 @@ class _Search:
             self._offer(found.placement, found.step_s, "branching")
         self._branched = self.best[1], self._patience
         if found.bound_s > self.bound.seconds:
-            self.bound = replace(self.bound, seconds=found.bound_s, tree=found.tree, tried_s=None)
+            self.bound = replace(self.bound, seconds=found.bound_s, packed=None, tree=found.tree, tried_s=None)
             self._tell("bound", self.best[1], self.bound.seconds)
 
     def run(self) -> None:
@@ -356,7 +372,8 @@ class _Search:
     def _starts(self) -> list[tuple[Placement, float]]:
         """Placements of the ladder, best first: all caps, with ever less memory until something fits.
 
-        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so.
+        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
+        is not, less of it is tried once more, and only if no start is good.
         """
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
@@ -373,7 +390,8 @@ class _Search:
             best = min((step_s for _, step_s in level), default=np.inf)
             if self._is_done() or (found and not left):
                 break
-            if self._is_good_start() and (not scarce or best >= before):
+            is_good, is_stalled = self._is_good_start(), best >= before
+            if found and ((is_good and not scarce) or (is_stalled and (is_good or not scarce))):
                 break
             before = best
         if not found:

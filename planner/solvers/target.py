@@ -12,7 +12,7 @@ from planner.solvers.prices import Prices
 
 LINEAR, QUADRATIC = 4.0, 100.0
 """The fine for a share o above the target is so many times o, and o squared, times a resource's part of the stage."""
-FULLNESS, CROWD = 0.15, 0.3
+FULLNESS, CROWD = 0.1, 0.3
 """Seconds on a resource that is about to reach its target cost less by twice the first share, or by twice the second
 over the tables per rank, if that is less."""
 BYTE_FULLNESS = 0.4
