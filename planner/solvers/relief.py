@@ -31,8 +31,8 @@ def relief(goods: Goods, items: Items, state: LoadState) -> tuple[Ints, Ints]:
     Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.
     """
     nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    widest = _steps(goods, state, 1)
-    if not widest or not len(goods.world_options[0]):
+    widest = _steps(goods, state, 1) if len(goods.world_options[0]) else []
+    if not widest:
         return nothing
     offers = _Offers(goods, items, state)
     for units in HEIGHTS:

@@ -97,7 +97,7 @@ FEWEST_CASES = 20
 BRANCH_WORK = 4e6
 """Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
-"""Rounds without a better plan after which a norm, or levelling, is done."""
+"""Rounds without a better plan after which a norm, or levelling, is done; as many as ranks, where these are fewer."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 CONFINED_TRIES = 20
@@ -178,6 +178,8 @@ class _Search:
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
         self._slimmest: Slim | None = None
+        self._stuck_s = np.inf
+        """Step of a plan that more levelling does not help."""
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self._branches: Branches | None = None
@@ -297,11 +299,24 @@ class _Search:
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             from_start = bool(queue)
             placement, _ = queue.pop(0) if queue else self.best
-            self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
+            if from_start or not self._levelled_more(done):
+                self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
             if done & (done - 1) == 0:
-                self._patience = float(done * done)
+                self._patience = done * done / 2
                 self.raise_bound()
+
+    def _levelled_more(self, number: int) -> bool:
+        """Whether levelling the best plan of a large problem once more made it noticeably better."""
+        assert self.best is not None
+        placement, step_s = self.best
+        if may_ruin(self._fluid.problem) or self._stuck_s == step_s:
+            return False
+        self._improve(placement, self._limits.seed + number, ())
+        if self.best[1] < step_s * (1 - WORTH_LEVELLING):
+            return True
+        self._stuck_s = self.best[1]
+        return self._is_done()
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
         """The starts that are best after a little local search: what they cost before says little."""
@@ -334,7 +349,7 @@ class _Search:
             found.append(other[0])
         for each in found:
             if not self._is_done():
-                self._improve(each, seed, squarings)
+                self._improve(each, seed, LATER_SQUARINGS)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -439,7 +454,10 @@ class _Search:
         rounds: int = ROUNDS,
         levelling: int = LEVEL_ROUNDS,
     ) -> tuple[Placement, float]:
-        """Local search at one norm after the other, then towards targets; its best placement."""
+        """Local search at one norm after the other, then towards targets; its best placement.
+
+        Starts are relieved first.
+        """
         slim, number = self._slim_for(placement), 0
         improver = Improver(slim.problem, slim.inside(placement), seed)
 
@@ -447,21 +465,23 @@ class _Search:
             return slim.outside(improver.best())
 
         self._offer(best, improver.best_s, "local search")
-        improver.relieve()
+        if norms == SQUARINGS:
+            improver.relieve()
+        most_idle = min(IDLE_ROUNDS, slim.problem.world)
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
                 stale = 0 if improver.best_s < best_s else stale + 1
                 number, best_s = number + 1, improver.best_s
-                if max(idle, stale) >= IDLE_ROUNDS:
+                if max(idle, stale) >= most_idle:
                     break
                 self._offer(best, improver.best_s, "local search")
                 if self._is_done():
                     return best(), improver.best_s
         stale, best_s = 0, improver.best_s
         for _ in range(levelling):
-            if self._is_done() or stale >= IDLE_ROUNDS or not improver.level():
+            if self._is_done() or stale >= most_idle or not improver.level():
                 break
             stale = 0 if improver.best_s < best_s else stale + 1
             best_s = improver.best_s
