@@ -17,7 +17,7 @@ from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
-from planner.solvers.improve import AMPLE, SPARE, Improver
+from planner.solvers.improve import AMPLE, SPARE, TURNS, Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
@@ -97,7 +97,8 @@ FEWEST_CASES = 20
 BRANCH_WORK = 4e6
 """Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
-"""Rounds without a better plan after which a norm, or levelling, is done; as many as ranks, where these are fewer."""
+"""Rounds without a better plan after which a norm, or levelling, is done; where ranks are fewer, as many as
+these, or one of each kind of round."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 CONFINED_TRIES = 20
@@ -467,7 +468,7 @@ class _Search:
         self._offer(best, improver.best_s, "local search")
         if norms == SQUARINGS:
             improver.relieve()
-        most_idle = min(IDLE_ROUNDS, slim.problem.world)
+        most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
