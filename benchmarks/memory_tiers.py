@@ -6,7 +6,8 @@ RecShard's program, which gets so many times the processor time that our plan to
 simulator; `lookups` are the stages that rows are read and written in, which is what RecShard reports.
 
 A plan of RecShard's form is costed as it is (rows read in place) in closed form; the simulator plays it with the same
-rows in a cache. Ours takes that form only where it is asked for, as no runtime has it: a line of its own. Set OMP_NUM_THREADS=1: times are those of the process.
+rows in a cache. Ours takes that form only where it is asked for, as no runtime has it: a line of its own. Set
+OMP_NUM_THREADS=1: times are those of the process.
 """
 
 import argparse

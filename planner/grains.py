@@ -24,10 +24,13 @@ def grain_seconds(problem: Problem) -> Floats:
     found = np.zeros(len(problem.stage_constants))
     if problem.kinds > 1:
         return found
-    wide = problem.block_extent != RANK
-    for column, stage in enumerate(problem.stage_of_column):
-        load = problem.fixed[0, :, column] + problem.by_rows[0, :, column]
-        if load.any() and not (load[wide].any() or problem.everywhere[0, :, column].any()):
+    wide = np.flatnonzero(problem.block_extent != RANK)
+    shared = problem.everywhere.any(axis=(0, 1))
+    for part in (problem.fixed, problem.by_rows):
+        shared |= part[0, wide].any(axis=0)
+    for column in np.flatnonzero(~shared).tolist():
+        load, stage = problem.fixed[0, :, column] + problem.by_rows[0, :, column], problem.stage_of_column[column]
+        if load.any():
             found[stage] = max(found[stage], _least(problem, load, column))
     return found
 

@@ -269,6 +269,13 @@ class Problem:
         return _with_nothing(self.bytes_fixed, self.bytes_by_rows)
 
     @cached_property
+    def moved_columns(self) -> Bools:
+        """[C] columns that blocks of single ranks or of nodes load; the others are as loaded wherever these are."""
+        placed = self.block_extent != WORLD
+        loads = (self.fixed, self.by_rows, self.everywhere)
+        return np.asarray(np.logical_or.reduce([part[:, placed].any(axis=(0, 1)) for part in loads]))
+
+    @cached_property
     def everywhere_load(self) -> Floats:
         """[K, B + 1, C] the `everywhere` part, with an empty block at the end."""
         return _with_nothing(self.everywhere)

@@ -25,6 +25,8 @@ from planner.solvers.prices import Prices
 
 SAFETY = 1e-9
 """Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
+BLOCKS_AT_ONCE = 20_000
+"""Block types whose costs are summed up at once."""
 LONE_SEARCHES, LONE_AT_ONCE, LONE_EXCESS, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3, 1e-3
 """How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; the share
 of the step by which they must; and how far the cutting planes go before that."""
@@ -56,19 +58,15 @@ class Fluid:
         self.problem = problem
         self.grain = np.zeros(len(problem.stage_constants)) if grain is None else grain
         kinds, columns = problem.kinds, len(problem.stage_of_column)
-        counts = problem.ranks_of_kind.astype(float)
-        extent = problem.block_extent
-        self._world = extent == WORLD
-        totals, sizes = [], []
+        self._world = problem.block_extent == WORLD
+        self._cost: Floats = np.empty((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
+        """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
         for k in range(kinds):
-            fixed_ranks = np.select(
-                [extent == RANK, extent == NODE], [1.0, float(problem.node_ranks_of_kind[k])], counts[k]
-            )[:, None]
-            row_share = np.where(self._world, self._row_share_of_kind(k), 1.0)[:, None]
-            totals.append(fixed_ranks * problem.fixed[k] + row_share * problem.by_rows[k])
-            sizes.append(fixed_ranks * problem.bytes_fixed[k] + row_share * problem.bytes_by_rows[k])
-        self._cost = np.concatenate([np.stack(totals), np.stack(sizes)], axis=2)
-        """[K, B, C + M] what one block asks of a kind in all: seconds by column, bytes by tier."""
+            self._fill_cost(k)
+        self._wide_columns = np.flatnonzero(problem.everywhere.any(axis=(0, 1)))
+        """Columns of which blocks ask something everywhere; n of them."""
+        self._everywhere: Floats = np.ascontiguousarray(problem.everywhere[..., self._wide_columns].transpose(0, 2, 1))
+        """[K, n, B]"""
         self._columns = columns
         self._districts = problem.districts
         self._sizes: Floats = self._districts.ranks.sum(axis=1).astype(float)
@@ -79,6 +77,19 @@ class Fluid:
         self._base = problem.base_loads[self._districts.kind] * self._sizes[:, None] * self._counted
         self._set_of_block = problem.table_rank_set[problem.table_of_block]
         self._bound_sets = np.flatnonzero(self._districts.binds[:, kinds:].any(axis=1)).tolist()
+
+    def _fill_cost(self, kind: int) -> None:
+        """Some blocks at a time: what is written down between stays in a cache."""
+        problem, extent = self.problem, self.problem.block_extent
+        of_world, of_node = float(problem.ranks_of_kind[kind]), float(problem.node_ranks_of_kind[kind])
+        ranks = np.select([extent == RANK, extent == NODE], [1.0, of_node], of_world)[:, None]
+        rows = np.where(self._world, self._row_share_of_kind(kind), 1.0)[:, None]
+        seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
+        for begin in range(0, len(extent), BLOCKS_AT_ONCE):
+            some = slice(begin, begin + BLOCKS_AT_ONCE)
+            seconds[:, some] = (ranks[some] * problem.fixed[kind, some] + rows[some] * problem.by_rows[kind, some]).T
+            stored = ranks[some] * problem.bytes_fixed[kind, some] + rows[some] * problem.bytes_by_rows[kind, some]
+            size[:, some] = stored.T
 
     def _row_share_of_kind(self, kind: int) -> Floats:
         """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
@@ -188,9 +199,10 @@ class Fluid:
     def block_values(self, prices: Prices, more: Floats | float = 0.0) -> Floats:
         """[B] what each block costs at the prices, on the kind of rank where it costs least; `more` [K, B] on top."""
         problem = self.problem
-        every = np.arange(len(problem.block_option))
-        local = self._local_values(prices, every) + more
-        everywhere = np.einsum("kbc,kc->b", problem.everywhere, self._everywhere_weight(prices), optimize=True)
+        local = self._local_values(prices) + more
+        everywhere = np.zeros(local.shape[1])
+        for kind, weight in enumerate(self._everywhere_weight(prices)[:, self._wide_columns]):
+            _add_rows(everywhere, weight, self._everywhere[kind])
         placed = np.where(problem.allowed, local, np.inf).min(axis=0)
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
@@ -200,18 +212,21 @@ class Fluid:
         local = self._local_values(prices, blocks) + more
         return np.asarray(np.where(self.problem.allowed[:, blocks], local, np.inf).argmin(axis=0))
 
-    def _local_values(self, prices: Prices, blocks: Ints) -> Floats:
-        """[K, n] what blocks cost at the prices where they are placed, on each kind."""
+    def _local_values(self, prices: Prices, blocks: Ints | None = None) -> Floats:
+        """[K, n] what blocks (all, where none are given) cost at the prices where they are placed, on each kind."""
         kinds = self.problem.kinds
         both = np.concatenate([prices.weight * self._counted, prices.byte], axis=1)
         both[:kinds] = np.concatenate([prices.weight, prices.byte], axis=1)[:kinds]
-        found = np.stack([self._cost[k, blocks] @ both[k] for k in range(kinds)])
-        of = self._set_of_block[blocks]
+        cost = self._cost if blocks is None else self._cost[:, :, blocks]
+        found = np.zeros((kinds, cost.shape[2]))
+        for kind in range(kinds):
+            _add_rows(found[kind], both[kind], cost[kind])
+        of = self._set_of_block if blocks is None else self._set_of_block[blocks]
         for number in self._bound_sets:
             mine = np.flatnonzero(of == number)
             if len(mine):
                 price = self._districts.of_set(both, number, kinds)
-                found[:, mine] = np.stack([self._cost[k, blocks[mine]] @ price[k] for k in range(kinds)])
+                found[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
         return found
 
     def _everywhere_weight(self, prices: Prices) -> Floats:
@@ -228,12 +243,11 @@ class Fluid:
 
     def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of blocks [n], each taken so often and on ranks of that kind."""
-        problem = self.problem
-        total = np.zeros((len(self._sizes), self._cost.shape[2]))
+        total = np.zeros((len(self._sizes), self._cost.shape[1]))
         for d, k in enumerate(self._districts.kind.tolist()):
             here = (self._world[blocks] | (kind == k)) & self._districts.binds[self._set_of_block[blocks], d]
-            total[d] = count[here] @ self._cost[k, blocks[here]]
-            total[d, : self._columns] += self._sizes[d] * (count @ problem.everywhere[k, blocks])
+            total[d] = self._cost[k][:, blocks[here]] @ count[here]
+            total[d, self._wide_columns] += self._sizes[d] * (self._everywhere[k][:, blocks] @ count)
         seconds = total[:, : self._columns] * self._counted
         return seconds + self._base, total[:, self._columns :]
 
@@ -251,7 +265,7 @@ class Fluid:
     def pick_bytes(self, kind: int, tier: int) -> Floats:
         """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
         problem, option = self.problem, self.problem.block_option
-        size = self._cost[kind, :, self._columns + tier]
+        size = self._cost[kind, self._columns + tier]
         parts = problem.option_units[option] / np.maximum(problem.block_units, 1)
         found = size * np.where(problem.block_is_free, parts, problem.block_count)
         fixed = np.flatnonzero(problem.option_units == 0)
@@ -362,3 +376,9 @@ class Fluid:
             worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
             found += [(table, stage) for table in worst.tolist() if over[table, stage] > LONE_EXCESS * step_s]
         return found
+
+
+def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:
+    """Add the rows [n, B], each by its weight [n], to a total [B]; most prices are 0."""
+    for n in np.flatnonzero(weight).tolist():
+        total += weight[n] * rows[n]

@@ -259,7 +259,7 @@ class _Greedy:
             return all(self._put_on_rank(block) for block in blocks)
         instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
         shared = np.flatnonzero((instances[:, 1:] == instances[:, :-1]).any(axis=1))
-        asked = np.concatenate([problem.whole_load[:, blocks], problem.whole_bytes[:, blocks]], axis=2)
+        asked = np.concatenate(self._asked(np.array(blocks)), axis=2)
         alone = np.asarray((asked[:, :, shared] == 0).all(axis=(0, 2)))
         at = 0
         while at < len(blocks):
@@ -275,10 +275,16 @@ class _Greedy:
             at += placed
         return True
 
+    def _asked(self, blocks: Ints) -> tuple[Floats, Floats]:
+        """Seconds [K, n, C] and bytes [K, n, M] of the ranks that hold blocks of single ranks."""
+        problem = self._problem
+        load = problem.fixed[:, blocks] + problem.by_rows[:, blocks]
+        return load, problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]
+
     def _put_apart(self, blocks: Ints) -> int:
         """Blocks of single ranks on different ones, in this order; how many there was room for."""
         problem, state = self._problem, self._state
-        load, size = problem.whole_load[:, blocks], problem.whole_bytes[:, blocks]
+        load, size = self._asked(blocks)
         growth = self._growth_of_many(load, size)
         growth[~(problem.allowed[:, blocks][problem.kind_of_rank] & problem.reach[:, None]).T] = np.inf
         ranks: list[int] = []

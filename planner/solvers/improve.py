@@ -193,7 +193,8 @@ class Improver:
 
     @cached_property
     def _goods(self) -> Goods:
-        return Goods(self._problem, self._block_of, self._load, self._size, self._allowed, self._table_of_family)
+        amounts = (self._load, self._everywhere, self._size)
+        return Goods(self._problem, self._block_of, *amounts, self._allowed, self._table_of_family)
 
     # -- levelling ---------------------------------------------------------------------------------------------
 
@@ -257,7 +258,8 @@ class Improver:
         kept = near[columns]
         target_s = self._target_s[stage[kept]]
         reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
-        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s)
+        least = np.where(self._steps > LAST_STEP, 0.0, longest)
+        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, least)
 
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""

@@ -1,7 +1,8 @@
 """Local search towards a target: a rank that is over it exchanges blocks with whichever rank suits best.
 
-Of every rank all sets of few blocks are listed, sorted by what they ask of one column. What a rank may take for a set
-that it gives away is then a short range of the list, so that all other ranks are looked at for each rank at once.
+Of every rank all sets of few blocks are listed, in strips by what they ask of one column, and sorted by another column
+in each strip. What a rank may take for a set that it gives away is then in a short range of few strips, so that all
+other ranks are looked at for each rank at once.
 """
 
 import itertools
@@ -16,6 +17,8 @@ Singles = NDArray[np.float32]
 
 FILL = 0.95
 """Share of the ranks whose room is looked at: few have more, and to look for them costs more than it gains."""
+MOST_STRIPS = 300
+"""Strips into which the sets are sorted by one column, for each standard deviation of it."""
 MOST_PRICED = 30_000
 """Exchanges that are priced for one rank at most."""
 PRICED_TWICE = 8
@@ -69,6 +72,47 @@ def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.ran
     return Sets(np.repeat(np.arange(world), full.sum(axis=1)), found[full])
 
 
+class _Strips:
+    """Sets in strips by one column, sorted by another in each: those between limits on both are few ranges."""
+
+    def __init__(self, come: Singles, room: Singles) -> None:
+        """`come` [D, n] seconds of the sets, of which a rank has `room` [D] at most."""
+        own = come - come.mean(axis=1, keepdims=True, dtype=np.float64)
+        spread = np.maximum(np.sqrt((own * own).mean(axis=1)), 1e-30)
+        self._strip = int((room / spread).argmin())
+        alike = (own @ own[self._strip]) / (own.shape[1] * spread * spread[self._strip])
+        left = spread * np.sqrt(np.maximum(1.0 - alike**2, 1e-6))
+        left[self._strip] = 1e-30
+        self._sorted = int((room / left).argmin())
+        width = max(float(room[self._strip]), float(spread[self._strip]) / MOST_STRIPS)
+        self._low, self._width = float(come[self._strip].min(initial=0.0)), width
+        low, high = float(come[self._sorted].min(initial=0.0)), float(come[self._sorted].max(initial=0.0))
+        self._least, self._scale = low, 0.5 / max(high - low, 1e-30)
+        key = self._number(come[self._strip]) + self._within(come[self._sorted])
+        self.order: Ints = np.argsort(key, kind="stable")
+        self._key: Floats = key[self.order]
+
+    def _number(self, seconds: Singles) -> Floats:
+        return np.asarray(np.floor((seconds.astype(float) - self._low) / self._width))
+
+    def _within(self, seconds: Singles) -> Floats:
+        return np.asarray(np.clip((seconds.astype(float) - self._least) * self._scale, 0.0, 0.5))
+
+    def between(self, least: Singles, most: Singles) -> tuple[Ints, Ints, Ints]:
+        """Ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the n."""
+        begin, end = self._number(least[self._strip]), self._number(most[self._strip])
+        begin, end = np.maximum(begin, 0.0), np.minimum(end, self._number_of_last())
+        strips = np.maximum(end - begin + 1, 0).astype(np.int64)
+        which = np.repeat(np.arange(len(strips)), strips)
+        strip = begin[which] + np.arange(len(which)) - np.repeat(strips.cumsum() - strips, strips)
+        first = np.searchsorted(self._key, strip + self._within(least[self._sorted])[which])
+        last = np.searchsorted(self._key, strip + self._within(most[self._sorted])[which], side="right")
+        return first, np.maximum(last - first, 0), which
+
+    def _number_of_last(self) -> float:
+        return float(np.floor(self._key[-1])) if len(self._key) else -1.0
+
+
 class Market:
     """The sets that ranks may give, and what they have room for; for ranks of one kind that look for an exchange."""
 
@@ -87,10 +131,9 @@ class Market:
         seconds; `weight` [D] of a second above the aim. The sets may stand on few `roomy` ranks alone."""
         self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))
         looked_at = self._aim[:, None] - (self._load if roomy is None else self._load[:, roomy])
-        room = np.maximum(np.quantile(looked_at, FILL if roomy is None else 1.0, axis=1), 0.0)
-        self._by = int((room / np.maximum(come.std(axis=1), 1e-30)).argmin())
-        self._room = float(room[self._by])
-        order = np.argsort(come[self._by], kind="stable")
+        self._room = np.maximum(np.quantile(looked_at, FILL if roomy is None else 1.0, axis=1), 0.0).astype(np.float32)
+        self._strips = _Strips(come, self._room)
+        order = self._strips.order
         self.rank, self.items = sets.rank[order], sets.items[order]
         self._come = np.ascontiguousarray(come[:, order])
         self._rest = self._load[:, self.rank] - gone[:, order]
@@ -107,14 +150,14 @@ class Market:
 
     def best(self, rank: int, offers: Offers, free: Bools, random: np.random.Generator) -> tuple[Ints, Ints, Singles]:
         """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
-        by, excess = self._by, self._load[:, rank] - self._aim
-        most = offers.gone[by] - min(float(excess[by]), 0.0)
-        first = np.searchsorted(self._come[by], offers.come[by] - np.float32(self._room))
-        count = np.maximum(np.searchsorted(self._come[by], most, side="right") - first, 0)
+        excess = self._load[:, rank] - self._aim
+        first, count, which = self._strips.between(
+            offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]
+        )
         if count.sum() > MOST_PRICED:
             lottery = random.permutation(len(count))
             count[lottery[count[lottery].cumsum() > MOST_PRICED]] = 0
-        offer = np.repeat(np.arange(len(count)), count)
+        offer = np.repeat(which, count)
         taken = np.arange(len(offer)) + np.repeat(first - (count.cumsum() - count), count)
         value = offers.cost[offer] - self._was_over[taken]
         for d, weight in enumerate(self._weight):

@@ -15,52 +15,89 @@ ALIKE = 0.5
 """Share of the ranks whose loads differ by whole steps."""
 NEAR = 1e-3
 """Share of a step by which a load may be off it."""
-ROOM = 0.1
+HEIGHTS = (4, 2, 1)
+"""Column units that a step may be high."""
+ROOM = 0.2
 """Of the height of a step, by so much the mean is brought below it: exchanges need some room."""
-DEAR = 0.8
-"""Share of what the stages gain that spreading the tables may cost."""
+PARTS = 20
+"""Tables are chosen in so many parts; what one costs depends on those before."""
+DEAR = 0.2
+"""Share of the steps' heights by which spreading the tables may make the step longer, were all loads even."""
 
 
 def relief(goods: Goods, items: Items, state: LoadState) -> tuple[Ints, Ints]:
-    """Items, whole tables on single ranks, and the world-wide option of each; none where it is not worth it."""
+    """Items, whole tables on single ranks, and the world-wide option of each; none where it is not worth it.
+
+    Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.
+    """
     nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    problem = goods.problem
-    steps = _steps(goods, state)
-    if not steps:
+    widest = _steps(goods, state, 1) if len(goods.world_options[0]) else []
+    if not widest:
         return nothing
-    item, option, off = _spreadable(goods, items)
-    if not len(item):
-        return nothing
-    _, load, size = goods.world_options
-    columns = np.array([column for column, _, _ in steps])
-    wanted = np.array([above_s + ROOM * problem.reach.sum() * gain_s for _, above_s, gain_s in steps])
-    share = ((off[:, columns] - problem.world * load[option][:, columns]) / wanted).min(axis=1)
-    growth = load[option] - off / problem.world
-    relieved = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
-    growth[:, relieved] = np.maximum(growth[:, relieved], 0.0)
-    cost = np.maximum(goods.growth_of_step(growth, state.load.max(axis=1)), 0.0)
-    helps = np.flatnonzero(share > 0)
-    order = helps[np.argsort(cost[helps] / share[helps], kind="stable")]
-    order = order[np.sort(np.unique(item[order], return_index=True)[1])]
-    enough = int(np.searchsorted(np.cumsum(share[order]), 1.0)) + 1
-    taken = order[:enough]
-    fits = ((size[option[taken]] * goods.sharing).sum(axis=0) <= state.free.min(axis=1)).all()
-    gained_s = sum(gain_s for _, _, gain_s in steps)
-    if share[taken].sum() < 1 or cost[taken].sum() > DEAR * gained_s or not fits:
-        return nothing
-    return item[taken], goods.world_options[0][option[taken]]
+    offers = _Offers(goods, items, state)
+    for units in HEIGHTS:
+        steps = _steps(goods, state, units)
+        found = offers.down(steps) if len(steps) == len(widest) else None
+        if found is not None:
+            return found
+    return nothing
 
 
-def _steps(goods: Goods, state: LoadState) -> list[tuple[int, float, float]]:
-    """For each stage whose longest resource is loaded in steps: its column, the seconds by which all ranks together are
-    above the step next below the mean, and the height of a step."""
+class _Offers:
+    """Tables that may be spread, and what that costs were all loads even."""
+
+    def __init__(self, goods: Goods, items: Items, state: LoadState) -> None:
+        self._goods, self._state, problem = goods, state, goods.problem
+        self._item, self._option = _spreadable(goods, items)
+        _, _, self._size = goods.world_options
+        self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
+        block = goods.block_of[items.family[self._item], items.units[self._item]]
+        kind = problem.kind_of_rank[items.rank[self._item]]
+        self._growth: Floats = goods.spread_growth(kind, block, self._option)
+        """[n, C]"""
+
+    def down(self, steps: list[tuple[int, float, float]]) -> tuple[Ints, Ints] | None:
+        """The cheapest ones that bring the mean of each step's column below it; None where that is too dear."""
+        problem, state = self._goods.problem, self._state
+        columns = np.array([column for column, _, _ in steps])
+        wanted = np.array([above_s + ROOM * problem.reach.sum() * height_s for _, above_s, height_s in steps])
+        share = (-problem.world * self._growth[:, columns] / wanted).min(axis=1)
+        relieved = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
+        paid = np.where(relieved, np.maximum(self._growth, 0.0), self._growth)
+        mean, size = self._mean.copy(), np.zeros(self._size.shape[1])
+        open_to, taken, gained = share > 0, [], 0.0
+        for part in range(1, PARTS + 1):
+            helps = np.flatnonzero(open_to)
+            cost = np.maximum(self._of_step(paid[helps], mean), 0.0)
+            for at in helps[np.argsort(cost / share[helps], kind="stable")].tolist():
+                if gained * PARTS >= part:
+                    break
+                if open_to[at]:
+                    open_to[self._item == self._item[at]] = False
+                    taken.append(at)
+                    gained += float(share[at])
+                    mean += self._growth[at]
+                    size += self._size[self._option[at]] * self._goods.sharing
+        longer_s = float(self._of_step((mean - self._mean)[None], self._mean)[0])
+        is_cheap = gained >= 1 and longer_s <= DEAR * sum(height_s for _, _, height_s in steps)
+        if not is_cheap or (size > state.free.min(axis=1)).any():
+            return None
+        return self._item[taken], self._goods.world_options[0][self._option[taken]]
+
+    def _of_step(self, seconds: Floats, mean: Floats) -> Floats:
+        return self._goods.growth_of_step(seconds, mean, np.zeros(len(self._goods.problem.stage_constants)))
+
+
+def _steps(goods: Goods, state: LoadState, units: int) -> list[tuple[int, float, float]]:
+    """For each stage whose longest resource is loaded in steps of so many units: its column, the seconds by which all
+    ranks together are above the step next below the mean, and the height of a step."""
     problem = goods.problem
     found = []
     peak = state.load.max(axis=1)
     for stage in np.unique(problem.stage_of_column).tolist():
         members = np.flatnonzero(problem.stage_of_column == stage)
         column = int(members[peak[members].argmax()])
-        height_s = _height(goods, column)
+        height_s = units * _height(goods, column)
         if not height_s:
             continue
         load: Floats = state.load[column, problem.reach]
@@ -88,9 +125,9 @@ def _height(goods: Goods, column: int) -> float:
     return height_s if (np.abs(parts - np.round(parts)) < NEAR).all() else 0.0
 
 
-def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints, Floats]:
-    """Whole tables on single ranks with each of their world-wide options: item [n], number of the option among
-    `world_options` [n], and the seconds [n, C] that the item takes of its rank."""
+def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints]:
+    """Whole tables on single ranks with each of their world-wide options: item [n], and number of the option among
+    `world_options` [n]."""
     problem = goods.problem
     options, _, _ = goods.world_options
     table, whole = goods.table_of_family[items.family], items.units == goods.whole[items.family]
@@ -99,5 +136,4 @@ def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints, Floats]:
     count = np.where(whole, last - first, 0)
     item = np.repeat(np.arange(len(table)), count)
     option = np.arange(len(item)) + np.repeat(first - (count.cumsum() - count), count)
-    kind = problem.kind_of_rank[items.rank[item]]
-    return item, option, goods.load[kind, goods.block_of[items.family[item], items.units[item]]]
+    return item, option

@@ -109,15 +109,17 @@ class _Prices:
     """[D, P, 1] half of what both sides hold together."""
     off_half: Singles
     """[D, P, 1] what the left holds above the half when it has none of the items."""
+    least: Singles
+    """[D] below which loads count alike."""
     most: Singles
-    """[D] above which loads count alike."""
+    """[D] above which they do."""
     unchanged: Singles
     """[P] value of the loads that the items do not change."""
     squarings: int
 
     def of(self, pairs: Ints) -> "_Prices":
         arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
-        return _Prices(*arrays, self.most, self.unchanged[pairs], self.squarings)
+        return _Prices(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings)
 
 
 def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
@@ -129,7 +131,9 @@ def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
     scale: Singles = (weight[used] ** (0.5**smoothing.squarings)).astype(np.float32)[:, None, None]
     load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
     off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
-    return _Prices(load, half, off_half, (scale[:, 0, 0] * MOST).astype(np.float32), unchanged, smoothing.squarings)
+    scale = scale[:, 0, 0]
+    least = (np.resize(smoothing.floor, len(weight))[used] * scale).astype(np.float32)
+    return _Prices(load, half, off_half, least, (scale * MOST).astype(np.float32), unchanged, smoothing.squarings)
 
 
 def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:
@@ -141,12 +145,15 @@ def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> It
         rows = slice(begin, begin + step)
         some = now[rows]
         value = np.repeat(prices.unchanged[rows, None], 2**n, axis=1)
-        for load, middle, start, most in zip(prices.load, prices.half, prices.off_half, prices.most, strict=True):
+        each = zip(prices.load, prices.half, prices.off_half, prices.least, prices.most, strict=True)
+        for load, middle, start, least, most in each:
             first = load[rows, :half] @ _ways(half).T
             others = load[rows, half:] @ _ways(n - half).T + start[rows]
             fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
             np.abs(fuller, out=fuller)
             fuller += middle[rows]
+            if least > 0:
+                np.maximum(fuller, least, out=fuller)
             if fuller.max() > most:
                 np.minimum(fuller, most, out=fuller)
             for _ in range(prices.squarings):
@@ -209,7 +216,7 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
     """
     weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
     changed = loads[:, :, :-2].any(axis=(1, 2))
-    flat = loads.reshape(len(loads), -1)
+    flat = loads.reshape(len(loads), loads.shape[1] * loads.shape[2])
     mark = flat.sum(axis=1)
     kept: list[int] = []
     for row in np.flatnonzero(changed).tolist():

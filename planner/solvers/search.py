@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -16,14 +17,14 @@ from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
-from planner.solvers.improve import AMPLE, SPARE, Improver
+from planner.solvers.improve import AMPLE, SPARE, TURNS, Improver
 from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
 from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.sharpening import sharpen
-from planner.solvers.slimming import slimmed
+from planner.solvers.slimming import Slim, slimmed, with_options
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
@@ -89,6 +90,9 @@ LONGER_TRIES = 100
 TRIES, LAST_TRY = 3, 0.01
 """All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
 steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
+SLIM_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
+"""Block types above which local search leaves out options that cost, at the bound's prices, more than so many times
+what their table's cheapest one costs."""
 CASES_OF_A_PASS = 100
 """Cases that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_CASES = 20
@@ -96,7 +100,8 @@ FEWEST_CASES = 20
 BRANCH_WORK = 4e6
 """Block types x ranks x cases that branching may take together."""
 IDLE_ROUNDS = 16
-"""Rounds without a better plan after which a norm, or levelling, is done."""
+"""Rounds without a better plan after which a norm, or levelling, is done; where ranks are fewer, as many as
+these, or one of each kind of round."""
 LAST_RESORT_TABLES, LAST_RESORT_CHOICES = 40, 2000
 """Where the ladder places nothing: how many choices of options are tried, and up to which number of tables."""
 CONFINED_TRIES = 20
@@ -176,7 +181,9 @@ class _Search:
 
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
-        self._slim = slimmed(fluid.problem)
+        self._slimmest: Slim | None = None
+        self._stuck_s = np.inf
+        """Step of a plan that more levelling does not help."""
         self._clock = Clock(limits)
         self.best: tuple[Placement, float] | None = None
         self._branches: Branches | None = None
@@ -309,11 +316,24 @@ class _Search:
         while self.best is not None and not self._is_done() and done != self._limits.effort:
             from_start = bool(queue)
             placement, _ = queue.pop(0) if queue else self.best
-            self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
+            if from_start or not self._levelled_more(done):
+                self._pass(placement, done, SQUARINGS if from_start else LATER_SQUARINGS)
             done += 1
             if done & (done - 1) == 0:
-                self._patience = float(done * done)
+                self._patience = done * done / 2
                 self.raise_bound()
+
+    def _levelled_more(self, number: int) -> bool:
+        """Whether levelling the best plan of a large problem once more made it noticeably better."""
+        assert self.best is not None
+        placement, step_s = self.best
+        if may_ruin(self._fluid.problem) or self._stuck_s == step_s:
+            return False
+        self._improve(placement, self._limits.seed + number, ())
+        if self.best[1] < step_s * (1 - WORTH_LEVELLING):
+            return True
+        self._stuck_s = self.best[1]
+        return self._is_done()
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
         """The starts that are best after a little local search: what they cost before says little."""
@@ -346,7 +366,7 @@ class _Search:
             found.append(other[0])
         for each in found:
             if not self._is_done():
-                self._improve(each, seed, squarings)
+                self._improve(each, seed, LATER_SQUARINGS)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
@@ -453,29 +473,70 @@ class _Search:
         rounds: int = ROUNDS,
         levelling: int = LEVEL_ROUNDS,
     ) -> tuple[Placement, float]:
-        """Local search at one norm after the other, then towards targets; its best placement."""
-        improver, number = Improver(self._slim.problem, placement, seed), 0
-        self._offer(improver.best, improver.best_s, "local search")
-        improver.relieve()
+        """Local search at one norm after the other, then towards targets; its best placement.
+
+        Starts are relieved first.
+        """
+        slim, number = self._slim_for(placement), 0
+        improver = Improver(slim.problem, slim.inside(placement), seed)
+
+        def best() -> Placement:
+            return slim.outside(improver.best())
+
+        self._offer(best, improver.best_s, "local search")
+        if norms == SQUARINGS:
+            improver.relieve()
+        most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
                 stale = 0 if improver.best_s < best_s else stale + 1
                 number, best_s = number + 1, improver.best_s
-                if max(idle, stale) >= IDLE_ROUNDS:
+                if max(idle, stale) >= most_idle:
                     break
-                self._offer(improver.best, improver.best_s, "local search")
+                self._offer(best, improver.best_s, "local search")
                 if self._is_done():
-                    return improver.best(), improver.best_s
+                    return best(), improver.best_s
         stale, best_s = 0, improver.best_s
         for _ in range(levelling):
-            if self._is_done() or stale >= IDLE_ROUNDS or not improver.level():
+            if self._is_done() or stale >= most_idle or not improver.level():
                 break
             stale = 0 if improver.best_s < best_s else stale + 1
             best_s = improver.best_s
-            self._offer(improver.best, improver.best_s, "local search")
-        return improver.best(), improver.best_s
+            self._offer(best, improver.best_s, "local search")
+        return best(), improver.best_s
+
+    def _slim_for(self, placement: Placement) -> Slim:
+        """What local search works on; of large problems, the options that the placement has or that may be better."""
+        problem = self._fluid.problem
+        if len(problem.block_option) <= SLIM_BLOCKS:
+            return self._slim
+        if self._slimmest is None or not self._slimmest.holds(placement):
+            kept = self._worth_a_look()
+            kept[problem.block_option[placement.item_block]] = True
+            self._slimmest = with_options(problem, kept)
+        return self._slimmest
+
+    @cached_property
+    def _slim(self) -> Slim:
+        return slimmed(self._fluid.problem)
+
+    def _worth_a_look(self) -> Bools:
+        """[O] options that are not much dearer, at the bound's prices, than their tables' cheapest ones.
+
+        Another memory tier, or another size of a cache, is none where bytes have no price.
+        """
+        problem, prices = self._fluid.problem, self.relaxed.prices
+        value = np.minimum.reduceat(self._fluid.pick_values(prices), problem.block_start[:-1])
+        cheapest, _ = self._fluid.price(prices)
+        kept = value <= WORTH_A_LOOK * cheapest[problem.option_table]
+        if not prices.byte.any():
+            free = np.flatnonzero(problem.option_units > 0)
+            least = np.full(problem.tables, np.inf)
+            np.minimum.at(least, problem.option_table[free], value[free])
+            kept[free] &= value[free] == least[problem.option_table[free]]
+        return np.asarray(kept)
 
     def _improving_picks(self, step_s: float) -> Bools:
         """[B] picks that a plan faster than `step_s` may hold: their value at the fluid bound's prices says so.

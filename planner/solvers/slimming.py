@@ -1,17 +1,19 @@
-"""A problem without the resources and memories that no placement is ever short of: the same step, fewer numbers."""
+"""A problem without the resources and memories that no placement is ever short of: the same step, fewer numbers; and,
+for local search on large problems, without options that are hardly worth a look."""
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from planner.problem import RANK, Floats, Ints, Problem
+from planner.problem import RANK, Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
 
 
 @dataclass(frozen=True)
 class Slim:
-    """Every placement has the same step, and fits or not, as in the whole problem. Blocks and stages are the same."""
+    """Every placement has the same step, and fits or not, as in the whole problem. Stages are the same."""
 
     problem: Problem
     columns: Ints
@@ -20,6 +22,35 @@ class Slim:
     """Its memory tiers that are left."""
     column_for: Ints
     """[C] the column, of the whole problem, that is never less loaded; its own where it is left, -1 where idle."""
+    blocks: Ints | None = None
+    """The blocks of the whole problem that are left, ascending; None: all."""
+
+    @cached_property
+    def _number(self) -> Ints:
+        """[B] of the blocks of the whole problem: their numbers in this one, -1 where they are left out."""
+        assert self.blocks is not None
+        found = np.full(int(self.blocks[-1]) + 1, -1)
+        found[self.blocks] = np.arange(len(self.blocks))
+        return found
+
+    def holds(self, placement: Placement) -> bool:
+        """Whether all blocks of a placement of the whole problem are left."""
+        if self.blocks is None:
+            return True
+        inside = bool(placement.item_block.max(initial=0) < len(self._number))
+        return inside and bool((self._number[placement.item_block] >= 0).all())
+
+    def inside(self, placement: Placement) -> Placement:
+        """A placement of the whole problem, of blocks that are left."""
+        if self.blocks is None:
+            return placement
+        return Placement(self._number[placement.item_block], placement.item_place)
+
+    def outside(self, placement: Placement) -> Placement:
+        """The placement of the whole problem that one of this problem is."""
+        if self.blocks is None:
+            return placement
+        return Placement(self.blocks[placement.item_block], placement.item_place)
 
     def prices(self, prices: Prices) -> Prices:
         """Prices of the whole problem, those of columns that are left out on the columns that stand for them."""
@@ -34,6 +65,30 @@ class Slim:
         slim, weight, byte = self.prices(prices), np.zeros_like(prices.weight), np.zeros_like(prices.byte)
         weight[:, self.columns], byte[:, self.tiers] = slim.weight, slim.byte
         return Prices(weight, byte, prices.of_table)
+
+
+def with_options(problem: Problem, kept: Bools) -> Slim:
+    """A slim problem of these options [O] alone, some of each table."""
+    left = kept[problem.block_option]
+    blocks = np.flatnonzero(left)
+    few = replace(
+        problem,
+        option_table=problem.option_table[kept],
+        option_units=problem.option_units[kept],
+        option_tied=problem.option_tied[kept],
+        block_option=(np.cumsum(kept) - 1)[problem.block_option[blocks]],
+        block_count=problem.block_count[blocks],
+        block_units=problem.block_units[blocks],
+        block_extent=problem.block_extent[blocks],
+        block_replicated=problem.block_replicated[blocks],
+        fixed=problem.fixed[:, blocks],
+        by_rows=problem.by_rows[:, blocks],
+        everywhere=problem.everywhere[:, blocks],
+        bytes_fixed=problem.bytes_fixed[:, blocks],
+        bytes_by_rows=problem.bytes_by_rows[:, blocks],
+        allowed=problem.allowed[:, blocks],
+    )
+    return replace(slimmed(few), blocks=blocks)
 
 
 def slimmed(problem: Problem) -> Slim:

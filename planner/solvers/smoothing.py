@@ -20,7 +20,8 @@ MOST = 1.6
 class Smoothing:
     """The norm linearised around one state: sum over columns and ranks of weight x (load / stage time)^K.
 
-    K is 2 to the power `squarings`; a unit of the value is a second of the step.
+    K is 2 to the power `squarings`; a unit of the value is a second of the step. What no block of single ranks or nodes
+    loads is a stage's `floor`: loads below it count alike.
     """
 
     def __init__(self, problem: Problem, state: LoadState, squarings: int, negligible: float = NEGLIGIBLE) -> None:
@@ -29,15 +30,21 @@ class Smoothing:
         longest = np.maximum(longest, max(EMPTY * float(longest.sum()), 1e-15))
         self.squarings = squarings
         peak = state.load.max(axis=1) / longest[stage]
-        self.columns: Ints = np.flatnonzero(2 * peak >= negligible ** (1 / 2**squarings))
+        moved = problem.moved_columns
+        floor = np.zeros(len(longest))
+        np.maximum.at(floor, stage[~moved], peak[~moved])
+        self.columns: Ints = np.flatnonzero(moved & (2 * peak >= negligible ** (1 / 2**squarings)))
         self._aim: Floats = longest[stage[self.columns]]
+        self.floor: Floats = floor[stage[self.columns]]
+        """[C'] shares of the stages' times."""
         x = state.load[self.columns] / self._aim[:, None]
-        powers = self.power(x)
+        powers = self.power(np.maximum(x, self.floor[:, None]))
         total = np.zeros(len(longest))
         np.add.at(total, stage[self.columns], powers.sum(axis=1))
         of_column = np.maximum(total[stage[self.columns]], 1.0)
         self.weight: Floats = self._aim / of_column / 2**squarings
-        self._slope: Floats = (powers / np.maximum(x, 1e-9)).sum(axis=1) / of_column
+        slope = np.where(x > self.floor[:, None], powers / np.maximum(x, 1e-9), 0.0)
+        self._slope: Floats = slope.sum(axis=1) / of_column
 
     def power(self, x: Floats) -> Floats:
         """The K-th power of relative loads, in their precision."""
@@ -46,25 +53,10 @@ class Smoothing:
             np.square(x, out=x)
         return x
 
-    def value(self, load: Floats) -> float:
-        """Of a state's `load` [C, W], up to a constant."""
-        return float(self.weight @ self.power(load[self.columns] / self._aim[:, None]).sum(axis=1))
-
     def fullness(self, load: Floats) -> Floats:
-        """[W] what each rank contributes to the value."""
-        return np.asarray(self.weight @ self.power(load[self.columns] / self._aim[:, None]))
-
-    def growth(self, load: Floats, delta: Floats, ranks: Ints) -> Floats:
-        """[n, ranks] growth of the value if `delta` [n, C] were added on each of the `ranks` of `load` [C, W]."""
-        now = load[self.columns][:, ranks] / self._aim[:, None]
-        more = (delta[:, self.columns] / self._aim)[:, :, None]
-        return np.asarray(np.einsum("ncr,c->nr", self.power(now[None] + more) - self.power(now), self.weight))
-
-    def growth_each(self, load: Floats, delta: Floats) -> Floats:
-        """[W] growth of the value on each rank if `delta` [C, W] were added to `load` [C, W]."""
-        now = load[self.columns] / self._aim[:, None]
-        then = now + delta[self.columns] / self._aim[:, None]
-        return np.asarray(self.weight @ (self.power(then) - self.power(now)))
+        """[W] what each rank of `load` [C, W] contributes to the value."""
+        x = np.maximum(load[self.columns] / self._aim[:, None], self.floor[:, None])
+        return np.asarray(self.weight @ self.power(x))
 
     def uniform_growth(self, seconds: Floats) -> Floats:
         """[...] growth, to first order, if every rank took `seconds` [..., C] more."""
@@ -76,4 +68,5 @@ class Smoothing:
 
     def value_of(self, relative: Floats) -> Floats:
         """[...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
-        return np.asarray((self.power(relative) @ self.weight.astype(relative.dtype)).sum(axis=-1))
+        felt = np.maximum(relative, self.floor.astype(relative.dtype))
+        return np.asarray((self.power(felt) @ self.weight.astype(relative.dtype)).sum(axis=-1))

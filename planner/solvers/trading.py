@@ -38,6 +38,8 @@ class Aim:
     """[D] seconds from there to the stage's longest."""
     gain_s: float
     """By which the step is shorter once all ranks are below."""
+    least: Floats
+    """[S] seconds below which levelling brings no stage."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Goods:
     """[F, most units + 1] -1 where there is none."""
     load: Floats
     """[K, B + 1, C] seconds of the rank that holds the block."""
+    everywhere: Floats
+    """[K, B + 1, C] seconds of every rank."""
     size: Floats
     """[K, B + 1, M]"""
     allowed: Bools
@@ -91,15 +95,24 @@ class Goods:
             return options, np.zeros((0, 0)), np.zeros((0, 0))
         return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
 
-    def growth_of_step(self, seconds: Floats, peak: Floats) -> Floats:
-        """[n] by how much the step is longer, if the fullest resource of each column, which takes `peak` [C] now, took
-        `seconds` [n, C] more."""
+    def spread_growth(self, kind: Ints, block: Ints, option: Ints) -> Floats:
+        """[n, C] seconds that the mean rank takes more, if tables whose only blocks [n] stand on ranks of these kinds
+        are held in these of the `world_options`."""
+        problem = self.problem
+        gone = self.load[kind, block] / problem.world
+        for k, share in enumerate(problem.ranks_of_kind / problem.world):
+            gone += share * self.everywhere[k, block]
+        return np.asarray(self.world_options[1][option] - gone)
+
+    def growth_of_step(self, seconds: Floats, level: Floats, least: Floats) -> Floats:
+        """[n] by how much the step is longer, if the resources of each column, which take `level` [C] now, took
+        `seconds` [n, C] more, and no stage took less than `least` [S]."""
         stage = self.problem.stage_of_column
-        grown = np.zeros((len(seconds), len(self.problem.stage_constants)))
-        now = np.zeros(grown.shape[1])
-        np.maximum.at(now, stage, peak)
+        grown = np.tile(least, (len(seconds), 1))
+        now = least.copy()
+        np.maximum.at(now, stage, level)
         for column, of in enumerate(stage.tolist()):
-            np.maximum(grown[:, of], peak[column] + seconds[:, column], out=grown[:, of])
+            np.maximum(grown[:, of], level[column] + seconds[:, column], out=grown[:, of])
         return np.asarray((grown - now).sum(axis=1))
 
 
@@ -129,7 +142,8 @@ class Trade:
         self.converted: list[int] = []
         self.settled: list[int] = []
         self._room = state.free.copy()
-        self._peak: Floats = state.load.max(axis=1)
+        self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
+        self._slack = self._slack_of_columns()
         self._by_rank = np.argsort(items.rank, kind="stable")
         self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
         count = np.diff(self._first)
@@ -145,6 +159,12 @@ class Trade:
         room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
         self._roomy: Ints = np.argsort(-room, kind="stable")[: int((1 - FILL) * problem.world)]
         self._roomy = self._roomy[room[self._roomy] > 0]
+
+    def _slack_of_columns(self) -> Floats:
+        """[D] seconds that the mean of each column may rise by until its stage is longer, were all loads even."""
+        stage, level = self._problem.stage_of_column, self._aim.least.copy()
+        np.maximum.at(level, stage, self._mean)
+        return np.asarray((level[stage] - self._mean)[self._aim.columns])
 
     def items(self) -> Items:
         """What the exchanges make of the items."""
@@ -199,7 +219,8 @@ class Trade:
             return self._make(rank, best)
         converted = self._conversion(rank, kind, worth_s if best is None else best[0])
         if converted is not None:
-            gain_s, item, option, size = converted
+            gain_s, item, option, size, growth = converted
+            self._mean += growth
             self.converted.append(item)
             blocks = np.flatnonzero(self._problem.block_option == option)
             self.settled += np.repeat(blocks, self._problem.block_count[blocks]).tolist()
@@ -224,7 +245,8 @@ class Trade:
         off = (goods.load[kind, whole] - goods.load[kind, left])[:, columns].T
         on = goods.load[other, part][:, columns].T
         extra = (goods.load[kind, part] + goods.load[kind, left] - goods.load[kind, whole])[:, columns]
-        cost = self._worth * (np.maximum(extra, 0.0) @ self._aim.weight) / self._problem.world
+        more = np.maximum(extra / self._problem.world - self._slack, 0.0)
+        cost = self._worth * (more @ self._aim.weight)
         none = np.zeros(gone.shape[1])
         offers = Offers(
             np.concatenate([gone, off.astype(np.float32)], axis=1),
@@ -278,9 +300,9 @@ class Trade:
         self.free[[rank, partner]] = False
         return gain_s
 
-    def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats] | None:
+    def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats, Floats] | None:
         """The best table of the rank to spread over the world, if it gains more than that: the gain, its item, the
-        option, and the bytes of every rank."""
+        option, the bytes of every rank, and the seconds [C] of the mean rank."""
         goods, items, problem, aim = self._goods, self._items, self._problem, self._aim
         options, load, size = goods.world_options
         mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
@@ -294,9 +316,10 @@ class Trade:
         if not len(item):
             return None
         option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
-        off = goods.load[kind, goods.block_of[items.family[item], items.units[item]]]
-        mean_growth = load[option] - off / problem.world
-        cost = goods.growth_of_step(mean_growth, self._peak)
+        block = goods.block_of[items.family[item], items.units[item]]
+        off = goods.load[kind, block]
+        mean_growth = goods.spread_growth(np.full(len(block), kind), block, option)
+        cost = goods.growth_of_step(mean_growth, self._mean, aim.least)
         excess = self._load_now[aim.columns, rank] - aim.load
         after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
         gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
@@ -305,7 +328,7 @@ class Trade:
         best = int(gain.argmax())
         if gain[best] <= least_s:
             return None
-        return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best]
+        return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best], mean_growth[best]
 
 
 def within_spare(free: Floats, spare: Floats) -> Floats:

@@ -10,7 +10,8 @@ from planner.problem import Placement, Problem, load_state
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
-from planner.solvers.slimming import slimmed
+from planner.solvers.slimming import slimmed, with_options
+from planner.solvers.smoothing import Smoothing
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import random_placement
 
@@ -85,3 +86,39 @@ def test_idle_columns_do_not_count(problems: list[Problem]) -> None:
             assert less.stage_seconds() == pytest.approx(whole.stage_seconds(), rel=1e-12)
             assert less.overflow_bytes() == pytest.approx(whole.overflow_bytes(), rel=1e-12)
     assert slimmer > 10
+
+
+def test_a_problem_of_some_options_has_the_same_plans_of_these(problems: list[Problem]) -> None:
+    """Placements of kept options have the same step and overflow inside, come back unchanged; others are not held."""
+    left_out = 0
+    for problem in problems:
+        placements = random_ones(problem)
+        kept = np.zeros(len(problem.option_table), dtype=bool)
+        kept[problem.block_option[placements[0].item_block]] = True
+        slim = with_options(problem, kept)
+        assert slim.holds(placements[0])
+        inside = slim.inside(placements[0])
+        whole, less = load_state(problem, placements[0]), load_state(slim.problem, inside)
+        assert less.step_s() == pytest.approx(whole.step_s(), rel=1e-12)
+        assert less.overflow_bytes() == pytest.approx(whole.overflow_bytes(), abs=1e-3)
+        back = slim.outside(inside)
+        assert np.array_equal(back.item_block, placements[0].item_block)
+        assert np.array_equal(back.item_place, placements[0].item_place)
+        for other in placements[1:]:
+            held = bool(kept[problem.block_option[other.item_block]].all())
+            assert slim.holds(other) == held
+            left_out += not held
+    assert left_out > 10
+
+
+def test_loads_below_a_stage_s_floor_count_alike(problems: list[Problem]) -> None:
+    """What no block of a rank or node loads is a floor; the others are smoothed, and no rank below it counts more."""
+    floors = 0
+    for problem in problems:
+        for placement in random_ones(problem)[:1]:
+            smoothing = Smoothing(problem, load_state(problem, placement), 4)
+            assert problem.moved_columns[smoothing.columns].all()
+            low = np.repeat(smoothing.floor[None], problem.world, axis=0)
+            assert smoothing.value_of(low * 0.5) == pytest.approx(smoothing.value_of(low), rel=1e-12)
+            floors += bool((smoothing.floor > 0).any())
+    assert floors > 3
