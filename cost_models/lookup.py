@@ -26,6 +26,7 @@ class Lookup:
         replicated = blocks.sharding == DATA_PARALLEL
         self._samples: Floats = np.where(replicated, batching.samples_per_rank, batching.global_samples)
         self._samples_per_rank = batching.samples_per_rank
+        self._replicated_elements: Floats = np.where(replicated, tables.rows[table] * blocks.columns, 0)
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
@@ -121,7 +122,9 @@ class Lookup:
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
         seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
-        device = BlockLoad(fixed=codec, by_rows=seconds, everywhere=codec / kind.world_size + self._expanding_seconds())
+        whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
+        everywhere = codec / kind.world_size + self._expanding_seconds()
+        device = BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere)
         return {"device": device, **self._shared_host(host, host)}
 
     def _codec_seconds(self, element_bytes: float) -> Floats:

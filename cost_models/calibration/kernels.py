@@ -26,19 +26,21 @@ from cost_models.shards import Floats
 from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
-KernelOperation = Literal["lookup", "update", "copy", "stream", "matmul"]
+KernelOperation = Literal["lookup", "update", "copy", "stream", "dense_update", "matmul"]
 COLUMNS = ("operation", "dtype", "lookups", "dim", "rows", "pooling", "alpha", "bytes", "m", "n", "k", "seconds")
 """Of a table of kernels; a kind of kernel uses some of them (NEEDED) and leaves the others empty.
 
 lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` rows in all, or have their gradients
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform). copy: `bytes`
-from host to device. stream: `bytes` of device memory read and written. matmul: [m, k] x [k, n].
+from host to device. stream: `bytes` of device memory read and written. dense_update: `bytes` of a table whose gradient
+is made, averaged and applied as a whole. matmul: [m, k] x [k, n].
 """
 NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "lookup": ("lookups", "dim"),
     "update": ("lookups", "dim"),
     "copy": ("bytes",),
     "stream": ("bytes",),
+    "dense_update": ("bytes",),
     "matmul": ("m", "n", "k"),
 }
 ID_BYTES = 8
@@ -365,6 +367,8 @@ UNITS = {
     "copy_launch_s": "seconds per copy",
     "stream_bytes_per_s": "bytes/s read and written",
     "stream_launch_s": "seconds per kernel",
+    "dense_update_bytes_per_s": "bytes/s of a table's gradient",
+    "dense_update_launch_s": "seconds per update",
     "matmul_flops_per_s": "FLOP/s",
     "matmul_launch_s": "seconds per product",
 }

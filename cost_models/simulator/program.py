@@ -339,7 +339,8 @@ class Builder:
         network, world = self._network, self._world
         domain, node = network.domain_size, network.node_size
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
-        sums, node_sums = demand.world_sums_bytes * ratios[1], demand.node_sums_bytes * ratios[1]
+        slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
+        sums, node_sums = demand.world_sums_bytes * slower, demand.node_sums_bytes * slower
         kinds = {
             "table-wise": self._spread(demand.vectors_to_each_bytes * ratios[0], way),
             "node": [
