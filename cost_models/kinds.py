@@ -63,6 +63,8 @@ class RankKind:
     """Row reads per lookup of a pooled table's backward pass, where they were measured on the device."""
     update_row_s: float
     """Time of a lookup in that pass beyond the bytes it moves."""
+    id_cut_s: float
+    """Time of an id that is sorted by the rank that holds its row, for tables cut by rows."""
     dense_update_s: float
     """Time of a byte of a replicated table's gradient: made, averaged and applied as a whole."""
     hbm_bytes_per_s: float
@@ -150,6 +152,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
         update_row_s=_or(device.update_row_s, 0.0),
+        id_cut_s=_or(device.id_cut_s, 0.0),
         dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=_achieved_flops(group, workload, device),

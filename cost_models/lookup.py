@@ -29,6 +29,8 @@ class Lookup:
         self._replicated_elements: Floats = np.where(replicated, tables.rows[table] * blocks.columns, 0)
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
+        cut = (EXTENT_OF_SHARDING[blocks.sharding] != RANK) & ~replicated
+        self._cut_ids: Floats = np.where(cut, batching.samples_per_rank * tables.lookups_per_sample[table], 0.0)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._in_place = blocks.tier == DDR
@@ -79,7 +81,7 @@ class Lookup:
         device = BlockLoad(
             fixed=outputs + by_vector + codec,
             by_rows=ids + rows + search + self._cache_codec_seconds() + host / kind.pcie_bytes_per_s,
-            everywhere=codec / kind.world_size + self._expanding_seconds(),
+            everywhere=codec / kind.world_size + self._expanding_seconds() + kind.id_cut_s * self._cut_ids,
         )
         return {"device": device, **self._shared_host(host, host)}
 
@@ -122,6 +124,8 @@ class Lookup:
         host = host + np.where(self._state_in_place, terms.state_in_place_bytes(reads, software), 0.0)
         seconds = on_device + self._lookups * kind.update_row_s + host / kind.pcie_bytes_per_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
+        if kind.update_passes is not None:  # a calibrated device: its cache serves the update as it does the lookup
+            on_device = on_device * terms.cached_reads(reads, kind.lookup)
         whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
         everywhere = codec / kind.world_size + self._expanding_seconds()
         device = BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere)

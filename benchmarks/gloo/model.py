@@ -119,4 +119,4 @@ def first_weights(workload: Workload, width: int = 0) -> dict[str, torch.Tensor]
     """Weights to begin with, by their names in an unsharded model."""
     torch.manual_seed(7)
     state = Tables(workload, "cpu", width).state_dict()
-    return {name: 0.3 * torch.randn_like(value) for name, value in state.items()}
+    return {name: 0.1 * torch.randn_like(value) for name, value in state.items()}

@@ -19,7 +19,7 @@ from benchmarks.gloo.model import Draw, Tables, Vectors, batch_of, first_weights
 from cost_models.workload.models import Workload
 from planner.integrations.torchrec import to_sharding_plan
 
-RATE = 0.1
+RATE = 0.03
 WIDTH = 16
 """Of the hidden layer of models whose steps are measured."""
 SHARDERS = (EmbeddingBagCollectionSharder, EmbeddingCollectionSharder)

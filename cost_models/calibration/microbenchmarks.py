@@ -25,6 +25,7 @@ Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 ELEMENT_BYTES = 4
 UPDATE_DIM = 64
+CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 RUNS = 7
 ID_SETS = 3
 """Ids that take turns, so that one run does not find the rows of the one before in a cache."""
@@ -105,6 +106,7 @@ def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None =
         ("copies", bench.copies(plan)),
         ("streams", bench.streams(plan)),
         ("dense updates", bench.dense_updates(plan)),
+        ("ids by holder", bench.id_cuts(plan)),
         ("matrix products", bench.products(plan)),
     ):
         if progress:
@@ -266,6 +268,23 @@ class _Bench:
 
             seconds = self.seconds(_without_run(update))
             yield {"operation": "dense_update", "dtype": "fp32", "bytes": size, "seconds": seconds}
+
+    def id_cuts(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""
+        if self.device != "cpu" or _fbgemm() is None:
+            return
+        torch, rows = self.torch, plan.rows[0]
+        for lookups in CUT_LOOKUPS:
+            ids = [self._ids(rows, lookups, 0.0) for _ in range(ID_SETS)]
+            lengths = torch.full((lookups // CUT_POOLING,), CUT_POOLING)
+            block = torch.tensor([-(-rows // CUT_RANKS)])
+
+            def cut(run: int, ids: Any = ids, lengths: Any = lengths, block: Any = block) -> None:
+                torch.ops.fbgemm.block_bucketize_sparse_features(
+                    lengths, ids[run % ID_SETS], False, False, block, CUT_RANKS
+                )
+
+            yield {"operation": "id_cut", "dtype": "fp32", "lookups": lookups, "seconds": self.seconds(cut)}
 
     def products(self, plan: Plan) -> Iterator[dict[str, object]]:
         """[m, k] x [k, n]; tf32 is fp32 with the matrix units allowed."""

@@ -155,6 +155,8 @@ class DeviceCoefficients(NamedCoefficients):
     """Between host and device, instead of pcie_efficiency."""
     stream_bytes_per_s: Coefficient | None = None
     """Device memory read and written in order, instead of activation_efficiency."""
+    id_cut_s: Coefficient | None = None
+    """Of tables cut by rows: the time to sort an id by the rank that holds its row. Unset: not counted."""
     dense_update_bytes_per_s: Coefficient | None = None
     """Of a replicated table that is updated as a whole: its gradient made, averaged and applied. Unset: not counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
