@@ -4,8 +4,8 @@
 
 A model of 400 tables on the meta device for 64 ranks, unless another case of `benchmarks/data/torchrec_cases` is named.
 Both plans are rated shard by shard with TorchRec's own estimators, and their memory is summed up by them. Needs torch
-and torchrec. Times are of the processor, with one thread; TorchRec's planner takes minutes, and `--theirs` states what an
-earlier run of it gave.
+and torchrec. Times are of the processor, with one thread; TorchRec's planner takes minutes, and `--theirs` states
+what an earlier run of it gave.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,10 @@ def read_case(name: str) -> Case:
     tables = json.loads((SHIPPED_CASES / case["tables"]).read_text())["tables"]
     configs = [
         EmbeddingBagConfig(
-            num_embeddings=table["rows"], embedding_dim=table["dim"], name=table["name"], feature_names=[table["feature"]]
+            num_embeddings=table["rows"],
+            embedding_dim=table["dim"],
+            name=table["name"],
+            feature_names=[table["feature"]],
         )
         for table in tables
     ]

@@ -16,7 +16,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -60,6 +59,7 @@ class Race:
 
     @property
     def tau(self) -> float:
+        """Kendall's, between predicted and measured steps."""
         names = list(self.predicted)
         measured = [min(self.measured[name]) for name in names]
         return float(kendalltau([self.predicted[name] for name in names], measured).statistic)
@@ -176,7 +176,9 @@ def race(workload: Workload, processes: Processes, rounds: int) -> Race:
             by_clock[name].append(max(seconds for _, seconds in steps))
     ways = [table.sharding for table in plans[OURS].tables]
     predicted = {name: found.objective.step_s for name, found in plans.items() if found.objective is not None}
-    return Race(workload.name, cluster.world_size, predicted, measured, by_clock, {way: ways.count(way) for way in ways})
+    return Race(
+        workload.name, cluster.world_size, predicted, measured, by_clock, {way: ways.count(way) for way in ways}
+    )
 
 
 def calibrate(folder: Path, ranks: Sequence[int]) -> None:

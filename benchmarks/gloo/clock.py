@@ -1,8 +1,9 @@
 """How long a step takes where every rank has a core of its own, on a machine with fewer or with other work.
 
-Each rank notes the time that its process has worked for (all of its threads) when it enters and when it leaves a wait for
-a collective. Played together, a rank leaves a wait when it has come to it and the last rank of the group has entered the
-collective. What the scheduler and other processes take does not count; caches and memory that they share do.
+Each rank notes the time that its process has worked for (all of its threads) when it enters a collective and when it
+leaves the wait for it. Played together, a rank leaves a wait when it has come to it and the last rank of the group has
+entered the collective. What the scheduler and other processes take does not count; caches and memory that they share
+do.
 """
 
 import time
@@ -25,7 +26,7 @@ COLLECTIVES = (
     "barrier",
 )
 Event = tuple[bool, tuple[int, ...], int, float]
-"""(whether a wait ends, or else a collective is entered; ranks of the group; its number in the group; worked seconds)."""
+"""Whether a wait ends (else a collective is entered), ranks of the group, its number in the group, worked seconds."""
 
 
 class Clock:

@@ -35,7 +35,9 @@ class Tables(nn.Module):
 
     def __init__(self, workload: Workload, device: str, width: int = 0) -> None:
         super().__init__()
-        self.names = {name: [table for table in workload.tables if _place(table)[0] == name] for name in _modules(workload)}
+        self.names = {
+            name: [table for table in workload.tables if _place(table)[0] == name] for name in _modules(workload)
+        }
         for module, tables in self.names.items():
             self.add_module(module, _collection(tables, torch.device(device)))
         total = sum(table.dim * len(feature_names(table)) for table in workload.tables)

@@ -37,7 +37,9 @@ class Processes:
             self._processes.append(process)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for jobs in self._jobs:
             jobs.put(None)
         for process in self._processes:

@@ -124,9 +124,7 @@ def step_times(
     return found
 
 
-def _step(
-    whole: nn.Module, optimizer: torch.optim.Optimizer, batch: Any, clock: Clock
-) -> tuple[list[Event], float]:
+def _step(whole: nn.Module, optimizer: torch.optim.Optimizer, batch: Any, clock: Clock) -> tuple[list[Event], float]:
     clock.start()
     dist.barrier()
     began = time.perf_counter()

@@ -23,9 +23,9 @@ BANDWIDTH = "10GB/s"
 """What a topology says of its port where nothing is told: there is no data sheet, and laws are scaled by it."""
 MOST_PROCESSES = 64
 OPERATIONS: tuple[CollectiveOperation, ...] = ("all_to_all", "all_reduce", "reduce_scatter", "all_gather")
-BUFFER_BYTES = tuple(4 ** power * 1024 for power in range(9))
+BUFFER_BYTES = tuple(4**power * 1024 for power in range(9))
 """1 KiB to 64 MiB, of each rank's input."""
-QUICK_BYTES = tuple(8 ** power * 1024 for power in range(6))
+QUICK_BYTES = tuple(8**power * 1024 for power in range(6))
 RUNS = 7
 LEAST_BYTES = 2**20
 """Smaller collectives are repeated, since the clock tells no shorter time."""
@@ -44,7 +44,7 @@ def measure(
         if error.name != "torch":
             raise
         raise UnavailableError("collectives need PyTorch; pip install 'shardplan[calibrate-device]'") from None
-    rows: list[dict[str, object]] = []
+    found: list[pd.DataFrame] = []
     for world in processes:
         if progress:
             progress(f"collectives among {world}")
@@ -52,8 +52,8 @@ def measure(
             multiprocessing.spawn(_measure, args=(world, tuple(sizes), folder), nprocs=world, join=True)
             parts = [pd.read_csv(Path(folder) / f"{rank}.csv") for rank in range(world)]
         longest = pd.concat([part.seconds for part in parts], axis=1).max(axis=1)
-        rows += parts[0].assign(seconds=longest).to_dict("records")
-    return pd.DataFrame(rows, columns=["operation", "ranks", "buffer_bytes", "seconds"])
+        found.append(parts[0].assign(seconds=longest))
+    return pd.concat(found, ignore_index=True)
 
 
 def software() -> str:

@@ -34,7 +34,8 @@ COLUMNS = ("operation", "dtype", "lookups", "dim", "rows", "pooling", "alpha", "
 lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` rows in all, or have their gradients
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform). copy: `bytes`
 from host to device. stream: `bytes` of device memory read and written. dense_update: `bytes` of a table whose gradient
-is made, averaged and applied as a whole. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul: [m, k] x [k, n].
+is made, averaged and applied as a whole. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul:
+[m, k] x [k, n].
 """
 NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "lookup": ("lookups", "dim"),
@@ -235,12 +236,7 @@ def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, fl
     if operation == "update":
         return _update_law(rows, measured, lookup)
     if operation == "id_cut":
-        ids = rows.lookups.to_numpy(float)
-        start = {"id_cut_s": float(np.min(measured / ids))}
-        further = ({"id_cut_launch_s": float(measured.min()) / 2},)
-        return _Law(
-            measured, lambda x: x["id_cut_launch_s"] + ids * x["id_cut_s"], start, further, {"id_cut_launch_s": 0.0}
-        )
+        return _id_cut_law(rows, measured)
     if operation == "matmul":
         work, rate = 2 * rows.m.to_numpy(float) * rows.n.to_numpy(float) * rows.k.to_numpy(float), "matmul_flops_per_s"
     else:
@@ -252,6 +248,16 @@ def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, fl
 
     start = float(np.max(work / measured))
     return _Law(measured, predict, {rate: start}, ({launch: float(measured.min()) / 2},), {launch: 0.0})
+
+
+def _id_cut_law(rows: pd.DataFrame, measured: Floats) -> _Law:
+    ids = rows.lookups.to_numpy(float)
+
+    def predict(values: Mapping[str, float]) -> Floats:
+        return np.asarray(values["id_cut_launch_s"] + ids * values["id_cut_s"])
+
+    launch = {"id_cut_launch_s": float(measured.min()) / 2}
+    return _Law(measured, predict, {"id_cut_s": float(np.min(measured / ids))}, (launch,), {"id_cut_launch_s": 0.0})
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,9 @@ def calibrate(
     with extras():
         if processes is not None:
             flags.expect_unused("with --processes", files=files, where=where)
-            among_processes(device, name, link, bandwidth, processes, output, measurements, plot, output_format, quick=quick)
+            among_processes(
+                device, name, link, bandwidth, processes, output, measurements, plot, output_format, quick=quick
+            )
             return
         if not files:
             flags.expect_unused("without FILE", link=link, bandwidth=bandwidth, where=where)

@@ -108,7 +108,8 @@ def _of_one_width(shards: Ints) -> Ints:
     """Shards [n, 5] (rank, row, rows, column, columns) of a table of which no rank holds blocks of several widths.
 
     TorchRec takes a table's blocks on a rank for equally wide: it crashes otherwise, or joins parts of other tables to
-    them. Where a rank has such blocks, all blocks of the same holders become one; which columns they are is all the same.
+    them. Where a rank has such blocks, all blocks of the same holders become one: it is all the same which columns
+    they are.
     """
     ranks, columns = shards[:, 0], shards[:, 4]
     if all(len(set(columns[ranks == rank].tolist())) == 1 for rank in set(ranks.tolist())):

@@ -153,7 +153,8 @@ class ShardPlanner:
         world = self.topology.world_size
         parts = {"row_wise": world, "table_row_wise": self._most_of_node, "grid_shard": self._most_of_node}
         count = parts.get(sharding, 1)
-        return -(-config.num_embeddings // count) * (count - 1) >= config.num_embeddings
+        rows = int(config.num_embeddings)
+        return -(-rows // count) * (count - 1) >= rows
 
     @property
     def _most_of_node(self) -> int:
