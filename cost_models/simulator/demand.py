@@ -257,8 +257,6 @@ class Counter:
         again = software.uvm_backward_passes_per_row.value * reads.unique
         behind = np.where(in_place, again * reads.row_bytes, 0.0)
         behind = behind + np.where(in_place | (tier == DDR_CACHED), again * reads.state_bytes, 0.0)
-        elements = np.where(self._replicated, tables.rows[table] * self._blocks.columns, 0)
-        backward = backward + kind.dense_update_s * software.gradient_bytes.value * elements
         return {
             "backward_s": backward + self._sent_elements * codec_s * tables.codec_bytes[1],
             "backward_host_bytes": behind,

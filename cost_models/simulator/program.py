@@ -327,7 +327,9 @@ class Builder:
         if not software.all_reduce_overlaps_dense:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._all_reduce(step, total, self._last[COMPUTE])
-        return self._run(COMPUTE, "dense optimizer", step, self._optimizer_s(slow), [reduced])
+        whole = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
+        seconds = self._optimizer_s(slow) + whole * demand.replica_gradient_bytes * slow
+        return self._run(COMPUTE, "dense optimizer", step, seconds, [reduced])
 
     def _outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: str, after: Ints
