@@ -10,7 +10,7 @@ from planner import api
 from planner.document import Plan
 from planner.exporters.torchrec import DATA_TYPES
 from planner.importers.torchrec import TIER_OF_KERNEL
-from planner.importers.torchrec_topology import LIKE, Arguments, topology_of
+from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, Arguments, topology_of
 from planner.integrations.torchrec import Collection, collections_of, shared_names, to_sharding_plan
 from planner.policy import Policy
 from topologies.cluster import Topology
@@ -191,8 +191,9 @@ def _topology(theirs: Any) -> Topology:
     first = theirs.devices[0].storage
     told: dict[str, Any] = {key: getattr(theirs, key) for key in _TOLD}
     told |= {"world_size": theirs.world_size, "local_world_size": theirs.local_world_size}
-    told |= {"hbm_cap": first.hbm or None, "ddr_cap": first.ddr or None}
+    told |= {"hbm_cap": first.hbm or None, "ddr_cap": first.ddr or None, "compute_device": theirs.compute_device}
     hosts = theirs.intra_group_size // theirs.local_world_size
     told |= {"pod_size": hosts if hosts > 1 else None}
     kept = {key: value for key, value in told.items() if key in Arguments.model_fields and value}
-    return topology_of(kept, load_topology(LIKE), "torchrec-topology", "Topology")
+    like = LIKE_OF_CPUS if theirs.compute_device == "cpu" else LIKE
+    return topology_of(kept, load_topology(like), "torchrec-topology", "Topology")
