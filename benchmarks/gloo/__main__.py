@@ -10,12 +10,14 @@ as it would be with a core for each rank, whatever else the machine does; the ti
 import argparse
 import logging
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -198,6 +200,34 @@ def calibrate(folder: Path, ranks: Sequence[int]) -> None:
         )
 
 
+HEAD = """# Steps of trainers
+
+Written by `python -m benchmarks.gloo --docs`. TorchRec {torchrec}, torch {torch}, fbgemm-gpu-cpu {fbgemm}, Python
+{python}, {cores} cores; {rounds} rounds in which the plans take turns. The machine was calibrated with
+`planner calibrate --device cpu`, kernels and collectives ([how](../how-to/calibrate.md)).
+
+A step is measured by the work of the processes, as long as it is where each rank has a core of its own
+([why](../decisions/0013-steps-of-trainers.md)); the time by the clock, on fewer cores and beside other work, stands
+next to it. All numbers are ratios to the plan of TorchRec's default planner in the same run; the fastest of the rounds.
+
+`ours` cuts no columns; `ours, columns cut too` has all ways of holding a table. The others are bad on purpose.
+
+"""
+
+
+def page(races: Sequence[Race], rounds: int) -> str:
+    """The page of the documentation."""
+    head = HEAD.format(
+        torchrec=version("torchrec"),
+        torch=version("torch"),
+        fbgemm=version("fbgemm_gpu-cpu"),
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        rounds=rounds,
+    )
+    return head + "\n".join(lines(races)) + "\n"
+
+
 def lines(races: Sequence[Race]) -> Iterator[str]:
     """The page: a table by workload and number of ranks, in times of TorchRec's plan."""
     yield "| workload, ranks | plan | predicted | measured | by the clock |"
@@ -215,6 +245,8 @@ def lines(races: Sequence[Race]) -> Iterator[str]:
         held = ", ".join(f"{count} {way}" for way, count in one.shardings.items())
         steps = f"{format_seconds(one.predicted[TORCHREC])}, {format_seconds(min(one.measured[TORCHREC]))}"
         yield f"| {one.workload}, {one.ranks} | {one.tau:.2f} | {one.of_torchrec:.3f} | {steps} | {held} |"
+    yield ""
+    yield f"Ours over TorchRec's, median of all: {median([one.of_torchrec for one in races]):.3f}."
 
 
 def main() -> int:
@@ -240,7 +272,8 @@ def main() -> int:
                     print(f"{workload.name}, {count}: tau {races[-1].tau:.2f}", file=sys.stderr, flush=True)
     print("\n".join(lines(races)))
     all_below = median([one.of_torchrec for one in races])
-    print(f"\nours / TorchRec's, median of all: {all_below:.3f}")
+    if arguments.docs:
+        PAGE.write_text(page(races, arguments.rounds))
     return 1 if arguments.check and (all_below > 1 or min(one.tau for one in races) < TAU) else 0
 
 
