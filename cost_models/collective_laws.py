@@ -47,6 +47,8 @@ class CollectiveLaw:
     """Of the measurements; 0: not said."""
     buffer_bytes: tuple[float, float] = (0.0, np.inf)
     """Smallest and largest buffer of the measurements."""
+    sums_apart: bool = False
+    """Whether partial sums travel by laws of their own."""
 
     def error_90(self) -> float:
         """Relative error inside the validity range: the measurements', and of laws of another system their spread."""
@@ -104,6 +106,7 @@ def collective_law(
                 residual_90=HELD_OUT * law.band_90,
                 ranks=law.ranks,
                 buffer_bytes=law.buffer_bytes,
+                sums_apart=file.sums_apart,
             )
     return None
 

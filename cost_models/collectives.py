@@ -61,7 +61,10 @@ def _exchange(
     world, domain, node = kind.world_size, kind.domain_ranks, kind.node_ranks
     extent = EXTENT_OF_SHARDING[blocks.sharding]
     element_bytes = np.where(extent == RANK, wire_bytes, sum_bytes)
-    per_sample = tables.outputs_per_sample[blocks.table] * blocks.columns * element_bytes * _exchanged(blocks)
+    slowdown = np.where(extent == RANK, 1.0, kind.sums_slowdown)
+    per_sample = (
+        tables.outputs_per_sample[blocks.table] * blocks.columns * element_bytes * _exchanged(blocks) * slowdown
+    )
     whole = batching.global_samples * per_sample
     to_each = batching.samples_per_rank * per_sample
     by_extent = [extent == RANK, extent == NODE, extent == WORLD]

@@ -65,6 +65,10 @@ class RankKind:
     """Row reads per lookup of a pooled table's backward pass, where they were measured on the device."""
     update_row_s: float
     """Time of a lookup in that pass beyond the bytes it moves."""
+    id_cut_s: float
+    """Time of an id that is sorted by the rank that holds its row, for tables cut by rows."""
+    dense_update_s: float
+    """Time of a byte of a replicated table's gradient: made, averaged and applied as a whole."""
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
     flops_per_s: float
@@ -72,6 +76,8 @@ class RankKind:
     link_all_to_all: float
     """Of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
     link_all_reduce: float
+    sums_slowdown: float
+    """Time of partial sums that are reduced (or gathered, backwards) over that of an all-to-all of as many bytes."""
     link_all_to_all_latency_s: float | None
     """Of the protocol that carries the step's balanced load; None where nothing was measured."""
     link_all_reduce_latency_s: float | None
@@ -149,10 +155,13 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
         update_row_s=_or(device.update_row_s, 0.0),
+        id_cut_s=_or(device.id_cut_s, 0.0),
+        dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=_achieved_flops(group, workload, device),
         link_all_to_all=all_to_all[1],
         link_all_reduce=all_reduce[1],
+        sums_slowdown=_sums_slowdown(group, domain, exchanged),
         link_all_to_all_latency_s=all_to_all[0],
         link_all_reduce_latency_s=all_reduce[0],
         nic_all_to_all=nic_all_to_all,
@@ -195,6 +204,21 @@ def _line(
     port = up.bandwidth if up else group.links.pcie.bandwidth
     law = collective_law(operation, group.accelerators.device, up.kind if up else "pcie", port, domain)
     return law.line_at(wire) if law else (None, spec_rate)
+
+
+def _sums_slowdown(group: NodeGroup, domain: int, wire: float) -> float:
+    """1 unless the measurements of the device's own link tell reduce-scatters and all-gathers apart."""
+    up = group.links.scale_up
+    link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+    laws = {
+        operation: collective_law(operation, group.accelerators.device, link, port, domain)
+        for operation in ("all_to_all", "reduce_scatter", "all_gather")
+    }
+    found = [law for law in laws.values() if law is not None and law.sums_apart]
+    if len(found) < len(laws):
+        return 1.0
+    whole, *sums = (1 / law.line_at(wire)[1] for law in found)
+    return max(1.0, sum(sums) / len(sums) / whole)
 
 
 def usable_bytes(group: NodeGroup) -> tuple[int, int, int]:

@@ -38,8 +38,11 @@ class Lookup:
         replicated = blocks.sharding == DATA_PARALLEL
         self._samples: Floats = np.where(replicated, batching.samples_per_rank, batching.global_samples)
         self._samples_per_rank = batching.samples_per_rank
+        self._replicated_elements: Floats = np.where(replicated, tables.rows[table] * blocks.columns, 0)
         self._lookups: Floats = self._samples * tables.lookups_per_sample[table]
         self._unique: Floats = tables.access.unique_rows(table, self._lookups)
+        cut = (EXTENT_OF_SHARDING[blocks.sharding] != RANK) & ~replicated
+        self._cut_ids: Floats = np.where(cut, batching.samples_per_rank * tables.lookups_per_sample[table], 0.0)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
         self._hot: Floats = np.where(blocks.tier == DDR, 0.0, 1.0)  # share of the lookups that HBM serves
@@ -97,7 +100,7 @@ class Lookup:
         on_device = BlockLoad(
             fixed=outputs + by_vector + codec,
             by_rows=ids + rows + search + self._cache_codec_seconds(),
-            everywhere=codec / kind.world_size + self._expanding_seconds(),
+            everywhere=codec / kind.world_size + self._expanding_seconds() + kind.id_cut_s * self._cut_ids,
         )
         return self._in_turn(on_device, host)
 
@@ -143,10 +146,13 @@ class Lookup:
         host = host + terms.state_in_place_bytes(
             replace(cold, unique=np.where(in_cache, self._unique, cold.unique)), software
         )
+        if kind.update_passes is not None:  # a calibrated device: its cache serves the update as it does the lookup
+            on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
         seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
+        whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
         everywhere = codec / kind.world_size + self._expanding_seconds()
-        return self._in_turn(BlockLoad(fixed=codec, by_rows=seconds, everywhere=everywhere), host)
+        return self._in_turn(BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere), host)
 
     def _codec_seconds(self, element_bytes: float) -> Floats:
         """Encoding (or decoding) the vectors of all samples that go one by one to the ranks of the samples.

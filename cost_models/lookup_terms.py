@@ -49,6 +49,12 @@ def l2_share(table_bytes: Numbers, rates: LookupRates) -> Floats:
     return np.asarray(1 / np.sqrt(1 + (size / rates.l2_reach_bytes) ** 2))
 
 
+def cached_reads(reads: Reads, rates: LookupRates) -> Floats:
+    """Time of reading rows over that of reading them all from device memory."""
+    share = l2_share(reads.table_bytes, rates)
+    return np.asarray(1 - share + share * rates.hbm_bytes_per_s / rates.l2_bytes_per_s)
+
+
 def read_rows(reads: Reads, rates: LookupRates) -> Floats:
     """Rows of device memory, some of them out of the L2 cache."""
     share = l2_share(reads.table_bytes, rates)

@@ -83,7 +83,14 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
 
 
 def calibrated(
-    frame: pd.DataFrame, *, name: str, device: str, link: str, bytes_per_s: float, source: str
+    frame: pd.DataFrame,
+    *,
+    name: str,
+    device: str,
+    link: str,
+    bytes_per_s: float,
+    source: str,
+    sums_apart: bool = False,
 ) -> CollectiveCoefficients:
     """Coefficients of one device from its measurements (see `collective_times`).
 
@@ -102,6 +109,7 @@ def calibrated(
         name=name,
         devices=(device,),
         link=link,
+        sums_apart=sums_apart,
         bytes_per_s=bytes_per_s,
         unit=COLLECTIVE_UNIT,
         kind="fitted",

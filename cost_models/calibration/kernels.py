@@ -19,6 +19,7 @@ from cost_models.coefficients import (
     DeviceCoefficients,
     DtypeCoefficient,
     Range,
+    software_coefficients,
 )
 from cost_models.error_bars import HELD_OUT
 from cost_models.kinds import LookupRates
@@ -26,19 +27,23 @@ from cost_models.shards import Floats
 from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
-KernelOperation = Literal["lookup", "update", "copy", "stream", "matmul"]
+KernelOperation = Literal["lookup", "update", "copy", "stream", "dense_update", "id_cut", "matmul"]
 COLUMNS = ("operation", "dtype", "lookups", "dim", "rows", "pooling", "alpha", "bytes", "m", "n", "k", "seconds")
 """Of a table of kernels; a kind of kernel uses some of them (NEEDED) and leaves the others empty.
 
 lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` rows in all, or have their gradients
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform). copy: `bytes`
-from host to device. stream: `bytes` of device memory read and written. matmul: [m, k] x [k, n].
+from host to device. stream: `bytes` of device memory read and written. dense_update: `bytes` of a table whose gradient
+is made, averaged and applied as a whole. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul:
+[m, k] x [k, n].
 """
 NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "lookup": ("lookups", "dim"),
     "update": ("lookups", "dim"),
     "copy": ("bytes",),
     "stream": ("bytes",),
+    "dense_update": ("bytes",),
+    "id_cut": ("lookups",),
     "matmul": ("m", "n", "k"),
 }
 ID_BYTES = 8
@@ -230,6 +235,8 @@ def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, fl
         return _lookup_law(rows, measured, lookup["sector_bytes"])
     if operation == "update":
         return _update_law(rows, measured, lookup)
+    if operation == "id_cut":
+        return _id_cut_law(rows, measured)
     if operation == "matmul":
         work, rate = 2 * rows.m.to_numpy(float) * rows.n.to_numpy(float) * rows.k.to_numpy(float), "matmul_flops_per_s"
     else:
@@ -241,6 +248,16 @@ def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, fl
 
     start = float(np.max(work / measured))
     return _Law(measured, predict, {rate: start}, ({launch: float(measured.min()) / 2},), {launch: 0.0})
+
+
+def _id_cut_law(rows: pd.DataFrame, measured: Floats) -> _Law:
+    ids = rows.lookups.to_numpy(float)
+
+    def predict(values: Mapping[str, float]) -> Floats:
+        return np.asarray(values["id_cut_launch_s"] + ids * values["id_cut_s"])
+
+    launch = {"id_cut_launch_s": float(measured.min()) / 2}
+    return _Law(measured, predict, {"id_cut_s": float(np.min(measured / ids))}, (launch,), {"id_cut_launch_s": 0.0})
 
 
 @dataclass(frozen=True)
@@ -273,6 +290,17 @@ class _Lookups:
         rates = LookupRates(1.0, 1.0, reach_bytes, 1.0, 1.0)
         fraction = terms.l2_share(self.table_rows * self.row_bytes, rates)
         return read, hottest_share(self.table_rows, self.alpha, fraction)
+
+    def unique_share(self) -> Floats:
+        """[rows] distinct rows over lookups, each drawn from the power law by itself."""
+        found = []
+        for lookups, rows, alpha in zip(self.lookups, self.table_rows, self.alpha, strict=True):
+            if not np.isfinite(rows):
+                found.append(1.0)
+                continue
+            weight = np.arange(1.0, rows + 1) ** -alpha
+            found.append(float(-np.expm1(-lookups * weight / weight.sum()).sum() / lookups))
+        return np.array(found)
 
     def parts(self, reach_bytes: float) -> Floats:
         """[4, rows] what a launch, a row, a byte of memory and a byte of the cache are multiplied by."""
@@ -330,7 +358,7 @@ def _lookup_start(kernels: _Lookups, measured: Floats) -> dict[str, float]:
 
 
 def _update_law(rows: pd.DataFrame, measured: Floats, lookup: Mapping[str, float]) -> _Law:
-    """In units of a lookup's row reads, as the cost model counts them."""
+    """In units of a lookup's row reads, beside the distinct rows' own update, as the cost model counts them."""
     if "lookup_bytes_per_s" not in lookup:
         raise UndeterminedError(
             ("update_passes_per_lookup (in row reads of a lookup, of which there are none)",), len(rows)
@@ -340,11 +368,15 @@ def _update_law(rows: pd.DataFrame, measured: Floats, lookup: Mapping[str, float
     read, held = kernels.row_reads(reach)
     per_pass = read * ((1 - held) + held / lookup["l2_speedup"]) / rate
 
+    rewritten = software_coefficients("torchrec").row_update_passes.value * kernels.unique_share() * per_pass
+
     def predict(values: Mapping[str, float]) -> Floats:
         by_row = values["update_row_s"] * kernels.lookups
-        return np.asarray(values["update_launch_s"] + by_row + values["update_passes_per_lookup"] * per_pass)
+        passes = values["update_passes_per_lookup"] * per_pass + rewritten
+        return np.asarray(values["update_launch_s"] + by_row + passes)
 
-    start = {"update_passes_per_lookup": float(np.median(measured / per_pass)) / 2}
+    left = np.maximum(measured - rewritten, 0.1 * measured)
+    start = {"update_passes_per_lookup": float(np.median(left / per_pass)) / 2}
     further = (
         {"update_launch_s": float(measured.min()) / 2},
         {"update_row_s": float(np.median(measured / kernels.lookups)) / 2},
@@ -365,6 +397,10 @@ UNITS = {
     "copy_launch_s": "seconds per copy",
     "stream_bytes_per_s": "bytes/s read and written",
     "stream_launch_s": "seconds per kernel",
+    "dense_update_bytes_per_s": "bytes/s of a table's gradient",
+    "dense_update_launch_s": "seconds per update",
+    "id_cut_s": "seconds per id",
+    "id_cut_launch_s": "seconds per batch of ids",
     "matmul_flops_per_s": "FLOP/s",
     "matmul_launch_s": "seconds per product",
 }

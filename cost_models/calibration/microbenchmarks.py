@@ -4,6 +4,8 @@ Rows read by pooled lookups and gradients added to them by dim, rows, pooling an
 a stream through device memory; matrix products by shape and data type. Each time is that of the fastest of several
 runs after one that is not counted: by CUDA events on a GPU, by the clock on a CPU, and where PyTorch has one thread
 there, by the time that the processor worked for it, whatever else the machine does. Ids change from run to run.
+
+On a CPU with fbgemm_gpu, lookups and updates (SGD) are those of its table-batched embeddings, which TorchRec runs.
 """
 
 import itertools
@@ -22,6 +24,8 @@ from cost_models.calibration.kernels import COLUMNS
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 ELEMENT_BYTES = 4
+UPDATE_DIM = 64
+CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 RUNS = 7
 ID_SETS = 3
 """Ids that take turns, so that one run does not find the rows of the one before in a cache."""
@@ -101,6 +105,8 @@ def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None =
         ("lookups and updates", bench.lookups(plan)),
         ("copies", bench.copies(plan)),
         ("streams", bench.streams(plan)),
+        ("dense updates", bench.dense_updates(plan)),
+        ("ids by holder", bench.id_cuts(plan)),
         ("matrix products", bench.products(plan)),
     ):
         if progress:
@@ -120,7 +126,8 @@ def software(device: Device) -> str:
     """What was measured with, for the source of the coefficients."""
     torch = _torch(device)
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else f", CUDA {torch.version.cuda}"
-    return f"PyTorch {torch.__version__}{threads} on {platform.platform()}"
+    kernels = f", fbgemm_gpu {_fbgemm().__version__}" if device == "cpu" and _fbgemm() is not None else ""
+    return f"PyTorch {torch.__version__}{kernels}{threads} on {platform.platform()}"
 
 
 def _without_run(kernel: Callable[[], object]) -> Callable[[int], object]:
@@ -140,6 +147,17 @@ def _torch(device: Device) -> Any:
     return torch
 
 
+def _fbgemm() -> Any:
+    """The package of TorchRec's kernels, or None."""
+    try:
+        import fbgemm_gpu
+    except ModuleNotFoundError as error:
+        if error.name != "fbgemm_gpu":
+            raise
+        return None
+    return fbgemm_gpu
+
+
 class _Bench:
     """Kernels on one device."""
 
@@ -155,13 +173,18 @@ class _Bench:
             if dim * rows * ELEMENT_BYTES > plan.largest_table_bytes:
                 continue
             table = torch.rand((rows, dim), device=self.device)
+            batched = self._batched(rows, dim)
             for lookups, alpha, pooling in itertools.product(plan.lookups, plan.alphas, plan.poolings):
                 if lookups == min(plan.lookups) and (rows, pooling, alpha) != smallest:
                     continue  # the fewest tell the launch, which is the same for all tables
                 ids = [self._ids(rows, lookups, alpha) for _ in range(ID_SETS)]
                 case = {"lookups": lookups, "dim": dim, "rows": rows, "pooling": pooling, "alpha": alpha}
-                yield {"operation": "lookup", "dtype": "fp32", **case, "seconds": self._lookup(table, ids, pooling)}
-                yield {"operation": "update", "dtype": "fp32", **case, "seconds": self._update(table, ids, pooling)}
+                if batched is None:
+                    times = self._lookup(table, ids, pooling), self._update(table, ids, pooling)
+                else:
+                    times = self._both(batched, ids, pooling)
+                for operation, seconds in zip(("lookup", "update"), times, strict=True):
+                    yield {"operation": operation, "dtype": "fp32", **case, "seconds": seconds}
 
     def _ids(self, rows: int, lookups: int, alpha: float) -> Any:
         """Ranks of a power law at random places of the table, so that hot rows are no neighbours."""
@@ -172,6 +195,28 @@ class _Bench:
         else:
             place = self.generator.integers(0, rows, lookups)
         return self.torch.as_tensor(place, device=self.device)
+
+    def _batched(self, rows: int, dim: int) -> Any:
+        """One table as TorchRec's kernel holds it, or None where that is not to be had."""
+        if self.device != "cpu" or _fbgemm() is None:
+            return None
+        from fbgemm_gpu import split_table_batched_embeddings_ops_common as common
+        from fbgemm_gpu import split_table_batched_embeddings_ops_training as training
+
+        return training.SplitTableBatchedEmbeddingBagsCodegen(
+            [(rows, dim, common.EmbeddingLocation.HOST, training.ComputeDevice.CPU)],
+            optimizer=training.OptimType.EXACT_SGD,
+            device=self.torch.device("cpu"),
+        )
+
+    def _both(self, batched: Any, ids: list[Any], pooling: int) -> tuple[float, float]:
+        """Seconds of a pooled lookup, and of the backward pass that adds its gradients to the rows."""
+        torch = self.torch
+        offsets = torch.arange(0, len(ids[0]) + pooling, pooling).clamp(max=len(ids[0]))
+        gradient = torch.rand_like(batched(ids[0], offsets))
+        forward = self.seconds(lambda run: batched(ids[run % ID_SETS], offsets))
+        both = self.seconds(lambda run: batched(ids[run % ID_SETS], offsets).backward(gradient))
+        return forward, max(both - forward, both * 1e-3)
 
     def _lookup(self, table: Any, ids: list[Any], pooling: int) -> float:
         bags = self.torch.nn.functional.embedding_bag
@@ -206,6 +251,40 @@ class _Bench:
             target = torch.empty_like(vector)
             seconds = self.seconds(_without_run(partial(torch.mul, vector, 2.0, out=target)))
             yield {"operation": "stream", "dtype": "fp32", "bytes": size, "seconds": seconds}
+
+    def dense_updates(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """The gradient of a whole table: made of zeros, a few rows of it filled, averaged and applied (SGD)."""
+        torch = self.torch
+        for size in plan.stream_bytes:
+            rows = size // (UPDATE_DIM * ELEMENT_BYTES) or 1
+            table = torch.zeros((rows, UPDATE_DIM), device=self.device)
+            few = torch.rand((1, UPDATE_DIM), device=self.device)
+
+            def update(table: Any = table, few: Any = few) -> None:
+                gradient = torch.zeros_like(table)
+                gradient[:1] += few
+                gradient.div_(2)
+                table.add_(gradient, alpha=-0.1)
+
+            seconds = self.seconds(_without_run(update))
+            yield {"operation": "dense_update", "dtype": "fp32", "bytes": size, "seconds": seconds}
+
+    def id_cuts(self, plan: Plan) -> Iterator[dict[str, object]]:
+        """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""
+        if self.device != "cpu" or _fbgemm() is None:
+            return
+        torch, rows = self.torch, plan.rows[0]
+        for lookups in CUT_LOOKUPS:
+            ids = [self._ids(rows, lookups, 0.0) for _ in range(ID_SETS)]
+            lengths = torch.full((lookups // CUT_POOLING,), CUT_POOLING)
+            block = torch.tensor([-(-rows // CUT_RANKS)])
+
+            def cut(run: int, ids: Any = ids, lengths: Any = lengths, block: Any = block) -> None:
+                torch.ops.fbgemm.block_bucketize_sparse_features(
+                    lengths, ids[run % ID_SETS], False, False, block, CUT_RANKS
+                )
+
+            yield {"operation": "id_cut", "dtype": "fp32", "lookups": lookups, "seconds": self.seconds(cut)}
 
     def products(self, plan: Plan) -> Iterator[dict[str, object]]:
         """[m, k] x [k, n]; tf32 is fp32 with the matrix units allowed."""

@@ -155,6 +155,10 @@ class DeviceCoefficients(NamedCoefficients):
     """Between host and device, instead of pcie_efficiency."""
     stream_bytes_per_s: Coefficient | None = None
     """Device memory read and written in order, instead of activation_efficiency."""
+    id_cut_s: Coefficient | None = None
+    """Of tables cut by rows: the time to sort an id by the rank that holds its row. Unset: not counted."""
+    dense_update_bytes_per_s: Coefficient | None = None
+    """Of a replicated table that is updated as a whole: its gradient made, averaged and applied. Unset: not counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
     """Of matrix products by data type, instead of flop_utilization."""
 
@@ -183,6 +187,9 @@ class CollectiveCoefficients(NamedCoefficients):
     """Kinds of link without data that take these laws, scaled by bandwidth."""
     represents_link: bool = False
     """Whether other devices on the same kind of link take these laws, scaled by bandwidth."""
+    sums_apart: bool = False
+    """Whether partial sums (tables cut by rows) travel at the rates of reduce_scatter and all_gather. Unset: at that of
+    all_to_all, as NCCL moves them."""
     bytes_per_s: float
     """Of one port in one direction, by the data sheet."""
     unit: str

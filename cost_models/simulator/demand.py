@@ -183,6 +183,9 @@ class Counter:
         copying: Floats = self._samples / self._world * copied.sum() * tables.written_bytes / rates
         other_end: Floats = arrived * self._software.codec_passes.value / rates
         forward, backward = (copying + other_end * codec for codec in tables.codec_bytes)
+        cut = self._opens & ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] != RANK)
+        ids = self._samples / self._world * tables.lookups_per_sample[self.table[cut]].sum()
+        forward = forward + ids * np.array([kind.id_cut_s for kind in self._kinds])[self._kind_of_rank]
         return forward, backward * tables.training
 
     def _summed(self, name: str, parts: list[dict[str, Floats]], kept: Flags, own: Floats | None) -> Floats:
@@ -219,12 +222,7 @@ class Counter:
     def _looked_up(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
         """Ids in, rows in (some out of L2, or over PCIe), vectors out."""
         tables, software, table, rates = self._tables, self._software, self.table, kind.lookup
-        hbm_s = 1 / rates.hbm_bytes_per_s
-        from_l2: Floats = np.zeros(len(table))
-        if rates.l2_reach_bytes:
-            kept = np.where(self._blocks.tier == DDR_SPLIT, self._blocks.cache_fraction, 1.0)
-            from_l2 = (1 + (kept * tables.rows[table] * reads.row_bytes / rates.l2_reach_bytes) ** 2) ** -0.5
-        row_s = reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) * hbm_s)
+        hbm_s, row_s = 1 / rates.hbm_bytes_per_s, self._row_s(kind, reads)
         written = self._vectors * self._blocks.columns * tables.written_bytes
         forward = reads.lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
         forward = forward + (reads.lookups - reads.in_place) * (row_s + rates.row_s)
@@ -240,6 +238,16 @@ class Counter:
         crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique_in_place
         return {"forward_s": forward, "forward_host_bytes": crossing * reads.row_bytes}
 
+    def _row_s(self, kind: RankKind, reads: _Reads) -> Floats:
+        """[n] seconds of a row that is read, out of L2 or device memory."""
+        rates = kind.lookup
+        from_l2: Floats = np.zeros(len(self.table))
+        if rates.l2_reach_bytes:
+            kept = np.where(self._blocks.tier == DDR_SPLIT, self._blocks.cache_fraction, 1.0)
+            size = kept * self._tables.rows[self.table] * reads.row_bytes
+            from_l2 = (1 + (size / rates.l2_reach_bytes) ** 2) ** -0.5
+        return reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) / rates.hbm_bytes_per_s)
+
     def _updated(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
         """Gradients summed row by row, then rows and state rewritten where they are."""
         tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
@@ -252,6 +260,8 @@ class Counter:
             pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
         row_s = reads.row_bytes * hbm_s
+        if kind.update_passes is not None:
+            row_s = self._row_s(kind, reads)
         rows_again = software.row_update_passes.value * hot * row_s
         state_again = software.update_passes.value * tables.state_arrays[table] * hot * row_s
         backward = reads.lookups * (passes * row_s + kind.update_row_s)

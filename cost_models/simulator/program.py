@@ -327,7 +327,9 @@ class Builder:
         if not software.all_reduce_overlaps_dense:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._all_reduce(step, total, self._last[COMPUTE])
-        return self._run(COMPUTE, "dense optimizer", step, self._optimizer_s(slow), [reduced])
+        whole = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
+        seconds = self._optimizer_s(slow) + whole * demand.replica_gradient_bytes * slow
+        return self._run(COMPUTE, "dense optimizer", step, seconds, [reduced])
 
     def _outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: str, after: Ints
@@ -339,7 +341,8 @@ class Builder:
         network, world = self._network, self._world
         domain, node = network.domain_size, network.node_size
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
-        sums, node_sums = demand.world_sums_bytes * ratios[1], demand.node_sums_bytes * ratios[1]
+        slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
+        sums, node_sums = demand.world_sums_bytes * slower, demand.node_sums_bytes * slower
         kinds = {
             "table-wise": self._spread(demand.vectors_to_each_bytes * ratios[0], way),
             "node": [

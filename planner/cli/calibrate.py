@@ -45,6 +45,10 @@ def calibrate(
         str | None, typer.Option(metavar="NAME", help="Of this machine's device in topologies. Unset: its own.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="On this machine: seconds instead of a minute.")] = False,
+    processes: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="cpu: collectives among so many processes over gloo, as 2,4; no kernels."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the coefficients here.")
     ] = None,
@@ -73,10 +77,17 @@ def calibrate(
       planner calibrate all_reduce_perf.log alltoall_perf.log \\
         --device H100-SXM5-80GB --link nvlink4 --bandwidth 450GB/s -o my.yaml
       planner calibrate --device cpu --measurements cpu.csv -o cpu.yaml
+      planner calibrate --device cpu --processes 2,4 --name MY-CPU -o gloo.yaml
       planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
     expect_places(output, measurements, plot)
     with extras():
+        if processes is not None:
+            flags.expect_unused("with --processes", files=files, where=where)
+            among_processes(
+                device, name, link, bandwidth, processes, output, measurements, plot, output_format, quick=quick
+            )
+            return
         if not files:
             flags.expect_unused("without FILE", link=link, bandwidth=bandwidth, where=where)
             this_machine(device, name, output, measurements, plot, output_format, quick=quick)
@@ -137,23 +148,81 @@ def collectives(
     output_format: Format,
 ) -> None:
     """Laws of collectives."""
-    from cost_models.calibration.collectives import calibrated, predicted_beside_measured
-    from cost_models.calibration.files import collective_file
     from cost_models.calibration.measurements import read
-    from topologies.units import parse_quantity
 
     if link is None or bandwidth is None:
         raise typer.BadParameter("collectives need --link and --bandwidth")
-    try:
-        bytes_per_s = parse_quantity(bandwidth, "byte/second", "450GB/s")
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--bandwidth") from None
+    bytes_per_s = rate_of(bandwidth)
     rows, source = read(files), "planner calibrate: " + ", ".join(file.name for file in files)
+    collective_laws(rows, device, link, bytes_per_s, source, output, plot, output_format)
+
+
+def collective_laws(
+    rows: "pd.DataFrame",
+    device: str,
+    link: str,
+    bytes_per_s: float,
+    source: str,
+    output: Path | None,
+    plot: Path | None,
+    output_format: Format,
+    *,
+    sums_apart: bool = False,
+) -> None:
+    """Fit, write and draw the laws of measured collectives."""
+    from cost_models.calibration.collectives import calibrated, predicted_beside_measured
+    from cost_models.calibration.files import collective_file
+
     name = output.stem if output else device
-    found = calibrated(rows, name=name, device=device, link=link, bytes_per_s=bytes_per_s, source=source)
+    told = {"device": device, "link": link, "source": source}
+    found = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
     write(output, collective_file(found))
     draw(plot, lambda: predicted_beside_measured(rows, found), f"{device}, {link}")
     streams.write_records(law_records(found), output_format)
+
+
+def among_processes(
+    device: str,
+    name: str | None,
+    link: str | None,
+    bandwidth: str | None,
+    processes: str,
+    output: Path | None,
+    measurements: Path | None,
+    plot: Path | None,
+    output_format: Format,
+    *,
+    quick: bool,
+) -> None:
+    """Laws of collectives among processes of this machine."""
+    from cost_models.calibration import gloo, microbenchmarks
+
+    flags.word("--device", device, ("cpu",))
+    counts = processes.split(",")
+    if not all(count.strip().isdecimal() and 2 <= int(count) <= gloo.MOST_PROCESSES for count in counts):
+        message = f"{processes!r} must be numbers of 2 to {gloo.MOST_PROCESSES}, as 2,4"
+        raise typer.BadParameter(message, param_hint="--processes")
+    bytes_per_s = rate_of(bandwidth or gloo.BANDWIDTH)
+    with streams.progress() as report:
+        sizes = gloo.QUICK_BYTES if quick else gloo.BUFFER_BYTES
+        rows = gloo.measure([int(count) for count in counts], sizes, report)
+    if measurements is not None:
+        rows.to_csv(measurements, index=False)
+        streams.say(f"wrote {measurements}")
+    source = f"planner calibrate --device cpu --processes {processes}{' --quick' * quick}: {gloo.software()}"
+    called = name or microbenchmarks.device_name("cpu")
+    where = link or gloo.LINK
+    collective_laws(rows, called, where, bytes_per_s, source, output, plot, output_format, sums_apart=True)
+
+
+def rate_of(bandwidth: str) -> float:
+    """Bytes per second of --bandwidth."""
+    from topologies.units import parse_quantity
+
+    try:
+        return parse_quantity(bandwidth, "byte/second", "450GB/s")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--bandwidth") from None
 
 
 def law_records(found: "CollectiveCoefficients") -> list[Record]:

@@ -126,10 +126,12 @@ def _import_topology(file: Path, like: str | None, output: Path) -> None:
 
     from planner.files import write_file
     from planner.importers.files import read_json
-    from planner.importers.torchrec_topology import LIKE, topology_of
+    from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, topology_of
     from topologies.loading import load_topology
 
-    found = topology_of(read_json(file), load_topology(like or LIKE), output.stem, str(file))
+    told = read_json(file)
+    usual = LIKE_OF_CPUS if told.get("compute_device") == "cpu" else LIKE
+    found = topology_of(told, load_topology(like or usual), output.stem, str(file))
     text = yaml.safe_dump(found.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
     streams.say(f"{output}: {found.description}")

@@ -6,11 +6,15 @@ Nothing of torch is imported here. `planner.integrations.torchrec` makes the obj
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from cost_models.shards import Ints
 from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.models import TableProfile
 from planner.document import Plan, TablePlan
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
+from topologies.errors import Fault, InputError
 
 VERSION = "1.8.0"
 """The TorchRec whose objects are made of these files, and whose runtime was tried."""
@@ -29,6 +33,8 @@ def torchrec_plan(
     """
     placed = Placed.of(plan, source)
     refuse(placed, "torchrec")
+    if compute_device == "cpu":
+        _refuse_on_cpu(placed)
     paths = module_paths(plan, modules, source)
     local = placed.ranks_of_host
     first_of_host = [sum(local[:host]) for host in range(len(local))]
@@ -49,14 +55,41 @@ def torchrec_plan(
     }
 
 
+def _refuse_on_cpu(placed: Placed) -> None:
+    """Raise InputError with every table that TorchRec's CPU kernels do not execute.
+
+    They pool the replicated tables of an EmbeddingCollection, and crash on a rank whose tables have no rows.
+    """
+    faults = []
+    for number, (table, profile) in enumerate(zip(placed.plan.tables, placed.model.workload.tables, strict=True)):
+        reasons = []
+        if table.sharding == "data_parallel" and not profile.pooled:
+            reasons.append("it is data_parallel and not pooled, and TorchRec's kernel on CPU pools it")
+        if (table.shards.rows == 0).any():
+            reasons.append("a rank has none of its rows, and TorchRec's kernels on CPU crash where it has no others")
+        faults += [
+            Fault(
+                placed.source,
+                0,
+                0,
+                f"tables.{number}",
+                f"torchrec cannot execute table {table.name!r} on CPU: {reason}; plan with another sharding",
+            )
+            for reason in reasons
+        ]
+    if faults:
+        raise InputError(faults)
+
+
 def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]) -> dict[str, Any]:
     """One ParameterSharding."""
-    shards = table.shards
     replicated = table.sharding == "data_parallel"
+    held = table.shards.as_matrix()[:, :5]
+    held = held if replicated else _of_one_width(held)
     found: dict[str, Any] = {
         "sharding_type": table.sharding,
         "compute_kernel": "dense" if replicated else KERNELS[table.tier],
-        "ranks": shards.rank.tolist(),
+        "ranks": held[:, 0].tolist(),
         "num_embeddings": profile.rows,
         "embedding_dim": profile.dim,
         "data_type": DATA_TYPES[table.dtype],
@@ -66,9 +99,35 @@ def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]
     if not replicated:
         found["shards"] = [
             {"shard_offsets": [row, column], "shard_sizes": [rows, columns], "placement": placement[rank]}
-            for rank, row, rows, column, columns in shards.as_matrix()[:, :5].tolist()
+            for rank, row, rows, column, columns in held.tolist()
         ]
     return found
+
+
+def _of_one_width(shards: Ints) -> Ints:
+    """Shards [n, 5] (rank, row, rows, column, columns) of a table of which no rank holds blocks of several widths.
+
+    TorchRec takes a table's blocks on a rank for equally wide: it crashes otherwise, or joins parts of other tables to
+    them. Where a rank has such blocks, all blocks of the same holders become one: it is all the same which columns
+    they are.
+    """
+    ranks, columns = shards[:, 0], shards[:, 4]
+    if all(len(set(columns[ranks == rank].tolist())) == 1 for rank in set(ranks.tolist())):
+        return shards
+    merged: dict[tuple[int, ...], Ints] = {}
+    for column in np.unique(shards[:, 3]):
+        block = shards[shards[:, 3] == column]
+        block = block[np.argsort(block[:, 1], kind="stable")]
+        holders = tuple(block[:, 0].tolist())
+        if holders in merged:
+            merged[holders][:, 4] += block[:, 4]
+        else:
+            merged[holders] = block.copy()
+    column = 0
+    for block in merged.values():
+        block[:, 3] = column
+        column += int(block[0, 4])
+    return np.concatenate(list(merged.values()))
 
 
 def torchrec_constraints(plan: Plan, *, source: str = "plan") -> dict[str, Any]:

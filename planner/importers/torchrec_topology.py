@@ -13,6 +13,8 @@ from topologies.errors import InputError
 
 LIKE = "dgx-a100-80"
 """Where what TorchRec does not say comes from, unless another cluster is named."""
+LIKE_OF_CPUS = "cpu"
+"""The same for ranks that are processes on CPUs."""
 RESERVED = 0.15
 """HBM that TorchRec's planner keeps free where it is told nothing (HeuristicalStorageReservation)."""
 
@@ -22,7 +24,8 @@ class Arguments(Record):
 
     world_size: PositiveInt
     local_world_size: PositiveInt | None = None
-    compute_device: Literal["cuda", "mtia"] = "cuda"
+    compute_device: Literal["cuda", "mtia", "cpu"] = "cuda"
+    """Of `cpu`, a rank's DDR is its memory, and there is no other."""
     hbm_cap: PositiveInt | None = None
     ddr_cap: PositiveInt | None = None
     """Of one rank, not of its host."""
@@ -66,19 +69,19 @@ def topology_of(document: Mapping[str, Any], like: Topology, name: str, source: 
     storage = {"capacity": _bytes(told.ssd_cap * local)} if told.ssd_cap and drives else {}
     if drives and told.ssd_mem_bw:
         storage["read_bandwidth"] = _rate(own.ssd_bytes_per_s)
+    memory = told.hbm_cap or own.hbm_bytes[0], own.hbm_bytes_per_s
+    host_memory = (told.ddr_cap or own.ddr_bytes[0]), own.ddr_bytes_per_s
+    on_cpu = told.compute_device == "cpu"
     data = {
         "name": group.name,
         "count": told.world_size // local,
         "accelerators": {
             **group.accelerators.model_dump(mode="json"),
             "count": local,
-            "hbm": {"capacity": _bytes(told.hbm_cap or own.hbm_bytes[0]), "bandwidth": _rate(own.hbm_bytes_per_s)},
+            "hbm": _memory(*(host_memory if on_cpu else memory)),
         },
         "host": {
-            "ddr": {
-                "capacity": _bytes((told.ddr_cap or own.ddr_bytes[0]) * local),
-                "bandwidth": _rate(own.ddr_bytes_per_s),
-            },
+            "ddr": None if on_cpu else _memory(host_memory[0] * local, host_memory[1]),
             "ssd": drives.model_dump(mode="json") | storage if drives else None,
         },
         "links": {
@@ -98,6 +101,10 @@ def topology_of(document: Mapping[str, Any], like: Topology, name: str, source: 
     }
     description = f"A TorchRec Topology of {told.world_size} ranks; device, kinds of links and drives as in {like.name}"
     return validate(Document({"name": name, "description": description, "nodes": [data]}, source), Topology)
+
+
+def _memory(size: int, bytes_per_s: float) -> dict[str, str]:
+    return {"capacity": _bytes(size), "bandwidth": _rate(bytes_per_s)}
 
 
 def _bytes(size: int) -> str:

@@ -10,7 +10,7 @@ from planner import api
 from planner.document import Plan
 from planner.exporters.torchrec import DATA_TYPES
 from planner.importers.torchrec import TIER_OF_KERNEL
-from planner.importers.torchrec_topology import LIKE, Arguments, topology_of
+from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, Arguments, topology_of
 from planner.integrations.torchrec import Collection, collections_of, shared_names, to_sharding_plan
 from planner.policy import Policy
 from topologies.cluster import Topology
@@ -117,17 +117,20 @@ class ShardPlanner:
                 name = f"{collection.path}.{config.name}" if config.name in shared else config.name
                 told = self.constraints.get(config.name)
                 tables.append(_table(name, config, collection, told))
-                rules.append({"match": [_literal(name)]} | self._limits(config, by_type.get(sort), told))
+                rules.append({"match": [_literal(name)]} | self._limits(config, collection, by_type.get(sort), told))
         base = self._workload.model_dump(mode="json", exclude_defaults=True) if self._workload else {"name": "module"}
         batch = {"global_batch": None, "batch_per_rank": self._batch_size}
         workload = Workload.model_validate(base | batch | {"tables": tables})
         return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules})
 
-    def _limits(self, config: Any, sharder: Any, told: Any) -> dict[str, Any]:
+    def _limits(self, config: Any, collection: Collection, sharder: Any, told: Any) -> dict[str, Any]:
         """The keys of a policy's rule."""
         shardings, tiers = list(SHARDINGS), list(PLACEMENT_TIERS[:3])
         if self.compute_device == "cpu":
             tiers = ["hbm"]
+            if not collection.is_pooled:  # TorchRec's kernel for replicated tables on CPU pools what it looks up
+                shardings.remove("data_parallel")
+            shardings = [sharding for sharding in shardings if not self._leaves_ranks_empty(sharding, config)]
         if sharder is not None:
             known = sharder.sharding_types(self.compute_device)
             shardings = [sharding for sharding in shardings if sharding in known]
@@ -144,6 +147,18 @@ class ShardPlanner:
             what = "sharding" if not shardings else "kernel"
             raise InputError.at(config.name, f"has constraints that leave no {what}; allow more in one of them")
         return found | {"shardings": shardings, "tiers": tiers}
+
+    def _leaves_ranks_empty(self, sharding: str, config: Any) -> bool:
+        """Whether a table has too few rows for all ranks that would share them: CPU kernels crash on an empty one."""
+        world = self.topology.world_size
+        parts = {"row_wise": world, "table_row_wise": self._most_of_node, "grid_shard": self._most_of_node}
+        count = parts.get(sharding, 1)
+        rows = int(config.num_embeddings)
+        return -(-rows // count) * (count - 1) >= rows
+
+    @property
+    def _most_of_node(self) -> int:
+        return max(group.accelerators.count for group in self.topology.nodes)
 
 
 def _table(name: str, config: Any, collection: Collection, told: Any) -> dict[str, Any]:
@@ -176,8 +191,9 @@ def _topology(theirs: Any) -> Topology:
     first = theirs.devices[0].storage
     told: dict[str, Any] = {key: getattr(theirs, key) for key in _TOLD}
     told |= {"world_size": theirs.world_size, "local_world_size": theirs.local_world_size}
-    told |= {"hbm_cap": first.hbm or None, "ddr_cap": first.ddr or None}
+    told |= {"hbm_cap": first.hbm or None, "ddr_cap": first.ddr or None, "compute_device": theirs.compute_device}
     hosts = theirs.intra_group_size // theirs.local_world_size
     told |= {"pod_size": hosts if hosts > 1 else None}
     kept = {key: value for key, value in told.items() if key in Arguments.model_fields and value}
-    return topology_of(kept, load_topology(LIKE), "torchrec-topology", "Topology")
+    like = LIKE_OF_CPUS if theirs.compute_device == "cpu" else LIKE
+    return topology_of(kept, load_topology(like), "torchrec-topology", "Topology")

@@ -1,4 +1,4 @@
-"""Plans as TorchRec's own objects, and as training steps that equal those of the unsharded model."""
+"""Plans as TorchRec's own objects."""
 
 import json
 import pickle
@@ -12,8 +12,8 @@ from torchrec.distributed.planner import types as planner_types
 from torchrec.distributed.planner.types import ParameterConstraints
 from torchrec.distributed.types import ShardingPlan
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
-from training import Model, sharded, unsharded
 
+from benchmarks.gloo.model import Tables
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
 from planner.api import plan
@@ -51,35 +51,20 @@ def all_ways(nodes: int = 1, each: int = 2, tiers: tuple[str, ...] = ("hbm",)) -
     return found, workload
 
 
-@pytest.mark.parametrize(("nodes", "each"), [(1, 2), (2, 2)])
-def test_training_equals_the_unsharded_model(nodes, each, tmp_path):
-    """Outputs and weights of all seven shardings, over gloo, after several steps."""
-    found, workload = all_ways(nodes, each)
-    file = tmp_path / "torchrec_plan.json"
-    file.write_text(json.dumps(torchrec_plan(found, modules=["ebc"])))
-    outputs, weights = unsharded(workload, nodes * each)
-    ours, held = sharded(file, workload, nodes * each, each, tmp_path)
-    for expected, of_step in zip(outputs, ours, strict=True):
-        torch.testing.assert_close(of_step, expected, rtol=1e-5, atol=1e-5)
-    assert held.keys() == weights.keys()
-    for name, expected in weights.items():
-        torch.testing.assert_close(held[name], expected, rtol=1e-5, atol=1e-5)
-
-
 def test_the_objects_say_what_the_plan_says():
     """Types, kernels, ranks, shards, placements and caches of every table."""
     found, workload = all_ways(2, 2, ("ddr_cached", "hbm"))
-    sharding_plan = to_sharding_plan(found, Model(workload, "meta"), compute_device="cuda")
+    sharding_plan = to_sharding_plan(found, Tables(workload, "meta"), compute_device="cuda")
     assert isinstance(sharding_plan, ShardingPlan)
-    written = torchrec_plan(found, modules=["ebc"])["plan"]
-    for name, entry in sharding_plan._serialize()["plan"]["ebc"].items():
+    written = torchrec_plan(found, modules=["tables"])["plan"]
+    for name, entry in sharding_plan._serialize()["plan"]["tables"].items():
         for key, value in entry.items():
-            ours = written["ebc"][name].get(key)
+            ours = written["tables"][name].get(key)
             if key == "shards":
                 value = [shard | {"placement": shard["placement"]} for shard in value]
             assert value == ours, (name, key)
     for table in found.tables:
-        held = sharding_plan.plan["ebc"][table.name]
+        held = sharding_plan.plan["tables"][table.name]
         assert held.ranks == table.shards.rank.tolist()
         assert (held.cache_params is None) == (table.cache_fraction is None)
         if table.cache_fraction is not None:
@@ -91,7 +76,7 @@ def test_what_does_not_fit_the_module_is_named_all_at_once():
     """Other rows, another type, a table too many and one too few."""
     found, workload = all_ways()
     tables = [t.model_copy(update={"rows": 9}) if t.name == "free_0" else t for t in workload.tables[:-1]]
-    module = Model(workload.model_copy(update={"tables": tuple(tables)}), "meta")
+    module = Tables(workload.model_copy(update={"tables": tuple(tables)}), "meta")
     more = EmbeddingBagConfig(
         num_embeddings=9, embedding_dim=8, name="more", feature_names=["x"], data_type=DataType.FP16
     )
@@ -99,7 +84,7 @@ def test_what_does_not_fit_the_module_is_named_all_at_once():
     with pytest.raises(InputError) as error:
         to_sharding_plan(found, module)
     said = str(error.value)
-    assert "ebc.free_0: num_embeddings is 9 in the module and 101 in the plan" in said
+    assert "tables.free_0: num_embeddings is 9 in the module and 101 in the plan" in said
     assert "more.more: the module has this table, and the plan has no entry" in said
     assert "free_1: the plan has this table, and the module none" in said
     assert len(error.value.faults) == 3
@@ -142,7 +127,7 @@ def test_a_plan_of_torchrecs_planner_comes_in(pickled, tmp_path):
     cluster_of_16 = load_topology("dgx-a100-80", nodes=2)
     topology = planner_types.Topology(world_size=16, local_world_size=8, compute_device="cuda", hbm_cap=80 * 10**9)
     theirs = EmbeddingShardingPlanner(topology=topology).plan(
-        Model(workload, "meta"), [EmbeddingBagCollectionSharder()]
+        Tables(workload, "meta"), [EmbeddingBagCollectionSharder()]
     )
     file = tmp_path / "plan"
     if pickled:
@@ -156,5 +141,5 @@ def test_a_plan_of_torchrecs_planner_comes_in(pickled, tmp_path):
     ours = plan(cluster_of_16, workload, policy=told.policy, effort=0, simulate=False)
     assert ours.objective.step_s <= found.objective.step_s
     assert found.objective.gap >= ours.objective.gap - 1e-9
-    again = to_sharding_plan(torchrec_plan(found, modules=["ebc"]), Model(workload, "meta"))
+    again = to_sharding_plan(torchrec_plan(found, modules=["tables"]), Tables(workload, "meta"))
     assert again._serialize() == theirs._serialize()

@@ -91,3 +91,17 @@ def test_all_ranks_get_one_plan_and_one_error(tmp_path):
     assert first == second
     shards = first["plan"]["bags"]["t1"].get("shards", [])
     assert all(shard["placement"].endswith("/cpu") for shard in shards)
+
+
+def test_processes_on_cpus_hold_tables_in_their_share_of_host_memory():
+    """A table over all of their DDR fits, as in TorchRec's planner; HBM there is none."""
+    gib = 2**30
+    big = EmbeddingBagConfig(num_embeddings=10**8, embedding_dim=128, name="big", feature_names=["f"])
+    model = torch.nn.ModuleDict({"a": EmbeddingBagCollection(tables=[big], device=torch.device("meta"))})
+    cluster = Topology(world_size=2, compute_device="cpu", ddr_cap=40 * gib)
+    planner = ShardPlanner(cluster)
+    found = planner.plan(model, SHARDERS).plan["a"]["big"]
+    assert all(shard.placement.device() == torch.device("cpu") for shard in found.sharding_spec.shards)
+    assert {rank.capacity.hbm for rank in planner.document.ranks} <= {int(40 * gib * 0.85)}
+    with pytest.raises(InputError, match="no plan"):
+        ShardPlanner(Topology(world_size=2, compute_device="cpu", ddr_cap=10 * gib)).plan(model, SHARDERS)

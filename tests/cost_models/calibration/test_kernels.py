@@ -15,12 +15,13 @@ from cost_models.calibration.kernels import (
     device_coefficients_of,
     hottest_share,
 )
-from cost_models.coefficients import device_coefficients
+from cost_models.coefficients import device_coefficients, software_coefficients
 from topologies.errors import InputError
 
 SECTOR = 32.0
 RATE, LAUNCH, ROW, REACH, SPEEDUP = 1.5e12, 8e-6, 5e-11, 64e6, 4.0
 PASSES, UPDATE_LAUNCH = 3.0, 4e-5
+ROW_PASSES = software_coefficients("torchrec").row_update_passes.value
 
 
 def lookups(noise: float = 0.0) -> pd.DataFrame:
@@ -39,7 +40,9 @@ def lookups(noise: float = 0.0) -> pd.DataFrame:
                 rows.append(
                     {"operation": "lookup", "seconds": (LAUNCH + count * ROW + streamed + read) * factor[0], **case}
                 )
-                rows.append({"operation": "update", "seconds": (UPDATE_LAUNCH + PASSES * read) * factor[1], **case})
+                distinct = -table * np.expm1(-count / table) / count
+                update = UPDATE_LAUNCH + (PASSES + ROW_PASSES * distinct) * read
+                rows.append({"operation": "update", "seconds": update * factor[1], **case})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -56,6 +59,27 @@ def products() -> pd.DataFrame:
             for n in (12, 22, 26, 30)
         ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def test_dense_updates_and_ids_by_holder() -> None:
+    """A rate of whole gradients and a time of an id; a device that was not measured so has neither."""
+    rows = [
+        {"operation": "dense_update", "dtype": "fp32", "bytes": 2.0**n, "seconds": 1e-5 + 2.0**n / 2e9}
+        for n in (12, 20, 24, 28)
+    ]
+    rows += [
+        {"operation": "id_cut", "dtype": "fp32", "lookups": n, "seconds": 4e-6 + n * 1.5e-8}
+        for n in (1e3, 1e4, 1e5, 1e6)
+    ]
+    found = calibrate(pd.DataFrame(rows, columns=list(COLUMNS)), "test", SECTOR)
+    assert values(found)["dense_update_bytes_per_s"] == pytest.approx(2e9, rel=0.01)
+    assert values(found)["id_cut_s"] == pytest.approx(1.5e-8, rel=0.01)
+    base = device_coefficients("default")
+    assert base.dense_update_bytes_per_s is None
+    assert base.id_cut_s is None
+    held = device_coefficients_of(found, "mine", "test", base)
+    assert held.id_cut_s is not None
+    assert held.id_cut_s.value == pytest.approx(1.5e-8, rel=0.01)
 
 
 def values(found: Calibration) -> dict[str, float]:

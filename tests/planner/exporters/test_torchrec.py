@@ -125,3 +125,36 @@ def test_sequences_keep_to_what_torchrec_has_for_them():
         plan(cluster, workload, policy=Policy.model_validate(node_wide | {"runtime": "torchrec"}))
     free = plan(cluster, workload, policy=Policy(runtime="torchrec"), effort=0, simulate=False)
     assert torchrec_plan(free)["plan"][""]["s"]["sharding_type"] in ("row_wise", "column_wise", "table_wise")
+
+
+def test_no_rank_has_blocks_of_several_widths(found):
+    """Blocks of one rank, 12 and 8 columns wide, become one; equally wide ones stay: TorchRec crashes otherwise."""
+    name, rows = "t_column_wise", 1003 + SHARDINGS.index("column_wise")
+
+    def written(*blocks: tuple[int, int]) -> list[tuple[int, int, int]]:
+        starts = np.cumsum([0, *(columns for _, columns in blocks)])
+        matrix = [[rank, 0, rows, start, width, 0, 0, 0] for (rank, width), start in zip(blocks, starts, strict=False)]
+        plan = changed(found, name, shards=Shards.from_matrix(np.array(matrix)))
+        entry = torchrec_plan(plan)["plan"][""][name]
+        shards = zip(entry["ranks"], entry["shards"], strict=True)
+        return [(rank, shard["shard_offsets"][1], shard["shard_sizes"][1]) for rank, shard in shards]
+
+    assert written((0, 24), (1, 20), (0, 20)) == [(0, 0, 44), (1, 44, 20)]
+    assert written((0, 16), (1, 32), (0, 16)) == [(0, 0, 16), (1, 16, 32), (0, 48, 16)]
+
+
+def test_what_cpu_kernels_crash_on_is_refused_there_only():
+    """A rank without rows, and replicas of a table that is not pooled."""
+    tables = [
+        {"name": "few", "rows": 17, "dim": 16, "pooling_factor": 1},
+        {"name": "sequence", "rows": 100, "dim": 16, "pooling_factor": 2, "pooled": False},
+    ]
+    workload = Workload.model_validate({"name": "w", "global_batch": 64, "tables": tables})
+    rules = [{"match": "few", "shardings": ["row_wise"]}, {"match": "sequence", "shardings": ["data_parallel"]}]
+    policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
+    held = plan(load_topology("dgx-a100-80"), workload, policy=policy, effort=0, simulate=False)
+    torchrec_plan(held)
+    with pytest.raises(InputError) as error:
+        torchrec_plan(held, compute_device="cpu")
+    assert "'few' on CPU: a rank has none of its rows" in str(error.value)
+    assert "'sequence' on CPU: it is data_parallel and not pooled" in str(error.value)

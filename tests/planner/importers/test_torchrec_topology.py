@@ -40,10 +40,19 @@ def test_what_is_left_out_is_torchrecs_default():
 
 
 def test_faults_come_with_their_key():
-    """An unknown argument, a device without HBM, hosts that are not filled."""
+    """An unknown argument, an unknown device, hosts that are not filled."""
     with pytest.raises(InputError, match="hbm_bw: unknown key; did you mean 'hbm_mem_bw'"):
         topology_of({"world_size": 8, "hbm_bw": 1}, LIKE, "theirs", "t.json")
     with pytest.raises(InputError, match="compute_device"):
-        topology_of({"world_size": 8, "compute_device": "cpu"}, LIKE, "theirs", "t.json")
+        topology_of({"world_size": 8, "compute_device": "tpu"}, LIKE, "theirs", "t.json")
     with pytest.raises(InputError, match="9 ranks do not fill hosts of 8"):
         topology_of({"world_size": 9, "local_world_size": 8}, LIKE, "theirs", "t.json")
+
+
+def test_on_cpus_the_ddr_of_a_rank_is_its_memory():
+    """All of it, and none beside it."""
+    told = {"world_size": 4, "local_world_size": 2, "compute_device": "cpu", "ddr_cap": 40 * 2**30}
+    found = topology_of(told, load_topology("cpu"), "theirs", "t.json").nodes[0]
+    assert found.accelerators.hbm.capacity == 40 * 2**30
+    assert found.host.ddr is None
+    assert found.accelerators.device == "CPU"

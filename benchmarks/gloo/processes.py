@@ -1,0 +1,76 @@
+"""Processes of one gloo group that do one job after the other."""
+
+import logging
+import os
+import pickle
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+
+Job = Callable[..., Any]
+
+
+class Processes:
+    """`world` processes on this machine, in nodes of `local`, that TorchRec takes for ranks."""
+
+    def __init__(self, world: int, local: int) -> None:
+        self.world, self.local = world, local
+        self._folder = tempfile.TemporaryDirectory()
+        context = multiprocessing.get_context("spawn")
+        self._jobs = [context.SimpleQueue() for _ in range(world)]
+        self._results = context.SimpleQueue()
+        self._context = context
+        self._processes: list[Any] = []
+
+    def __enter__(self) -> "Processes":
+        for rank in range(self.world):
+            arguments = (rank, self.world, self.local, self._folder.name, self._jobs[rank], self._results)
+            process = self._context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            self._processes.append(process)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for jobs in self._jobs:
+            jobs.put(None)
+        for process in self._processes:
+            process.join(timeout=20)
+            if process.is_alive():
+                process.terminate()
+        self._folder.cleanup()
+
+    def run(self, job: Job, *arguments: Any) -> list[Any]:
+        """What the job returns on each rank, in their order. Raises RuntimeError with the traceback of a failed one."""
+        for jobs in self._jobs:
+            jobs.put((job, arguments))
+        found = {}
+        for _ in range(self.world):
+            rank, result, failure = self._results.get()
+            if failure:
+                raise RuntimeError(f"rank {rank} failed:\n{failure}")
+            found[rank] = pickle.loads(result)
+        return [found[rank] for rank in range(self.world)]
+
+
+def _serve(rank: int, world: int, local: int, folder: str, jobs: Any, results: Any) -> None:
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank % local), LOCAL_WORLD_SIZE=str(local))
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
+    while (task := jobs.get()) is not None:
+        job, arguments = task
+        try:
+            results.put((rank, pickle.dumps(job(*arguments)), None))  # bytes: tensors would travel as open files
+        except Exception:  # noqa: BLE001 - the parent raises it
+            results.put((rank, None, traceback.format_exc()))
+    dist.destroy_process_group()

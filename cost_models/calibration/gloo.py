@@ -1,0 +1,108 @@
+"""Collectives among processes of this machine over gloo, as TorchRec on CPUs uses them.
+
+A collective takes as long as the rank whose process (all of its threads) works longest for it: what the scheduler and
+other processes take does not count. That is its time where every rank has a core of its own.
+"""
+
+import itertools
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cost_models.calibration.microbenchmarks import UnavailableError
+from cost_models.coefficients import CollectiveOperation
+
+LINK = "gloo"
+"""What a topology calls such a link."""
+BANDWIDTH = "10GB/s"
+"""What a topology says of its port where nothing is told: there is no data sheet, and laws are scaled by it."""
+MOST_PROCESSES = 64
+OPERATIONS: tuple[CollectiveOperation, ...] = ("all_to_all", "all_reduce", "reduce_scatter", "all_gather")
+BUFFER_BYTES = tuple(4**power * 1024 for power in range(9))
+"""1 KiB to 64 MiB, of each rank's input."""
+QUICK_BYTES = tuple(8**power * 1024 for power in range(6))
+RUNS = 7
+LEAST_BYTES = 2**20
+"""Smaller collectives are repeated, since the clock tells no shorter time."""
+
+
+def measure(
+    processes: Sequence[int], sizes: Sequence[int] = BUFFER_BYTES, progress: Callable[[str], None] | None = None
+) -> pd.DataFrame:
+    """Times of all operations by number of processes: operation, ranks, buffer_bytes, seconds.
+
+    Raises UnavailableError without PyTorch.
+    """
+    try:
+        from torch import multiprocessing
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UnavailableError("collectives need PyTorch; pip install 'shardplan[calibrate-device]'") from None
+    found: list[pd.DataFrame] = []
+    for world in processes:
+        if progress:
+            progress(f"collectives among {world}")
+        with tempfile.TemporaryDirectory() as folder:
+            multiprocessing.spawn(_measure, args=(world, tuple(sizes), folder), nprocs=world, join=True)
+            parts = [pd.read_csv(Path(folder) / f"{rank}.csv") for rank in range(world)]
+        longest = pd.concat([part.seconds for part in parts], axis=1).max(axis=1)
+        found.append(parts[0].assign(seconds=longest))
+    return pd.concat(found, ignore_index=True)
+
+
+def software() -> str:
+    """What was measured with, for the source of the coefficients."""
+    import torch
+
+    return f"gloo of PyTorch {torch.__version__}, 1 thread a process, on {platform.platform()}"
+
+
+def _measure(rank: int, world: int, sizes: Sequence[int], folder: str) -> None:
+    """One process's part; its times go to a file of the folder."""
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
+    rows = []
+    for operation, size in itertools.product(OPERATIONS, sizes):
+        run = _collective(operation, size // 4 // world * world, world)
+        seconds = _seconds(run, distributed.barrier, max(1, min(20, LEAST_BYTES // size)))
+        rows.append({"operation": operation, "ranks": world, "buffer_bytes": size, "seconds": seconds})
+    pd.DataFrame(rows).to_csv(Path(folder) / f"{rank}.csv", index=False)
+    distributed.destroy_process_group()
+
+
+def _collective(operation: CollectiveOperation, elements: int, world: int) -> Callable[[], Any]:
+    import torch
+    from torch import distributed
+
+    sent = torch.rand(elements)
+    if operation == "all_to_all":
+        received = torch.empty_like(sent)
+        return lambda: distributed.all_to_all_single(received, sent)
+    if operation == "all_reduce":
+        return lambda: distributed.all_reduce(sent.mul_(0.5))
+    part = torch.empty(elements // world)
+    if operation == "all_gather":
+        return lambda: distributed.all_gather(list(sent.chunk(world)), part)
+    return lambda: distributed.reduce_scatter(part, list(sent.chunk(world)))
+
+
+def _seconds(collective: Callable[[], Any], barrier: Callable[[], Any], repetitions: int) -> float:
+    """The least work of RUNS, after one that is not counted."""
+    collective()
+    found = []
+    for _ in range(RUNS):
+        barrier()
+        began = time.process_time()
+        for _ in range(repetitions):
+            collective()
+        found.append((time.process_time() - began) / repetitions)
+    return min(found)

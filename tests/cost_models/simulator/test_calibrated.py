@@ -1,0 +1,81 @@
+"""A device whose dense updates, ids by holder and sums were measured: estimate and simulation count them alike."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cost_models.calibration.files import collective_file
+from cost_models.coefficients import USER_DIRECTORY, CollectiveCoefficients, ProtocolLaw, forget
+from cost_models.workload.models import Workload
+from planner.api import plan
+from planner.policy import Policy
+from topologies.loading import load_topology
+
+TERMS = {"dense_update_bytes_per_s": 2e9, "id_cut_s": 2e-7, "update_passes_per_lookup": 3.0, "l2_reach_bytes": 3e7}
+RATES = {"all_to_all": 4e9, "all_reduce": 2e9, "reduce_scatter": 1e9, "all_gather": 2e9}
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Coefficients of an A100 that is as slow as a processor."""
+    lines = [f"{name}: {{value: {value}, unit: x, kind: fitted, source: test}}" for name, value in TERMS.items()]
+    (tmp_path / "device.yaml").write_text("\n".join(["name: A100-SXM4-80GB", *lines]) + "\n")
+    laws = tuple(
+        ProtocolLaw(
+            operation=operation,
+            ranks=4,
+            protocols=((1e-4, rate),),
+            buffer_bytes=(1e3, 1e9),
+            rows=9,
+            mean_error=0.1,
+            band_90=0.2,
+        )
+        for operation, rate in RATES.items()
+    )
+    collectives = CollectiveCoefficients(
+        name="links",
+        devices=("A100-SXM4-80GB",),
+        link="nvlink3",
+        bytes_per_s=3e11,
+        unit="x",
+        kind="fitted",
+        source="test",
+        laws=laws,
+        sums_apart=True,
+    )
+    (tmp_path / "links.yaml").write_text(collective_file(collectives))
+    monkeypatch.setenv(USER_DIRECTORY, str(tmp_path))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+def steps(sharding: str) -> tuple[float, float]:
+    """Estimated and simulated seconds of a step with all tables held in one way."""
+    cluster = load_topology("dgx-a100-80", nodes=1, overrides=["nodes.0.accelerators.count=4"])
+    tables = [{"name": f"t{i}", "rows": 50_000, "dim": 64, "pooling_factor": 20} for i in range(8)]
+    workload = Workload.model_validate(
+        {"name": "w", "global_batch": 4096, "tables": tables, "pipeline": "none", "embedding": {"optimizer": "sgd"}}
+    )
+    policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"]})
+    found = plan(cluster, workload, policy=policy, effort=0)
+    assert found.objective is not None
+    assert found.simulated is not None
+    return found.objective.step_s, found.simulated.step_s
+
+
+@pytest.mark.parametrize("sharding", ["table_wise", "row_wise", "data_parallel"])
+def test_simulation_and_estimate_agree(sharding: str, measured: None) -> None:
+    """Within 3 % where the tables are alike on all ranks."""
+    estimated, simulated = steps(sharding)
+    assert simulated == pytest.approx(estimated, rel=0.03)
+
+
+def test_each_term_is_counted(measured: None) -> None:
+    """Gradients of whole tables and their update; ids that are sorted, sums that travel slower."""
+    whole = 8 * 50_000 * 64 * 4 / TERMS["dense_update_bytes_per_s"]
+    cut = 8 * 20 * 1024 * TERMS["id_cut_s"]
+    assert steps("data_parallel")[0] > whole
+    assert steps("row_wise")[0] > steps("table_wise")[0] + cut

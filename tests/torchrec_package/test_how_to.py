@@ -1,0 +1,102 @@
+"""The trainer of the how-to runs as it stands there; feature processors are sharded with their collections."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, KeyedJaggedTensor
+from torchrec.distributed.fp_embeddingbag import FeatureProcessedEmbeddingBagCollectionSharder
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.planner import Topology
+from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
+from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
+
+from benchmarks.gloo.processes import Processes
+from planner.integrations.torchrec_planner import ShardPlanner
+
+ROOT = Path(__file__).parents[2]
+ROWS = (40, 100, 301)
+LONGEST = 4
+
+
+def test_the_trainer_of_the_how_to_runs(tmp_path: Path) -> None:
+    """Pasted into a file and started with torchrun: the loss falls, and the constraint is kept."""
+    text = (ROOT / "docs" / "how-to" / "torchrec.md").read_text()
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if block.startswith("# train.py")]
+    file = tmp_path / "train.py"
+    file.write_text(*blocks)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(file)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, last = (float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout))
+    assert last < 0.9 * first
+    assert re.search(r"'user': '(row|table)_wise'", done.stdout)
+
+
+class Model(nn.Module):
+    """Bags whose ids are weighted by their position."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        tables = [
+            EmbeddingBagConfig(num_embeddings=rows, embedding_dim=16, name=f"t{i}", feature_names=[f"f{i}"])
+            for i, rows in enumerate(ROWS)
+        ]
+        self.sparse = FeatureProcessedEmbeddingBagCollection(
+            EmbeddingBagCollection(device=torch.device(device), tables=tables, is_weighted=True),
+            PositionWeightedModuleCollection({f"f{i}": LONGEST for i in range(len(ROWS))}, device=torch.device("cpu")),
+        )
+
+    def forward(self, ids: KeyedJaggedTensor) -> torch.Tensor:
+        """[batch, columns], features by name."""
+        found = self.sparse(ids).to_dict()
+        return torch.cat([found[f"f{i}"] for i in range(len(ROWS))], dim=1)
+
+
+def _batch(rank: int) -> KeyedJaggedTensor:
+    draw = torch.Generator().manual_seed(rank)
+    lengths = torch.randint(0, LONGEST + 1, (len(ROWS) * 8,), generator=draw)
+    parts = lengths.split(8)
+    ids = [torch.randint(0, rows, (int(n.sum()),), generator=draw) for rows, n in zip(ROWS, parts, strict=True)]
+    return KeyedJaggedTensor.from_lengths_sync([f"f{i}" for i in range(len(ROWS))], torch.cat(ids), lengths)
+
+
+def _weights() -> dict[str, torch.Tensor]:
+    torch.manual_seed(3)
+    return {name: torch.rand_like(value) for name, value in Model("cpu").state_dict().items()}
+
+
+def _outputs() -> torch.Tensor:
+    """Of one rank, by a plan of ours."""
+    rank, sharders = torch.distributed.get_rank(), [FeatureProcessedEmbeddingBagCollectionSharder()]
+    model = Model("meta")
+    planner = ShardPlanner(Topology(world_size=2, local_world_size=2, compute_device="cpu"), batch_size=8)
+    plan = planner.collective_plan(model, sharders, torch.distributed.group.WORLD)
+    assert set(plan.plan) == {"sparse"}
+    whole = DistributedModelParallel(model, device=torch.device("cpu"), plan=plan, sharders=sharders)
+    with torch.no_grad():
+        for name, held in whole.state_dict().items():
+            value = _weights()[name]
+            if not hasattr(held, "local_shards"):
+                held.copy_(value)
+                continue
+            for part in held.local_shards():
+                (row, column), (rows, columns) = part.metadata.shard_offsets, part.metadata.shard_sizes
+                part.tensor.copy_(value[row : row + rows, column : column + columns])
+    return whole(_batch(rank)).detach()
+
+
+def test_a_feature_processor_is_sharded_with_its_collection() -> None:
+    """The collection is found behind it, planned as a weighted one, and gives what the unsharded one gives."""
+    with Processes(2, 2) as processes:
+        found = processes.run(_outputs)
+    model = Model("cpu")
+    model.load_state_dict(_weights())
+    for rank, ours in enumerate(found):
+        torch.testing.assert_close(ours, model(_batch(rank)).detach(), rtol=1e-5, atol=1e-5)
