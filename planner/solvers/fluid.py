@@ -27,9 +27,9 @@ SAFETY = 1e-9
 """Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
 BLOCKS_AT_ONCE = 20_000
 """Block types whose costs are summed up at once."""
-LONE_SEARCHES, LONE_AT_ONCE, LONE_EXCESS, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3, 1e-3
-"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; the share
-of the step by which they must; and how far the cutting planes go before that."""
+LONE_SEARCHES, LONE_AT_ONCE, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3
+"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; and how
+far the cutting planes go before that."""
 LONE_TOLERANCE = 2e-4
 """Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
 
@@ -308,13 +308,14 @@ class Fluid:
         rounds: int = 400,
         tolerance: float = 1e-5,
         lone: Sequence[tuple[int, int]] = (),
-        more: bool = False,
+        excess: float | None = None,
     ) -> FluidSolution:
         """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively.
 
         `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
         the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
-        at least as long as the table's largest block; with `more`, others are found where the optimum violates that.
+        at least as long as the table's largest block; others are found where the optimum violates that by more than the
+        `excess`, a share of the step.
         """
         master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom, self.grain)
         pairs: list[tuple[int, int]] = []
@@ -322,7 +323,7 @@ class Fluid:
         self._hold(master, pairs, lone, proposals)
         prices = master.start()
         best_bound, best = -np.inf, prices
-        ceiling, searches = np.inf, LONE_SEARCHES if more else 0
+        ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
         for _ in range(rounds):
             value, picks = self.bound(prices, usable, headroom)
             if value > best_bound:
@@ -337,7 +338,7 @@ class Fluid:
                 continue
             if not searches:
                 break
-            found = self._too_long(master, proposals, ceiling)
+            found = self._too_long(master, proposals, ceiling * (excess or 0.0))
             searches = searches - 1 if found else 0
             self._hold(master, pairs, found, proposals)
             prices, ceiling = master.solve()
@@ -364,8 +365,9 @@ class Fluid:
             master.add_table(table, stage, [float(self.peaks[picks[table], stage]) for picks in proposals])
             pairs.append((table, stage))
 
-    def _too_long(self, master: Master, proposals: list[Ints], step_s: float) -> list[tuple[int, int]]:
-        """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage."""
+    def _too_long(self, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
+        """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage, all by
+        more than `excess_s`."""
         shares = master.shares()
         peaks = np.zeros((self.problem.tables, len(self.problem.stage_constants)))
         for p in np.flatnonzero(shares > 1e-9).tolist():
@@ -374,7 +376,7 @@ class Fluid:
         found = []
         for stage in range(over.shape[1]):
             worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
-            found += [(table, stage) for table in worst.tolist() if over[table, stage] > LONE_EXCESS * step_s]
+            found += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
         return found
 
 

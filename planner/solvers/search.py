@@ -79,6 +79,9 @@ TEMPERATURES = (1e-3, 1e-4, 1e-2)
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
+EXCESS, LARGE_EXCESS = 1e-3, 0.05
+"""Share of the step by which a table's largest block must outlast its stage in the relaxation to be held there as a
+whole; in problems of more block types only what shows at once, as each such table costs rounds."""
 LOOSE = 0.01
 """Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
 TRIED_WORK = 4e6
@@ -195,7 +198,8 @@ class _Search:
         self.nothing_fits = False
         self._tightened_s: float | None = None
         self._is_sharp = False
-        self.relaxed: FluidSolution = fluid.solve(more=len(fluid.problem.block_option) <= TIGHTEN_BLOCKS)
+        is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
+        self.relaxed: FluidSolution = fluid.solve(excess=EXCESS if is_small else LARGE_EXCESS)
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
 
