@@ -29,6 +29,7 @@ PARTS = {
     "cache": "cache and its index",
     "ids": "ids in flight",
     "outputs": "outputs in flight",
+    "remap": "map of split tables",
 }
 DENSE_PARTS = {
     "parameters": "dense parameters, gradients, state",
@@ -80,6 +81,8 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
     parts: dict[str, Floats] = {words: np.zeros(len(MEMORY_TIERS)) for words in PARTS.values()}
     for (tier, component), load in block_bytes(model.tables, blocks, model.batching).items():
         parts[PARTS[component]][tier] += (load.fixed * shards).sum() + (load.by_rows * rows).sum()
+    if not parts[PARTS["remap"]].any():
+        del parts[PARTS["remap"]]
     world = model.topology.world_size
     for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
         parts[DENSE_PARTS[name]] = np.array([size * world, 0.0, 0.0])
