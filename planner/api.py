@@ -11,7 +11,8 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
-from planner.caches import polished, with_own_fractions
+from planner.cache_division import polished
+from planner.caches import with_own_fractions
 from planner.document import Plan, Remedy
 from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
 from planner.options import build_problem, enumerate_options

@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
 from cost_models.workload.models import Dtype
-from planner.files import write_file
+from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
@@ -554,19 +554,10 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 
 def read_plan(path: str | Path) -> Plan:
     """Read a plan document. Raises InputError for anything that is not one."""
-    source = str(path)
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError.at(source, "is not UTF-8 text") from None
-    except RecursionError:
-        raise InputError.at(source, "is nested too deep to be a plan") from None
-    except json.JSONDecodeError as error:
-        raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
-    if not isinstance(data, dict) or data.get("kind") != "plan":
-        raise InputError.at(source, 'is not a plan document (no "kind": "plan")', path="kind")
+    source, other = str(path), 'is not a plan document (no "kind": "plan")'
+    data = read_json(path, other)
+    if data.get("kind") != "plan":
+        raise InputError.at(source, other, path="kind")
     if data.get("schema_version") != SCHEMA_VERSION:
         raise InputError.at(
             source,

@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files of JSON that are read with a clear error."""
 
+import json
 import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from topologies.errors import InputError
 
@@ -31,3 +33,21 @@ def write_file(path: str | Path, content: bytes) -> None:
         raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") -> dict[str, Any]:
+    """The mapping that a file holds. Raises InputError for anything else, in the words of `otherwise`."""
+    source = str(path)
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError.at(source, "is not UTF-8 text") from None
+    except RecursionError:
+        raise InputError.at(source, "is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+    if not isinstance(data, dict):
+        raise InputError.at(source, otherwise)
+    return data

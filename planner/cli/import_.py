@@ -92,8 +92,8 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
     """The placement of a file; where TorchRec uses key-value tables (SSD), the policy allows them, too."""
     from dataclasses import replace
 
+    from planner.files import read_json
     from planner.importers import hugectr, torchrec
-    from planner.importers.files import read_json
     from planner.policy import Policy
 
     source = str(file)
@@ -124,8 +124,7 @@ def _finish(plan: "Plan", output: Path) -> None:
 def _import_topology(file: Path, like: str | None, output: Path) -> None:
     import yaml
 
-    from planner.files import write_file
-    from planner.importers.files import read_json
+    from planner.files import read_json, write_file
     from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, topology_of
     from topologies.loading import load_topology
 
