@@ -38,6 +38,14 @@ def test_plan_writes_a_document_that_verifies(run, plan, tmp_path):
     assert [path.name for path in tmp_path.glob("*plan*")] == ["plan.json"]
 
 
+def test_the_readme_shows_what_is_printed(run, tmp_path):
+    """Its first command, word for word but for blanks at the ends of lines."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    block = next(part for part in readme.split("```") if part.startswith("\ndlrm-dcnv2 on zionex-16"))
+    shown = run("plan", "--topology", "zionex-16", "--workload", "dlrm-dcnv2", "-o", tmp_path / "plan.json").stdout
+    assert [line.rstrip() for line in shown.strip().splitlines()] == block.strip().splitlines()
+
+
 def test_the_error_bar_is_printed_and_written(plan, tmp_path):
     """Around the step, with what it rests on; hardware without data is named, on paper and in the document."""
     shown = plan("--set", "topology.nodes.0.accelerators.device=NEW-1").stdout
