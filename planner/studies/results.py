@@ -1,0 +1,176 @@
+"""The results of a study: a tidy table, one row per point, with what its columns mean; and its file."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from planner.files import read_json, write_file
+from topologies.errors import InputError
+
+KIND, SCHEMA_VERSION = "study_results", 1
+STAGE_PREFIX, SECONDS_SUFFIX = "stage_", "_s"
+"""`stage_lookup_s`: seconds of a stage of the step."""
+SAVES_PREFIX, SAVES_SUFFIX = "plus10_", "_saves"
+"""`plus10_nic_bandwidth_saves`: share of the step that 10 % more of a resource would save."""
+METADATA = b"shardplan"
+SUFFIXES = (".parquet", ".csv", ".json")
+
+FIGURES: Mapping[str, str] = {
+    "nodes": "",
+    "ranks": "",
+    "samples_per_step": "samples",
+    "step_s": "s",
+    "lower_bound_s": "s",
+    "gap": "share",
+    "samples_per_s": "samples/s",
+    "simulated_step_s": "s",
+    "simulated_samples_per_s": "samples/s",
+    "measured_samples_per_s": "samples/s",
+    "usd_per_hour": "USD/h",
+    "usd_per_billion_samples": "USD",
+    "kilowatts": "kW",
+    "joules_per_sample": "J",
+}
+"""Columns of numbers that every study has, and their units; NaN where unknown, or where there is no plan."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that the study varies: a column of the table."""
+
+    column: str
+    """As in `topology.nodes.0.count`; one with a unit ends in it: `…hbm.capacity_bytes`."""
+    label: str
+    """Short, for people: `hbm capacity`."""
+    unit: str
+    """`B`, `B/s`, `s`, … or empty."""
+    is_number: bool
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """All points of a study.
+
+    The columns of `frame`: `point` (from 0), `scenario` (where there are scenarios), those of the `axes`, `status`
+    (optimal, feasible, infeasible, timeout, error), `reason` (why there is no plan, or which constraint it breaks),
+    `meets` (whether there is a plan that keeps the constraints), the `FIGURES`, `limit` (what takes most of the step:
+    hbm, network, dense, host, storage), `stage_*_s`, `<memory>_used_bytes` and `<memory>_capacity_bytes` of each memory,
+    `plus10_*_saves`, and `on_pareto`.
+    """
+
+    name: str
+    description: str
+    axes: tuple[Axis, ...]
+    objective: str
+    """The column that is best, one of `FIGURES`."""
+    findings: tuple[str, ...]
+    """A sentence each."""
+    pareto: tuple[str, str]
+    """The two columns of the frontier."""
+    frame: pd.DataFrame
+
+    @property
+    def stages(self) -> list[str]:
+        """The columns of the step's stages, in their order."""
+        return [c for c in self.frame.columns if c.startswith(STAGE_PREFIX) and c.endswith(SECONDS_SUFFIX)]
+
+    @property
+    def gains(self) -> list[str]:
+        """The columns of what more of each resource would save."""
+        return [c for c in self.frame.columns if c.startswith(SAVES_PREFIX) and c.endswith(SAVES_SUFFIX)]
+
+    @property
+    def memories(self) -> list[str]:
+        """The names of the memories."""
+        return [c.removesuffix("_used_bytes") for c in self.frame.columns if c.endswith("_used_bytes")]
+
+
+def write_results(results: StudyResults, path: str | Path) -> None:
+    """Write Parquet, CSV (the table alone) or JSON, by the file's suffix; whole or not at all.
+
+    Raises InputError for another suffix, or a place that cannot be written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        content = _parquet(results)
+    elif suffix == ".csv":
+        content = results.frame.to_csv(index=False, lineterminator="\n").encode()
+    elif suffix == ".json":
+        content = (json.dumps(as_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    else:
+        raise InputError.at(str(path), f"results are written as {', '.join(SUFFIXES)}; choose one of these suffixes")
+    write_file(path, content)
+
+
+def as_document(results: StudyResults) -> dict[str, Any]:
+    """The results as plain data; None where a figure is unknown."""
+    rows = results.frame.astype(object).where(results.frame.notna(), None).to_dict("records")
+    return {**_head(results), "points": rows}
+
+
+def read_results(path: str | Path) -> StudyResults:
+    """The results that a Parquet or JSON file holds. Raises InputError for anything else."""
+    path = Path(path)
+    if path.suffix.lower() == ".json":
+        data = read_json(path)
+        if data.get("kind") != KIND:
+            raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.json`)")
+        return _from_head(data, pd.DataFrame(data["points"]))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except OSError as error:
+        raise InputError.at(str(path), f"cannot be read: {error.strerror or error}") from None
+    except pa.ArrowInvalid:
+        raise InputError.at(str(path), "is no Parquet file; name results of `planner study`") from None
+    head = (table.schema.metadata or {}).get(METADATA)
+    if head is None:
+        raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.parquet`)")
+    return _from_head(json.loads(head), table.to_pandas())
+
+
+def _parquet(results: StudyResults) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(results.frame, preserve_index=False)
+    head = json.dumps(_head(results), ensure_ascii=False, separators=(",", ":")).encode()
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), METADATA: head})
+    target = io.BytesIO()
+    pq.write_table(table, target)
+    return target.getvalue()
+
+
+def _head(results: StudyResults) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "schema_version": SCHEMA_VERSION,
+        "name": results.name,
+        "description": results.description,
+        "axes": [asdict(axis) for axis in results.axes],
+        "objective": results.objective,
+        "pareto": list(results.pareto),
+        "findings": list(results.findings),
+    }
+
+
+def _from_head(head: Mapping[str, Any], frame: pd.DataFrame) -> StudyResults:
+    axes: Sequence[Mapping[str, Any]] = head["axes"]
+    first, second = head["pareto"]
+    return StudyResults(
+        name=head["name"],
+        description=head["description"],
+        axes=tuple(Axis(**axis) for axis in axes),
+        objective=head["objective"],
+        findings=tuple(head["findings"]),
+        pareto=(first, second),
+        frame=frame,
+    )
