@@ -1,5 +1,6 @@
 """YAML with positions: read, override, validate; every fault is reported with its line and column."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from topologies.messages import field_names as field_names
 from topologies.messages import unknown_key as unknown_key
 
 Position = tuple[int, int]
+EVERY = "*"
+"""In a path, stands for all elements of a list."""
 
 
 class Record(BaseModel):
@@ -251,6 +254,41 @@ def assign(document: Document, path: str, value: Any, model: type[BaseModel], or
     inner[taken[-1]] = value
     document.overridden.pop(tuple(taken), None)  # so that the last word also stands last
     document.overridden[tuple(taken)] = origin
+
+
+def assign_everywhere(document: Document, path: str, value: Any, model: type[BaseModel], origin: Origin) -> None:
+    """`assign` at every path that one with `*` stands for: all elements of a list."""
+    try:
+        paths = _expanded(document.data, path.split("."))
+    except LookupError as error:
+        raise InputError([origin[0].fault(origin[1], str(error.args[0]))]) from None
+    for words in paths:
+        assign(document, ".".join(words), copy.deepcopy(value), model, origin)
+
+
+def _expanded(data: Any, words: list[str]) -> list[list[str]]:
+    """The paths that words with `*` stand for in some data. Raises LookupError where there is no list."""
+    if EVERY not in words:
+        return [words]
+    depth = words.index(EVERY)
+    here = data
+    for word in words[:depth]:
+        here = _inside(here, word)
+    if not isinstance(here, list) or not here:
+        raise LookupError(f"{'.'.join(words[:depth])} is no list; * stands for the elements of one")
+    one_each = ([*words[:depth], str(index), *words[depth + 1 :]] for index in range(len(here)))
+    return [found for one in one_each for found in _expanded(data, one)]
+
+
+def _inside(data: Any, word: str) -> Any:
+    """What stands in a mapping at a key, or in a list at an index or under a name; None where nothing does."""
+    if isinstance(data, dict):
+        return data.get(word)
+    if not isinstance(data, list):
+        return None
+    if word.isdecimal():
+        return data[int(word)] if int(word) < len(data) else None
+    return next((item for item in data if isinstance(item, dict) and item.get("name") == word), None)
 
 
 def _step(data: Any, key: str, model: type[BaseModel], taken: Sequence[Key]) -> Key:

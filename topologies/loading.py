@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from topologies.cluster import Topology
 from topologies.derivation import base_name, base_path, faults_of, is_derived, with_changes, with_keys
-from topologies.documents import Document, override, read_yaml, validate
+from topologies.documents import Document, Origin, assign_everywhere, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.shelf import Shelf
 
@@ -22,6 +23,23 @@ def load_topology(source: str | Path, *, nodes: int | None = None, overrides: Se
     of the overrides.
     """
     return validated(read_topology(source), nodes=nodes, overrides=overrides)
+
+
+def changed_topology(source: str | Path, changes: Sequence[tuple[str, Any, Origin]]) -> Topology:
+    """The topology of a file or a catalog name with the values of some paths replaced, in order.
+
+    In a path, `*` stands for all elements of a list. Each change comes with where the user said so, for messages.
+    Raises InputError.
+    """
+    document = read_topology(source)
+    faults = [
+        fault
+        for path, value, origin in changes
+        for fault in faults_of(partial(assign_everywhere, document, path, value, Topology, origin))
+    ]
+    if faults:
+        raise InputError(faults)
+    return validate(document, Topology)
 
 
 def read_topology(source: str | Path) -> Document:

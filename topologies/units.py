@@ -9,6 +9,7 @@ so a dumped model can be read again without loss.
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,6 +108,34 @@ MOST_BYTES = 1 << 60
 """Sums over a cluster stay within 64 bits; no memory is near it."""
 
 
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a field, put into its annotation."""
+
+    name: str
+    """As the units library knows it; empty for a share."""
+    suffix: str
+    """What a dumped value ends in."""
+    column: str
+    """What the name of a column of such values ends in: `_bytes_per_s`."""
+    example: str
+
+    def parse(self, value: object) -> float:
+        """The number of this unit in `value`. Raises ValueError for anything that is no such quantity."""
+        if not self.name:
+            return parse_fraction(value)
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(value)} has no unit; write for example {self.example}")
+        return parse_quantity(value, self.name, self.example)
+
+    def text(self, number: float) -> str | float:
+        """What `parse` reads as `number`."""
+        return f"{number!r}{self.suffix}" if self.name else number
+
+
+SHARE = Unit("", "", "", "10%")
+
+
 def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Callable[[object], float]:
     def validate(value: object) -> float:
         if isinstance(value, bool | dict | list | tuple | None):
@@ -123,7 +152,9 @@ def _validator(unit: str, example: str, *, whole: bool, positive: bool) -> Calla
     return validate
 
 
-def _field_type(unit: str, suffix: str, example: str, *, whole: bool = False, positive: bool = True) -> Any:
+def _field_type(
+    unit: str, suffix: str, column: str, example: str, *, whole: bool = False, positive: bool = True
+) -> Any:
     """A pydantic field type: text with a unit in, a number of `unit` inside, text with `suffix` out."""
     number: type = int if whole else float
     return Annotated[
@@ -131,6 +162,7 @@ def _field_type(unit: str, suffix: str, example: str, *, whole: bool = False, po
         BeforeValidator(_validator(unit, example, whole=whole, positive=positive)),
         PlainSerializer(lambda value: f"{value!r}{suffix}", return_type=str),
         WithJsonSchema({"type": "string", "examples": [example], "description": f"a quantity in {unit}"}),
+        Unit(unit, suffix, column, example),
     ]
 
 
@@ -144,17 +176,18 @@ if TYPE_CHECKING:
     DollarsPerHour = float
     Share = float
 else:
-    ByteCount = _field_type("byte", "B", "40GB or 40GiB", whole=True)
-    BytesPerSecond = _field_type("byte / second", "B/s", "25GB/s or 200Gb/s")
-    Seconds = _field_type("second", "s", "2us", positive=False)
-    FlopPerSecond = _field_type("flop / second", "FLOP/s", "312TFLOP/s")
-    AccessesPerSecond = _field_type("io / second", "IOPS", "800kIOPS")
-    Watts = _field_type("watt", "W", "6.5kW")
-    DollarsPerHour = _field_type("dollar / hour", "USD/h", "32.77USD/h", positive=False)
+    ByteCount = _field_type("byte", "B", "_bytes", "40GB or 40GiB", whole=True)
+    BytesPerSecond = _field_type("byte / second", "B/s", "_bytes_per_s", "25GB/s or 200Gb/s")
+    Seconds = _field_type("second", "s", "_s", "2us", positive=False)
+    FlopPerSecond = _field_type("flop / second", "FLOP/s", "_flop_per_s", "312TFLOP/s")
+    AccessesPerSecond = _field_type("io / second", "IOPS", "_iops", "800kIOPS")
+    Watts = _field_type("watt", "W", "_watts", "6.5kW")
+    DollarsPerHour = _field_type("dollar / hour", "USD/h", "_usd_per_hour", "32.77USD/h", positive=False)
     Share = Annotated[
         float,
         BeforeValidator(parse_fraction),
         WithJsonSchema({"type": ["string", "number"], "examples": ["10%", 0.1]}),
+        SHARE,
     ]
 
 

@@ -10,7 +10,7 @@ from cost_models.workload.models import Workload
 from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
 from cost_models.workload.synthetic import PREFIX, synthetic_workload
 from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
-from topologies.documents import Document, override, read_yaml, validate
+from topologies.documents import Document, Origin, assign_everywhere, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.shelf import Shelf
 
@@ -38,6 +38,23 @@ def load_workload(source: str | Path, *, global_batch: int | None = None, overri
             _set_batch(draft.document, "global_batch", str(global_batch), f"--global-batch {global_batch}")
         for text in overrides:
             _override(draft, text)
+    return _finish(draft)
+
+
+def changed_workload(source: str | Path, changes: Sequence[tuple[str, Any, Origin]]) -> Workload:
+    """The workload that `source` means (see `load_workload`) with the values of some paths replaced, in order.
+
+    In a path, `*` stands for all elements of a list. Each change comes with where the user said so, for messages.
+    Raises InputError.
+    """
+    draft = _open(str(source))
+    for path, value, origin in changes if isinstance(draft.document.data, dict) else ():
+        try:
+            assign_everywhere(draft.document, path, value, Workload, origin)
+        except InputError as error:
+            draft.faults.extend(error.faults)
+        if path in BATCHES:
+            _drop_other_batch(draft.document, path)
     return _finish(draft)
 
 
@@ -123,6 +140,10 @@ def _described(document: Document) -> _Draft:
 def _set_batch(document: Document, key: str, value: str, words: str) -> None:
     """Set one of the two batches from outside; the other one, if the source gave it, gives way."""
     override(document, key, value, Workload, words)
+    _drop_other_batch(document, key)
+
+
+def _drop_other_batch(document: Document, key: str) -> None:
     for other in BATCHES:
         if other != key and (other,) not in document.overridden:
             document.data.pop(other, None)

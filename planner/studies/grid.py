@@ -1,0 +1,149 @@
+"""The points of a study: every scenario with every combination of values, numbered; the last axis changes fastest."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from planner.studies.fields import Cell, StudyField, field_at, values_between
+from planner.studies.results import Axis
+from planner.studies.study import Range, Scenario, Study
+from topologies.documents import Document, Key
+from topologies.errors import Fault, InputError
+
+MOST_VALUES = 1_000_000
+"""Of one axis."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field and its new value, and where the study says so."""
+
+    field: StudyField
+    value: Any
+    where: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the grid."""
+
+    number: int
+    scenario: Scenario | None
+    changes: tuple[Change, ...]
+    """Those of the scenario, then those of the axes."""
+    cells: dict[str, Cell]
+    """The axes' columns."""
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """What changes together: changes [values][fields]."""
+
+    steps: tuple[tuple[Change, ...], ...]
+
+
+class Grid:
+    """The points of a study, made one by one: there may be millions."""
+
+    def __init__(self, study: Study, document: Document) -> None:
+        """Raises InputError with every field that does not exist and every range that is none."""
+        self.study = study
+        self.document = document
+        self._faults: list[Fault] = []
+        self._dimensions = [*self._zips(), *self._axes()]
+        self._scenarios = [self._scenario(i, one) for i, one in enumerate(study.scenarios)] or [(None, ())]
+        if self._faults:
+            raise InputError(self._faults)
+        self.axes = tuple(self._axis(field) for field in self._fields())
+        """The columns of the table that say which point it is; without that of the scenario."""
+
+    def __len__(self) -> int:
+        return len(self._scenarios) * math.prod(len(dimension.steps) for dimension in self._dimensions)
+
+    def __iter__(self) -> Iterator[Point]:
+        for number in range(len(self)):
+            yield self.point(number)
+
+    def point(self, number: int) -> Point:
+        """One point, by its number."""
+        taken: list[tuple[Change, ...]] = []
+        left = number
+        for dimension in reversed(self._dimensions):
+            left, at = divmod(left, len(dimension.steps))
+            taken.append(dimension.steps[at])
+        scenario, changes = self._scenarios[left]
+        varied = tuple(itertools.chain.from_iterable(reversed(taken)))
+        cells = {change.field.column: change.field.cell(change.value) for change in varied}
+        return Point(number, scenario, changes + varied, cells)
+
+    def _field(self, path: str, where: tuple[Key, ...]) -> StudyField | None:
+        try:
+            return field_at(path)
+        except LookupError as error:
+            self._faults.append(self.document.fault(where, str(error.args[0])))
+            return None
+
+    def _zips(self) -> Iterator[_Dimension]:
+        for number, group in enumerate(self.study.zips):
+            columns = []
+            for path, values in group.items():
+                where = ("zips", number, path)
+                if (field := self._field(path, where)) is not None:
+                    columns.append([Change(field, value, (*where, i)) for i, value in enumerate(values)])
+            if columns:
+                yield _Dimension(tuple(zip(*columns, strict=True)))
+
+    def _axes(self) -> Iterator[_Dimension]:
+        for path, values in self.study.axes.items():
+            where = ("axes", path)
+            if (field := self._field(path, where)) is None:
+                continue
+            if isinstance(values, Range):
+                yield _Dimension(tuple((Change(field, value, where),) for value in self._between(field, values, where)))
+            else:
+                yield _Dimension(tuple((Change(field, value, (*where, i)),) for i, value in enumerate(values)))
+
+    def _between(self, field: StudyField, values: Range, where: tuple[Key, ...]) -> list[Any]:
+        try:
+            found = values_between(
+                field,
+                values.first,
+                values.last,
+                step=values.step,
+                factor=values.factor,
+                points=values.points,
+                log=values.spacing == "log",
+                most=MOST_VALUES,
+            )
+        except ValueError as error:
+            self._faults.append(self.document.fault(where, str(error)))
+            return []
+        if len(found) > MOST_VALUES:
+            self._faults.append(self.document.fault(where, f"has more than {MOST_VALUES:,} values; take a wider step"))
+        return found
+
+    def _scenario(self, number: int, scenario: Scenario) -> tuple[Scenario, tuple[Change, ...]]:
+        changes = []
+        for path, value in scenario.set.items():
+            where = ("scenarios", number, "set", path)
+            if (field := self._field(path, where)) is not None:
+                changes.append(Change(field, value, where))
+        return scenario, tuple(changes)
+
+    def _fields(self) -> Iterator[StudyField]:
+        for dimension in self._dimensions:
+            yield from (change.field for change in dimension.steps[0])
+
+    def _axis(self, field: StudyField) -> Axis:
+        cells = [
+            field.cell(change.value)
+            for dimension in self._dimensions
+            for step in dimension.steps
+            for change in step
+            if change.field.path == field.path
+        ]
+        is_number = all(isinstance(cell, int | float) for cell in cells)
+        unit = "" if field.unit is None else field.unit.suffix or "share"
+        return Axis(field.column, field.label, unit, is_number)

@@ -1,0 +1,34 @@
+"""Models of the years to come: more rows in every table, more tables like those there are."""
+
+import math
+
+from cost_models.workload.models import TableProfile, Workload
+from topologies.documents import Document, validate
+from topologies.errors import InputError
+
+
+def grown(workload: Workload, *, rows: float = 1.0, tables: float = 1.0) -> Workload:
+    """The workload with this many times the rows of every table (rounded up) and this many times the tables.
+
+    Tables are repeated in their order, under names of their own; the dense part grows with what it reads. Raises
+    InputError for a factor that leaves no table, or a model that is none.
+    """
+    for name, factor in (("rows", rows), ("tables", tables)):
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < math.inf:
+            raise InputError.at(f"growth.{name}", f"{factor!r} must be a factor above 0, as in 2 or 1.5")
+    if rows == tables == 1:
+        return workload
+    count = max(1, round(len(workload.tables) * tables))
+    profiles = [_copy(workload.tables, number, rows) for number in range(count)]
+    data = workload.model_copy(update={"tables": tuple(profiles)}).model_dump(mode="json")
+    return validate(Document(data, f"{workload.name}, grown"), Workload)
+
+
+def _copy(tables: tuple[TableProfile, ...], number: int, rows: float) -> TableProfile:
+    repeat, index = divmod(number, len(tables))
+    table = tables[index]
+    changed: dict[str, object] = {"rows": math.ceil(table.rows * rows)}
+    if repeat:
+        changed["name"] = f"{table.name}+{repeat}"
+        changed["features"] = table.feature_count
+    return table.model_copy(update=changed)

@@ -1,0 +1,183 @@
+"""What each point of a study is planned for: the cluster, the workload, the policy and the prices after its changes."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cost_models.workload.loading import changed_workload
+from cost_models.workload.models import Workload
+from planner.policy import Policy, policy_document
+from planner.prices import PriceSheet, load_prices
+from planner.studies.grid import Change, Grid, Point
+from planner.studies.growth import grown
+from topologies.cluster import Topology
+from topologies.documents import Document, Key, Origin, assign_everywhere, validate
+from topologies.errors import Fault, InputError
+from topologies.loading import changed_topology
+
+Input = TypeVar("Input")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Of one point."""
+
+    topology: Topology
+    workload: Workload
+    policy: Policy
+    prices: PriceSheet | None
+
+
+class Resolver:
+    """Makes inputs; what points share is made once."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._made: dict[str, object] = {}
+
+    def inputs(self, point: Point) -> Inputs:
+        """What a point is planned for. Raises InputError, at what the study or one of its files says."""
+        return _together(
+            lambda: self._topology(point),
+            lambda: self._workload(point),
+            lambda: self._policy(point),
+            lambda: self._prices(point),
+        )
+
+    def _topology(self, point: Point) -> Topology:
+        return self._whole("topology", point, changed_topology)
+
+    def _workload(self, point: Point) -> Workload:
+        rows, tables = (self._factor(point, name) for name in ("growth.rows", "growth.tables"))
+
+        def make(source: str, changes: list[tuple[str, Any, Origin]]) -> Workload:
+            return grown(changed_workload(source, changes), rows=rows, tables=tables)
+
+        return self._whole("workload", point, make, rows, tables)
+
+    def _policy(self, point: Point) -> Policy:
+        def make(source: str | None, changes: list[tuple[str, Any, Origin]]) -> Policy:
+            document = policy_document(source)
+            for path, value, origin in changes:
+                assign_everywhere(document, path, value, Policy, origin)
+            return validate(document, Policy)
+
+        return self._whole("policy", point, make)
+
+    def _prices(self, point: Point) -> PriceSheet | None:
+        def make(source: str | None, _changes: object) -> PriceSheet | None:
+            return None if source is None else load_prices(source)
+
+        return self._whole("prices", point, make)
+
+    def _factor(self, point: Point, path: str) -> float:
+        found: float = 1.0
+        for change in point.changes:
+            if change.field.path == path:
+                found = change.value
+        return found
+
+    def _whole(self, root: str, point: Point, make: Callable[[Any, Any], Input], *more: object) -> Input:
+        """The input of a kind: its source, last named by the point, with the changes of its fields in their order."""
+        changes = [change for change in point.changes if change.field.root == root]
+        source, where = getattr(self._grid.study, root), (root,)
+        for change in changes:
+            if not change.field.inside:
+                source, where = change.value, change.where
+        inner = [(change.field.inside, change.value, self._origin(change)) for change in changes if change.field.inside]
+        key = json.dumps([root, source, [change[:2] for change in inner], *more], default=str)
+        if key not in self._made:
+            self._made[key] = self._attempt(root, source, where, inner, make)
+        found = self._made[key]
+        if isinstance(found, InputError):
+            raise found
+        return found  # type: ignore[return-value]
+
+    def _attempt(
+        self,
+        root: str,
+        source: object,
+        where: tuple[Key, ...],
+        inner: list[tuple[str, Any, Origin]],
+        make: Callable[[Any, Any], Input],
+    ) -> Input | InputError:
+        document = self._grid.document
+        if source is None and root in ("topology", "workload"):
+            message = f"is missing; name a {root} here, or in every scenario, or as an axis"
+            return InputError([document.fault((root,), message)])
+        if source is not None and not isinstance(source, str):
+            return InputError([document.fault(where, "must be a catalog name or the path of a file")])
+        try:
+            return make(None if source is None else self._beside(source), inner)
+        except InputError as error:
+            if {fault.source for fault in error.faults} == {source}:  # there is no such file or name
+                return InputError(document.fault(where, f"{source!r} {fault.message}") for fault in error.faults)
+            return error
+
+    @cached_property
+    def _directory(self) -> Path:
+        return self._grid.document.directory or Path()
+
+    def _beside(self, source: str) -> str:
+        """A file beside the study wins over one from here, and both over a catalog name."""
+        beside = self._directory / source
+        return str(beside) if beside.is_file() else source
+
+    def _origin(self, change: Change) -> Origin:
+        return self._grid.document, change.where
+
+
+def _together(
+    topology: Callable[[], Topology],
+    workload: Callable[[], Workload],
+    policy: Callable[[], Policy],
+    prices: Callable[[], PriceSheet | None],
+) -> Inputs:
+    """All four, or the faults of all."""
+    made: list[object] = []
+    faults: list[Fault] = []
+    for make in (topology, workload, policy, prices):
+        try:
+            made.append(make())
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(dict.fromkeys(faults))
+    return Inputs(*made)  # type: ignore[arg-type]
+
+
+def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[Inputs | InputError]]:
+    """Points with their inputs, or what is wrong with them.
+
+    Raises InputError where something the study says never works: all points with one of its values fail, or all points.
+    """
+    resolver = Resolver(grid)
+    points, found = list(points), []
+    for point in points:
+        try:
+            found.append(resolver.inputs(point))
+        except InputError as error:
+            found.append(error)
+    _refuse_what_never_works(points, found)
+    return points, found
+
+
+def _refuse_what_never_works(points: list[Point], found: list[Inputs | InputError]) -> None:
+    works: set[tuple[Key, ...]] = set()
+    for point, inputs in zip(points, found, strict=True):
+        if isinstance(inputs, Inputs):
+            works.update(_values(point))
+    faults: dict[Fault, None] = {}
+    for point, inputs in zip(points, found, strict=True):
+        if isinstance(inputs, InputError) and (not works or not _values(point) <= works):
+            faults.update(dict.fromkeys(inputs.faults))
+    if faults:
+        raise InputError(faults)
+
+
+def _values(point: Point) -> set[tuple[Key, ...]]:
+    """Which values of the study a point has: where each stands, with the value itself for those of a range."""
+    return {(*change.where, json.dumps(change.value, default=str)) for change in point.changes}
