@@ -29,7 +29,7 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
     now = model.evaluate(placed)
     binding = {resource.split("_")[0].rstrip("0123456789") for resource in now.binding if resource is not None}
     found = []
-    for resource, (serves, grow) in _RESOURCES.items():
+    for resource, (serves, grow) in RESOURCES.items():
         groups = tuple(grow(group) for group in model.topology.nodes)
         asked = binding & serves or model.quantity == "rating"  # a rating adds up all resources of a rank
         if groups == model.topology.nodes or not asked:
@@ -99,7 +99,7 @@ def _more_flops(group: NodeGroup) -> NodeGroup:
     return group.model_copy(update={"accelerators": accelerators})
 
 
-_RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
+RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),

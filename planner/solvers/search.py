@@ -153,22 +153,29 @@ class Outcome:
         return None if self.bound is None else self.bound.seconds
 
 
-def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
-    """The best placement found within the limits, with a lower bound on all placements."""
+def solve(
+    problem: Problem, limits: Limits, progress: Progress | None = None, start: Placement | None = None
+) -> Outcome:
+    """The best placement found within the limits, with a lower bound on all placements.
+
+    `start` is a placement that may be as good as it gets: then nothing else is tried. One that does not fit is passed
+    over.
+    """
     found = composed(problem)
-    outcome = _solved(found.problem, limits, progress)
+    outcome = _solved(found.problem, limits, progress, start)
     if outcome.placement is None:
         return outcome
     return replace(outcome, placement=found.taken_apart(outcome.placement))
 
 
-def _solved(problem: Problem, limits: Limits, progress: Progress | None) -> Outcome:
+def _solved(problem: Problem, limits: Limits, progress: Progress | None, start: Placement | None) -> Outcome:
     fluid = Fluid(problem, grain_seconds(problem))
     missing = shortage(fluid)
     if missing is not None:
         return Outcome("infeasible", None, None, None, missing)
     search = _Search(fluid, limits, progress or (lambda *_: None))
-    search.run()
+    if start is None or not search.is_enough(start):
+        search.run()
     if search.best is None:
         status: Status = "infeasible" if search.nothing_fits else "timeout"
         return Outcome(status, None, None, search.bound, None, search.nothing_fits)
@@ -202,6 +209,18 @@ class _Search:
         self.relaxed: FluidSolution = fluid.solve(excess=EXCESS if is_small else LARGE_EXCESS)
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
+
+    def is_enough(self, start: Placement) -> bool:
+        """Whether a placement fits and is near enough to the bound, raised by what takes little time."""
+        state = load_state(self._fluid.problem, start)
+        if (state.free < 0).any():
+            return False
+        self._offer(start, state.step_s(), "start")
+        if not self._is_done():
+            self.tighten()
+        if not self._is_done():
+            self.sharpen()
+        return self._is_done()
 
     def raise_bound(self) -> None:
         """By a threshold, by trying plans and by cases; what these find may be a better plan, too."""

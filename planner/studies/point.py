@@ -1,0 +1,263 @@
+"""One point of a study: planned, played and summed up in numbers. Runs in any process, and depends on its job alone."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cost_models
+import planner
+import topologies
+from cost_models.model import CostModel
+from cost_models.schedule import WITH_IDS
+from cost_models.shards import MEMORY_TIERS
+from cost_models.workload.models import Workload
+from planner._version import VERSION
+from planner.build import document
+from planner.caches import with_own_fractions
+from planner.document import Plan
+from planner.options import Options, build_problem, enumerate_options
+from planner.permits import permits_of, planning_model
+from planner.planned import placed_shards
+from planner.policy import Policy
+from planner.problem import Placement, Problem
+from planner.provenance import provenance
+from planner.sensitivity import GROWTH, RESOURCES, gains
+from planner.simulation import with_simulation
+from planner.solvers.search import Limits, solve
+from planner.studies.study import Search
+from topologies.cluster import Topology
+from topologies.errors import InputError
+
+NO_CLOCK_S = 1e9
+"""The clock ends no search: results must repeat."""
+BRANCHING = 400
+"""Cases that are looked at where the bound is to be raised by them."""
+
+Record = dict[str, Any]
+"""What is known of a point: figures and words, as in JSON."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a point's figures depend on."""
+
+    topology: Topology
+    workload: Workload
+    policy: Policy
+    search: Search
+    keeps_plan: bool = False
+    start: "Start | None" = None
+    """The plan of another point that differs in rates only."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A placement that another point with the same options may begin with."""
+
+    options: str
+    """Digest of the options and block types that the numbers refer to."""
+    blocks: tuple[int, ...]
+    places: tuple[int, ...]
+    gap: float
+    """How near to its bound it was there."""
+
+    def as_document(self) -> Record:
+        """As plain data."""
+        return {"options": self.options, "blocks": list(self.blocks), "places": list(self.places), "gap": self.gap}
+
+    @classmethod
+    def from_document(cls, data: Mapping[str, Any]) -> "Start":
+        """The inverse of `as_document`."""
+        return cls(data["options"], tuple(data["blocks"]), tuple(data["places"]), data["gap"])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a job."""
+
+    record: Record
+    start: Start | None = None
+    plan: str | None = None
+    """The plan document, where it was asked for."""
+    is_bug: bool = False
+    """Whether the job failed for another reason than its inputs; such an answer is not kept."""
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """A hash over the planner's own files and the versions of what it computes with: other code, other results."""
+    digest = hashlib.sha256(VERSION.encode())
+    for package in (planner, cost_models, topologies):
+        root = Path(package.__path__[0])
+        for path in sorted(root.rglob("*")):
+            if path.suffix in {".py", ".yaml", ".csv"}:
+                digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    for name in ("numpy", "ortools"):
+        digest.update(metadata.version(name).encode())
+    return digest.hexdigest()
+
+
+def job_key(topology: str, workload: str, policy: Policy, search: Search, leader: str | None) -> str:
+    """A content hash of a job, by the fingerprints of its inputs; `leader` is the key of the point it starts from."""
+    content = [topology, workload, policy.model_dump(mode="json"), search.model_dump(mode="json"), leader, code_digest()]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def shape(topology: Topology) -> tuple[object, ...]:
+    """What points must share to begin with each other's plans: how many ranks there are, and how they hang together."""
+    return tuple(
+        (
+            group.count,
+            group.accelerators.count,
+            group.links.pcie.accelerators_per_switch,
+            None if group.links.scale_up is None else group.links.scale_up.domain,
+            None if group.links.scale_out is None else group.links.scale_out.count,
+        )
+        for group in topology.nodes
+    )
+
+
+def answer(job: Job) -> Answer:
+    """Plan a point. Never raises: what goes wrong is a record with the status `error`."""
+    try:
+        return _answer(job)
+    except InputError as error:
+        more = f" (and {len(error.faults) - 1} more)" if len(error.faults) > 1 else ""
+        return Answer(failed(job, f"{error.faults[0]}{more}"))
+    except Exception as error:  # noqa: BLE001 - one point's failure is not the end of the others
+        return Answer(failed(job, f"{type(error).__name__}: {error}"), is_bug=True)
+
+
+def failed(job: Job | None, reason: str) -> Record:
+    """The record of a point without figures."""
+    size: Record = {} if job is None else _size(job.topology, job.workload)
+    return {"status": "error", "reason": reason, **size}
+
+
+def _size(topology: Topology, workload: Workload) -> Record:
+    world = topology.world_size
+    return {"nodes": topology.node_count, "ranks": world, "samples_per_step": workload.batch(world)}
+
+
+def _answer(job: Job) -> Answer:
+    model = planning_model("physical", job.topology, job.workload, job.policy)
+    options = enumerate_options(model, permits_of(model, job.policy))
+    options, problem = with_own_fractions(model, options, build_problem(model, options))
+    search, gap = job.search, job.search.gap
+    start = _placement(job.start, options, problem)
+    if start is not None and job.start is not None:
+        gap = max(gap, job.start.gap)
+    cases = BRANCHING if search.prove else 0
+    outcome = solve(problem, Limits(NO_CLOCK_S, gap, search.effort, search.seed, cases=cases), start=start)
+    plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options.fractions))
+    if search.simulate:
+        plan = with_simulation(plan)
+    reached = None
+    if outcome.placement is not None and plan.objective is not None:
+        items = (tuple(part.tolist()) for part in (outcome.placement.item_block, outcome.placement.item_place))
+        reached = Start(_digest(options, problem), *items, plan.objective.gap)
+    text = plan.to_json() if job.keeps_plan else None
+    return Answer(_record(job, model, plan), reached, text)
+
+
+def _placement(start: Start | None, options: Options, problem: Problem) -> Placement | None:
+    """None where the other point chose from other options."""
+    if start is None or start.options != _digest(options, problem):
+        return None
+    return Placement(np.array(start.blocks, dtype=np.int64), np.array(start.places, dtype=np.int64))
+
+
+def _digest(options: Options, problem: Problem) -> str:
+    """Of what the numbers of a placement mean."""
+    blocks = options.blocks
+    arrays = (
+        *(blocks.table, blocks.sharding, blocks.tier, blocks.columns, blocks.cache_fraction, blocks.dtype),
+        *(options.block_option, options.block_count, problem.allowed, problem.block_units),
+    )
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes() + b"|")
+    return digest.hexdigest()
+
+
+def _record(job: Job, model: CostModel, plan: Plan) -> Record:
+    record: Record = {"status": plan.status, **_size(job.topology, job.workload)}
+    if plan.objective is None:
+        reason = plan.infeasibility.summary if plan.infeasibility else "no placement was found, nor a proof of none"
+        limit = "memory" if plan.status == "infeasible" else None
+        return {**record, "reason": reason, "limit": limit, "capacity": _capacity(model)}
+    step_s, batch = plan.objective.step_s, record["samples_per_step"]
+    record |= {
+        "step_s": step_s,
+        "lower_bound_s": plan.objective.lower_bound_s,
+        "gap": plan.objective.gap,
+        "samples_per_s": batch / step_s,
+    }
+    if plan.simulated is not None:
+        record |= {
+            "simulated_step_s": plan.simulated.step_s,
+            "simulated_samples_per_s": plan.simulated.samples_per_s,
+        }
+    used = {tier: sum(getattr(rank.bytes, tier) for rank in plan.ranks) for tier in MEMORY_TIERS}
+    placed = placed_shards(plan)
+    return {
+        **record,
+        "limit": _limit(plan, model.evaluate(placed).binding),
+        "stages": {stage.name: stage.seconds for stage in plan.stages},
+        "used": used,
+        "capacity": _capacity(model),
+        "saves": _saves(plan, model, gains(model, placed)),
+    }
+
+
+def _capacity(model: CostModel) -> dict[str, int]:
+    return {tier: int(pools.sum()) for tier, pools in zip(MEMORY_TIERS, model.memory_capacity, strict=True)}
+
+
+def _saves(plan: Plan, model: CostModel, found: list[Any]) -> dict[str, float]:
+    """By resource, the share of the step that 10 % more of it saves: of rates with the plan as it is; of memory at most
+    so much, by the price of a byte in the proof of the bound."""
+    assert plan.objective is not None
+    saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in found}
+    saves = {_column(resource): share for resource, share in saved.items()}
+    capacity = _capacity(model)
+    for tier in MEMORY_TIERS:
+        if not capacity[tier]:
+            continue
+        prices = () if plan.proof is None else plan.proof.byte_prices
+        price = max((each.seconds_per_byte for each in prices if each.tier == tier), default=0.0)
+        saves[f"{tier}_capacity"] = min(1.0, GROWTH * capacity[tier] * price / plan.objective.step_s)
+    return saves
+
+
+def _column(resource: str) -> str:
+    return resource.lower().replace("flop/s", "flops").replace("-", "_").replace(" ", "_")
+
+
+def _limit(plan: Plan, binding: tuple[str | None, ...]) -> str:
+    """What takes most of the step: the time of each stage laid to what binds it."""
+    seconds: dict[str, float] = {}
+    for stage, resource in zip(plan.stages, binding, strict=True):
+        what = _bound_by(stage.name, resource)
+        seconds[what] = seconds.get(what, 0.0) + stage.seconds
+    return max(seconds, key=lambda what: seconds[what])
+
+
+def _bound_by(stage: str, resource: str | None) -> str:
+    if resource is None:
+        return "overhead"
+    resource = resource.removesuffix(WITH_IDS)
+    if resource.startswith(("link", "nic", "uplink")):
+        return "network"
+    if resource == "ssd":
+        return "storage"
+    if resource in {"host_link", "pcie", "ddr"}:
+        return "host"
+    return "hbm" if stage.startswith("lookup") else "dense"
