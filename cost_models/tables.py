@@ -1,6 +1,7 @@
 """All tables of a workload as arrays, built once; the cost terms read nothing else of them."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,8 +72,9 @@ class Tables:
     training: bool
 
     @classmethod
+    @lru_cache(maxsize=8)
     def of(cls, workload: Workload, world_size: int) -> "Tables":
-        """The arrays of a workload whose batch is spread over `world_size` ranks."""
+        """The arrays of a workload whose batch is spread over `world_size` ranks; of the last few, made once."""
         tables = workload.tables
         forward, backward = workload.communication.forward, workload.communication.backward
         optimizers = tuple(workload.optimizer_of(table) for table in tables)

@@ -24,6 +24,7 @@ from planner.cli import (
     simulate,
     size,
     streams,
+    study,
     verify,
 )
 from planner.cli.exits import guarded
@@ -80,6 +81,7 @@ app.command()(export.export)
 app.command("import")(import_.import_)
 app.command()(memory.memory)
 app.command()(size.size)
+app.command()(study.study)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
 app.command()(schema.schema)

@@ -7,12 +7,14 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from importlib import resources
+from importlib import resources, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from planner.cli import streams
+from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -25,8 +27,11 @@ Word = TypeVar("Word", bound=str)
 SHELVES = {
     "topology": resources.files("topologies") / "catalog",
     "workload": resources.files("cost_models") / "workload" / "catalog",
+    "study": resources.files("planner") / "studies" / "catalog",
 }
 """The kinds of the catalog, and where their files are."""
+PLANNED_FROM = ("topology", "workload")
+"""Those that `--set` reaches into."""
 
 
 def catalog_names(*kinds: str) -> list[str]:
@@ -35,7 +40,7 @@ def catalog_names(*kinds: str) -> list[str]:
     return sorted({Path(file.name).stem for file in files if file.name.endswith(".yaml")})
 
 
-def _completion(*kinds: str) -> Callable[[str], list[str]]:
+def completion(*kinds: str) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [name for name in catalog_names(*kinds) if name.startswith(incomplete)]
 
@@ -45,7 +50,7 @@ def _completion(*kinds: str) -> Callable[[str], list[str]]:
 def _input_flag(kind: str, help_text: str) -> Any:
     """`--topology` or `--workload`, with the completion of its catalog names."""
     return typer.Option(
-        f"--{kind}", f"-{kind[0]}", metavar="FILE|NAME", help=help_text, autocompletion=_completion(kind)
+        f"--{kind}", f"-{kind[0]}", metavar="FILE|NAME", help=help_text, autocompletion=completion(kind)
     )
 
 
@@ -122,7 +127,7 @@ CatalogNameArgument = Annotated[
     typer.Argument(
         metavar="NAME",
         help="A name that `planner catalog list` shows.",
-        autocompletion=_completion("topology", "workload"),
+        autocompletion=completion("topology", "workload"),
     ),
 ]
 CheckedArgument = Annotated[
@@ -131,7 +136,7 @@ CheckedArgument = Annotated[
         metavar="FILE",
         help="YAML, CSV, Parquet or plan files, or catalog names.",
         show_default=False,
-        autocompletion=_completion("topology", "workload"),
+        autocompletion=completion("topology", "workload"),
     ),
 ]
 
@@ -154,6 +159,13 @@ def expect_unused(reason: str, **given: object) -> None:
         if value is not None and value != []:
             flag = f"--{name.strip('_').replace('_', '-')}"
             raise typer.BadParameter(f"has no effect {reason}", param_hint=flag)
+
+
+def expect_extra(module: str, extra: str, what: str) -> None:
+    """Refuse what needs an optional package that is not there, with the command that installs it."""
+    if util.find_spec(module) is None:
+        streams.say(f"planner: {what} needs {module}; pip install 'shardplan[{extra}]'")
+        raise typer.Exit(ExitCode.WRONG_COMMAND_LINE)
 
 
 def default_workload(topology: str) -> str:
@@ -281,7 +293,7 @@ def _forbid(document: "Document", text: str) -> None:
 
 def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
     """`topology.a.b=1` and `workload.c=2` as `a.b=1` and `c=2` for the input they belong to."""
-    split: dict[str, list[str]] = {kind: [] for kind in SHELVES}
+    split: dict[str, list[str]] = {kind: [] for kind in PLANNED_FROM}
     for text in overrides:
         path, equals, _ = text.partition("=")
         kind, dot, _ = path.partition(".")

@@ -203,8 +203,8 @@ def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: 
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: once asks the search for its best plan so far, twice stops at once."""
+def interruption(kept: str = "with the best plan so far") -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: once asks for what there is so far, as `kept` says it; twice stops at once."""
     pressed = False
 
     def handle(_number: int, _frame: object) -> None:
@@ -212,7 +212,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
-        streams.say("stopping with the best plan so far; press Ctrl-C again to stop at once")
+        streams.say(f"stopping {kept}; press Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, handle)
     try:

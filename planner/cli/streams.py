@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 Record = Mapping[str, Cell]
 
+LINE_EVERY_S = 5.0
 PIPE_WIDTH = 80
 """Columns of a table that is not printed on a terminal."""
 
@@ -96,6 +98,46 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
             yield status.update
     else:
         yield say
+
+
+@contextmanager
+def bar(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """What a long run calls with how many parts are done, and how many of them failed.
+
+    A bar with the time left on a terminal; a line now and then on any other stderr; nothing when `quiet`.
+    """
+    if quiet:
+        yield lambda _done, _failed: None
+    elif is_lively(sys.stderr):
+        from rich import progress as rich
+
+        columns = (rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("{task.fields[failed]}"))
+        with rich.Progress(*columns, rich.TimeRemainingColumn(), console=console(sys.stderr), transient=True) as shown:
+            task = shown.add_task("", total=total, failed="")
+            yield lambda done, failed: shown.update(task, completed=done, failed=_failures(failed))
+    else:
+        yield _Lines(total)
+
+
+def _failures(count: int) -> str:
+    return f"{count:,} failed" if count else ""
+
+
+class _Lines:
+    """Says how far a run is: a line every few seconds."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._began = self._said = time.monotonic()
+
+    def __call__(self, done: int, failed: int) -> None:
+        now = time.monotonic()
+        if now - self._said < LINE_EVERY_S:
+            return
+        self._said = now
+        left_s = (now - self._began) / done * (self._total - done)
+        more = f", {_failures(failed)}" if failed else ""
+        say(f"{done:,} of {self._total:,} points{more}, about {left_s:,.0f} s left")
 
 
 def write_json(data: object) -> None:

@@ -309,8 +309,10 @@ class Fluid:
         tolerance: float = 1e-5,
         lone: Sequence[tuple[int, int]] = (),
         excess: float | None = None,
+        target_s: float | None = None,
     ) -> FluidSolution:
-        """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively.
+        """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively; or, where only that is
+        asked, until it is clear whether the bound reaches `target_s`.
 
         `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
         the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
@@ -333,6 +335,8 @@ class Fluid:
             master.add_cut(seconds, size, [float(self.peaks[picks[table], stage]) for table, stage in pairs])
             prices, ceiling = master.solve()
             ceiling += float(self.problem.stage_constants.sum())
+            if target_s is not None and not best_bound < target_s <= ceiling:
+                break
             least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
             if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
                 continue

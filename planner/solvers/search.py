@@ -153,29 +153,45 @@ class Outcome:
         return None if self.bound is None else self.bound.seconds
 
 
-def solve(
-    problem: Problem, limits: Limits, progress: Progress | None = None, start: Placement | None = None
-) -> Outcome:
-    """The best placement found within the limits, with a lower bound on all placements.
-
-    `start` is a placement that may be as good as it gets: then nothing else is tried. One that does not fit is passed
-    over.
-    """
+def solve(problem: Problem, limits: Limits, progress: Progress | None = None) -> Outcome:
+    """The best placement found within the limits, with a lower bound on all placements."""
     found = composed(problem)
-    outcome = _solved(found.problem, limits, progress, start)
+    outcome = _solved(found.problem, limits, progress)
     if outcome.placement is None:
         return outcome
     return replace(outcome, placement=found.taken_apart(outcome.placement))
 
 
-def _solved(problem: Problem, limits: Limits, progress: Progress | None, start: Placement | None) -> Outcome:
+def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | None:
+    """A placement that is known, with a bound that takes little time: raised until it is within `gap` of the placement,
+    or no further. None where the placement does not fit."""
+    state = load_state(problem, placement)
+    fluid = Fluid(problem, grain_seconds(problem))
+    if (state.free < 0).any() or shortage(fluid) is not None:
+        return None
+    search = _Search(fluid, Limits(gap=gap, effort=0), lambda *_: None)
+    bound = search.bound_of(placement, state.step_s())
+    return Outcome(
+        "feasible", placement, state.step_s(), replace(bound, seconds=min(bound.seconds, state.step_s())), None
+    )
+
+
+def better(one: Outcome, other: Outcome) -> Outcome:
+    """The faster plan of two with the higher bound of two; the first one where it has no plan."""
+    if one.step_s is None or other.step_s is None or one.bound is None or other.bound is None:
+        return one
+    best = one if one.step_s <= other.step_s else other
+    bound = max((one.bound, other.bound), key=lambda bound: bound.seconds)
+    return replace(best, bound=replace(bound, seconds=min(bound.seconds, best.step_s or bound.seconds)))
+
+
+def _solved(problem: Problem, limits: Limits, progress: Progress | None) -> Outcome:
     fluid = Fluid(problem, grain_seconds(problem))
     missing = shortage(fluid)
     if missing is not None:
         return Outcome("infeasible", None, None, None, missing)
     search = _Search(fluid, limits, progress or (lambda *_: None))
-    if start is None or not search.is_enough(start):
-        search.run()
+    search.run()
     if search.best is None:
         status: Status = "infeasible" if search.nothing_fits else "timeout"
         return Outcome(status, None, None, search.bound, None, search.nothing_fits)
@@ -210,17 +226,13 @@ class _Search:
         self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
         tell("bound", None, self.bound.seconds)
 
-    def is_enough(self, start: Placement) -> bool:
-        """Whether a placement fits and is near enough to the bound, raised by what takes little time."""
-        state = load_state(self._fluid.problem, start)
-        if (state.free < 0).any():
-            return False
-        self._offer(start, state.step_s(), "start")
-        if not self._is_done():
-            self.tighten()
-        if not self._is_done():
-            self.sharpen()
-        return self._is_done()
+    def bound_of(self, placement: Placement, step_s: float) -> Bound:
+        """The bound for a placement that is known, raised by what takes little time as long as it is too far away."""
+        self._offer(placement, step_s, "start")
+        for raise_it in (self.tighten, self.sharpen):
+            if not self._is_done():
+                raise_it()
+        return self.bound
 
     def raise_bound(self) -> None:
         """By a threshold, by trying plans and by cases; what these find may be a better plan, too."""

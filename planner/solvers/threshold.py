@@ -62,7 +62,7 @@ def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float, known: Bound | 
         if high - low <= (LONE_WORTHWHILE if relaxed.lone else WORTHWHILE) * low:
             break
         z = (low + high) / 2
-        prices = _best_prices(fluid, step_of_block(fluid, prices) < z, relaxed.lone) or prices
+        prices = _best_prices(fluid, step_of_block(fluid, prices) < z, relaxed.lone, z) or prices
         proven = proven_s(fluid, prices, z)
         if proven > best.seconds:
             best = Bound(proven, prices, z)
@@ -73,8 +73,9 @@ def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float, known: Bound | 
     return best
 
 
-def _best_prices(fluid: Fluid, usable: Bools, lone: Sequence[tuple[int, int]]) -> Prices | None:
-    """Those of the fluid relaxation over some of the blocks; None where a table has none left."""
+def _best_prices(fluid: Fluid, usable: Bools, lone: Sequence[tuple[int, int]], target_s: float) -> Prices | None:
+    """Those of the fluid relaxation over some of the blocks, or some that prove the target; None where a table has no
+    block left."""
     if np.isinf(fluid.price(fluid.no_prices(), usable)[0]).any():
         return None
-    return fluid.solve(usable=usable, lone=lone).prices
+    return fluid.solve(usable=usable, lone=lone, target_s=target_s).prices

@@ -123,8 +123,17 @@ def _extras(annotation: Any) -> Iterator[Any]:
             yield from _extras(side)
 
 
-def values_between(field: StudyField, first: Any, last: Any, *, step: Any, factor: float | None, points: int | None,
-                   log: bool, most: int) -> list[Any]:
+def values_between(
+    field: StudyField,
+    first: Any,
+    last: Any,
+    *,
+    step: Any,
+    factor: float | None,
+    points: int | None,
+    log: bool,
+    most: int,
+) -> list[Any]:
     """The values of a range, as the field reads them; `most` at most. Raises ValueError for what is none."""
     low, high = _number(field, first), _number(field, last)
     if high < low:
@@ -148,7 +157,9 @@ def values_between(field: StudyField, first: Any, last: Any, *, step: Any, facto
             if at > high * (1 + 1e-12):
                 break
             numbers.append(at)
-    if field.is_whole or (field.unit is None and all(isinstance(end, int) for end in (first, last)) and _all_whole(numbers)):
+    if field.is_whole or (
+        field.unit is None and all(isinstance(end, int) for end in (first, last)) and _all_whole(numbers)
+    ):
         return list(dict.fromkeys(round(number) for number in numbers))
     kept = [float(f"{number:.12g}") for number in numbers]
     return [number if field.unit is None else field.unit.text(number) for number in kept]

@@ -30,6 +30,8 @@ class Point:
     """One point of the grid."""
 
     number: int
+    at: tuple[int, ...]
+    """Which scenario, and which value of each zip and axis, from 0."""
     scenario: Scenario | None
     changes: tuple[Change, ...]
     """Those of the scenario, then those of the axes."""
@@ -68,15 +70,16 @@ class Grid:
 
     def point(self, number: int) -> Point:
         """One point, by its number."""
-        taken: list[tuple[Change, ...]] = []
-        left = number
+        left, at = number, []
         for dimension in reversed(self._dimensions):
-            left, at = divmod(left, len(dimension.steps))
-            taken.append(dimension.steps[at])
+            left, index = divmod(left, len(dimension.steps))
+            at.append(index)
+        at = [left, *reversed(at)]
         scenario, changes = self._scenarios[left]
-        varied = tuple(itertools.chain.from_iterable(reversed(taken)))
+        steps = (dimension.steps[index] for dimension, index in zip(self._dimensions, at[1:], strict=True))
+        varied = tuple(itertools.chain.from_iterable(steps))
         cells = {change.field.column: change.field.cell(change.value) for change in varied}
-        return Point(number, scenario, changes + varied, cells)
+        return Point(number, tuple(at), scenario, changes + varied, cells)
 
     def _field(self, path: str, where: tuple[Key, ...]) -> StudyField | None:
         try:

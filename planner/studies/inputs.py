@@ -14,7 +14,7 @@ from planner.prices import PriceSheet, load_prices
 from planner.studies.grid import Change, Grid, Point
 from planner.studies.growth import grown
 from topologies.cluster import Topology
-from topologies.documents import Document, Key, Origin, assign_everywhere, validate
+from topologies.documents import Key, Origin, assign_everywhere, validate
 from topologies.errors import Fault, InputError
 from topologies.loading import changed_topology
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,11 +31,16 @@ from planner.problem import Placement, Problem
 from planner.provenance import provenance
 from planner.sensitivity import GROWTH, RESOURCES, gains
 from planner.simulation import with_simulation
-from planner.solvers.search import Limits, solve
+from planner.solvers.search import Limits, Outcome, better, bounded, solve
 from planner.studies.study import Search
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
+DRIFT = 0.005
+"""A point that begins with the plan of another one is done where it is no farther from its bound than the search that
+found that plan came, and this much."""
+NEAR = 0.03
+"""Farther from the bound than this, it is searched for in any case."""
 NO_CLOCK_S = 1e9
 """The clock ends no search: results must repeat."""
 BRANCHING = 400
@@ -66,7 +72,7 @@ class Start:
     blocks: tuple[int, ...]
     places: tuple[int, ...]
     gap: float
-    """How near to its bound it was there."""
+    """How near to its bound the search came that found it."""
 
     def as_document(self) -> Record:
         """As plain data."""
@@ -106,7 +112,14 @@ def code_digest() -> str:
 
 def job_key(topology: str, workload: str, policy: Policy, search: Search, leader: str | None) -> str:
     """A content hash of a job, by the fingerprints of its inputs; `leader` is the key of the point it starts from."""
-    content = [topology, workload, policy.model_dump(mode="json"), search.model_dump(mode="json"), leader, code_digest()]
+    content = [
+        topology,
+        workload,
+        policy.model_dump(mode="json"),
+        search.model_dump(mode="json"),
+        leader,
+        code_digest(),
+    ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -150,21 +163,35 @@ def _answer(job: Job) -> Answer:
     model = planning_model("physical", job.topology, job.workload, job.policy)
     options = enumerate_options(model, permits_of(model, job.policy))
     options, problem = with_own_fractions(model, options, build_problem(model, options))
-    search, gap = job.search, job.search.gap
+    search = job.search
     start = _placement(job.start, options, problem)
-    if start is not None and job.start is not None:
-        gap = max(gap, job.start.gap)
     cases = BRANCHING if search.prove else 0
-    outcome = solve(problem, Limits(NO_CLOCK_S, gap, search.effort, search.seed, cases=cases), start=start)
+    limits = Limits(NO_CLOCK_S, search.gap, search.effort, search.seed, cases=cases)
+    known, enough = None, 0.0
+    if start is not None and job.start is not None:
+        enough = max(search.gap, min(job.start.gap + DRIFT, NEAR))
+        known = bounded(problem, start, enough)
+    is_searched = known is None or _gap(known) > enough
+    outcome = known
+    if outcome is None or is_searched:
+        found = solve(problem, limits)
+        outcome = found if known is None else better(found, known)
     plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options.fractions))
     if search.simulate:
         plan = with_simulation(plan)
     reached = None
     if outcome.placement is not None and plan.objective is not None:
         items = (tuple(part.tolist()) for part in (outcome.placement.item_block, outcome.placement.item_place))
-        reached = Start(_digest(options, problem), *items, plan.objective.gap)
+        searched = plan.objective.gap if is_searched or job.start is None else job.start.gap
+        reached = Start(_digest(options, problem), *items, searched)
     text = plan.to_json() if job.keeps_plan else None
     return Answer(_record(job, model, plan), reached, text)
+
+
+def _gap(outcome: Outcome) -> float:
+    """Of an outcome with a plan."""
+    assert outcome.step_s is not None
+    return outcome.step_s / outcome.bound_s - 1 if outcome.bound_s else math.inf
 
 
 def _placement(start: Start | None, options: Options, problem: Problem) -> Placement | None:

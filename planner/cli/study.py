@@ -1,0 +1,184 @@
+"""`planner study`: a plan for every point of a grid, and what they say together."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.exits import ExitCode
+from planner.cli.plan import interruption
+from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.studies.execution import Done
+    from planner.studies.grid import Grid
+    from planner.studies.runners import Runner
+
+MANY = 2_000
+"""Points above which `--yes` is asked for."""
+SAVE_EVERY_S = 10.0
+"""How often the results so far are written."""
+
+
+class RunnerName(StrEnum):
+    """Where points are computed."""
+
+    LOCAL = "local"
+    DASK = "dask"
+
+
+def study(
+    study_: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY",
+            help="A study file, or the name of a shipped one.",
+            show_default=False,
+            autocompletion=flags.completion("study"),
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the table here: .parquet, .csv or .json."),
+    ] = None,
+    plans: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
+    ] = None,
+    runner: Annotated[
+        RunnerName, typer.Option(help="Processes of this machine, or a Dask cluster.")
+    ] = RunnerName.LOCAL,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes. Unset: as many as there are cores.")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster of this machine."),
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Take what was computed before from the cache, and add to it.")] = True,
+    yes: Annotated[bool, typer.Option("--yes", help=f"Compute more than {MANY:,} points.")] = False,
+    output_format: flags.FormatFlag = Format.TABLE,
+    quiet: flags.QuietFlag = False,
+) -> None:
+    """Plan every point of a what-if study.
+
+    A study varies fields of the cluster, the model and the policy; each point
+    is planned, bounded and played. Prints what was found and the best points.
+    What was computed is kept: a study that was stopped goes on where it was.
+
+    \b
+    Examples:
+      planner study zionex-scaling -o results.parquet
+      planner study study.yaml --format csv > points.csv
+      planner study study.yaml --runner dask --scheduler tcp://head:8786
+    """
+    began = time.monotonic()
+    if runner is not RunnerName.DASK:
+        flags.expect_unused("without --runner dask", scheduler=scheduler)
+    elif scheduler is not None:
+        flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
+    _expect_outputs(output, plans)
+
+    from planner.reports import study as report
+    from planner.studies.execution import Execution
+    from planner.studies.grid import Grid
+    from planner.studies.results import as_document, write_results
+    from planner.studies.store import Store
+    from planner.studies.study import read_study
+    from planner.studies.table import measured_steps, results
+
+    grid = Grid(*read_study(study_))
+    if len(grid) > MANY and not yes:
+        _refuse_many(grid, workers)
+    measured_steps(grid)
+    execution = Execution(grid, grid, keeps_plans=plans is not None)
+    done: list[Done] = []
+    saved = time.monotonic()
+    with (
+        _runner(runner, workers, scheduler, len(execution)) as where,
+        interruption("with the points so far") as stopped,
+    ):
+        with streams.bar(len(execution), quiet=quiet) as advance:
+            for one in execution.run(where, Store() if cache else None, stopped):
+                done.append(one)
+                if plans is not None and one.answer.plan is not None:
+                    _write_plan(plans, one)
+                failed = sum(each.answer.record["status"] == "error" for each in done)
+                advance(len(done), failed)
+                if output is not None and time.monotonic() - saved > SAVE_EVERY_S:
+                    write_results(results(grid, done), output)
+                    saved = time.monotonic()
+    found = results(grid, done)
+    if output is not None:
+        write_results(found, output)
+    if output_format is Format.JSON:
+        streams.write_json(as_document(found))
+    elif output_format is Format.CSV:
+        streams.write_frame(found.frame)
+    else:
+        report.render(found, streams.console())
+    if not quiet:
+        reused = sum(one.from_store for one in done)
+        again = f", {reused:,} of them from the cache" if reused else ""
+        streams.say(f"{len(done):,} of {len(execution):,} points{again}, in {time.monotonic() - began:.1f} s")
+    if stopped():
+        raise KeyboardInterrupt
+    raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
+
+
+def _expect_outputs(output: Path | None, plans: Path | None) -> None:
+    from planner.studies.results import SUFFIXES
+
+    if output is not None:
+        flags.expect_place("--output", output)
+        if output.suffix.lower() not in SUFFIXES:
+            raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
+    if plans is not None:
+        if plans.exists() and not plans.is_dir():
+            raise typer.BadParameter(f"{plans} is no directory", param_hint="--plans")
+        plans.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_many(grid: "Grid", workers: int | None) -> None:
+    """Say what a large grid would take, by some of its points."""
+    from planner.studies.execution import Execution
+    from planner.studies.runners import usable_cores
+
+    size = len(grid)
+    some = dict.fromkeys((0, size // 2, size - 1))
+    streams.say(f"a grid of {size:,} points; timing {len(some)} of them")
+    began = time.perf_counter()
+    count = sum(1 for _ in Execution(grid, [grid.point(number) for number in some]).timed())
+    each_s = (time.perf_counter() - began) / max(count, 1)
+    cores = workers or usable_cores()
+    takes = _duration(each_s * size / cores)
+    message = f"would take about {takes} on {cores} cores; give --yes to compute it, or take fewer values"
+    raise typer.BadParameter(f"the grid has {size:,} points, which {message}", param_hint="STUDY")
+
+
+def _duration(seconds: float) -> str:
+    for name, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {name}"
+    return f"{seconds:,.0f} seconds"
+
+
+def _runner(name: RunnerName, workers: int | None, scheduler: str | None, points: int) -> "Runner":
+    from planner.studies.runners import Processes, Serial, usable_cores
+
+    if name is RunnerName.DASK:
+        flags.expect_extra("distributed", "dask", "--runner dask")
+        from planner.studies.dask_runner import Cluster
+
+        return Cluster(scheduler, workers)
+    count = min(workers or usable_cores(), points)
+    return Serial() if count == 1 else Processes(count)
+
+
+def _write_plan(directory: Path, one: "Done") -> None:
+    from planner.files import write_file
+
+    assert one.answer.plan is not None
+    write_file(directory / f"point-{one.point.number}.json", one.answer.plan.encode())

@@ -1,0 +1,88 @@
+"""Answers that were computed before, in the user's cache directory, under the content hash of their job."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.files import write_file
+from planner.studies.point import Answer, Start
+from topologies.errors import InputError
+
+FOLDER = "points"
+
+
+def cache_directory() -> Path:
+    """Where this user's caches are: `$XDG_CACHE_HOME/shardplan`, or the system's own place."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("shardplan", appauthor=False))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a store holds."""
+
+    directory: Path
+    answers: int
+    bytes: int
+
+
+class Store:
+    """One file per answer, written whole or not at all; a plan beside it where one was asked for.
+
+    What cannot be read back counts as absent; a place that cannot be written is said once.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = (directory or cache_directory()) / FOLDER
+
+    def get(self, key: str, *, with_plan: bool, with_start: bool) -> Answer | None:
+        """The answer to a job, if it is here with everything that is asked for."""
+        path = self._path(key)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            start = data.get("start")
+            plan = path.with_suffix(".plan").read_text(encoding="utf-8") if with_plan and start is not None else None
+            if with_start and start is None and "step_s" in data["record"]:
+                return None
+            return Answer(data["record"], None if start is None else Start.from_document(start), plan)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer. Raises InputError where the directory cannot be written."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError.at(str(path.parent), f"cannot be made: {error.strerror}; or use --no-cache") from None
+        if answer.plan is not None:
+            write_file(path.with_suffix(".plan"), answer.plan.encode())
+        data: dict[str, Any] = {"record": answer.record}
+        if answer.start is not None:
+            data["start"] = answer.start.as_document()
+        write_file(path, json.dumps(data, separators=(",", ":"), allow_nan=False).encode())
+
+    def usage(self) -> Usage:
+        """How much there is."""
+        files = list(self._files())
+        return Usage(self.directory, sum(path.suffix == ".json" for path, _ in files), sum(size for _, size in files))
+
+    def clear(self) -> Usage:
+        """Remove everything; what there was."""
+        before = self.usage()
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.directory)
+        return before
+
+    def _files(self) -> Iterator[tuple[Path, int]]:
+        for path in self.directory.glob("*/*"):
+            with contextlib.suppress(OSError):
+                yield path, path.stat().st_size
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / f"{key}.json"

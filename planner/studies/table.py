@@ -1,0 +1,163 @@
+"""From the answers of a study's points to its tidy table: units, prices, constraints, the frontier, measured steps."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from planner.prices import bill
+from planner.studies.execution import Done
+from planner.studies.fields import StudyField
+from planner.studies.findings import findings
+from planner.studies.grid import Grid, Point
+from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX, StudyResults
+from planner.studies.study import Limit, Measured, Study
+from topologies.documents import did_you_mean
+from topologies.errors import Fault, InputError
+
+MATCHING = 1e-9
+"""Relative difference up to which a measured row's value of an axis is that of a point."""
+BYTES = ("used", "capacity")
+Row = dict[str, object]
+
+
+def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
+    """The table of all points that are done, by their number."""
+    study = grid.study
+    measured = measured_steps(grid)
+    ordered = sorted(done, key=lambda one: one.point.number)
+    frame = pd.DataFrame([_row(one, study, measured) for one in ordered], columns=_columns(grid, ordered))
+    for name in FIGURES:
+        frame[name] = pd.to_numeric(frame[name])
+    for axis in grid.axes:
+        if not axis.is_number:
+            frame[axis.column] = [None if cell is None else str(cell) for cell in frame[axis.column]]
+    pareto = ("usd_per_hour" if frame["usd_per_hour"].notna().any() else "ranks", "samples_per_s")
+    frame["on_pareto"] = on_frontier(frame, *pareto)
+    found = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
+    sentences = tuple(findings(found, study))
+    return StudyResults(study.name, study.description, grid.axes, study.objective, sentences, pareto, frame)
+
+
+def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
+    """In the order of the table; stages, memories and resources in the order in which points first have them."""
+    head = ["point", *(["scenario"] if grid.study.scenarios else []), *(axis.column for axis in grid.axes)]
+    records = [one.answer.record for one in done]
+
+    def names(key: str) -> list[str]:
+        return list(dict.fromkeys(name for record in records for name in record.get(key, {})))
+
+    memories = [tier for tier in names("capacity") if any(record.get("capacity", {}).get(tier) for record in records)]
+    return [
+        *head,
+        *("status", "reason", "meets"),
+        *FIGURES,
+        "limit",
+        *(f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}" for name in names("stages")),
+        *(f"{tier}_{what}_bytes" for tier in memories for what in BYTES),
+        *(f"{SAVES_PREFIX}{name}{SAVES_SUFFIX}" for name in names("saves")),
+    ]
+
+
+def _row(one: Done, study: Study, measured: Mapping[int, float]) -> Row:
+    record, point = one.answer.record, one.point
+    row: Row = {"point": point.number, "reason": "", **point.cells}
+    if point.scenario is not None:
+        row["scenario"] = point.scenario.name
+    row |= {name: record[name] for name in ("status", "reason", "limit", *FIGURES) if name in record}
+    for name, seconds in record.get("stages", {}).items():
+        row[f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}"] = seconds
+    for what in BYTES:
+        for tier, size in record.get(what, {}).items():
+            row[f"{tier}_{what}_bytes"] = size
+    for name, share in record.get("saves", {}).items():
+        row[f"{SAVES_PREFIX}{name}{SAVES_SUFFIX}"] = share
+    if one.inputs is not None:
+        speed = record.get("samples_per_s")
+        owed = bill(one.inputs.topology, one.inputs.prices)
+        row |= {
+            "usd_per_hour": owed.usd_per_hour,
+            "kilowatts": owed.kilowatts,
+            "usd_per_billion_samples": owed.usd_per_billion_samples(speed),
+            "joules_per_sample": owed.joules_per_sample(speed),
+        }
+    if point.number in measured and "samples_per_step" in record:
+        row["measured_samples_per_s"] = record["samples_per_step"] / measured[point.number]
+    broken = "" if "step_s" not in record else broken_constraints(row, study.constraints)
+    row["meets"] = "step_s" in record and not broken
+    row["reason"] = row["reason"] or broken
+    return row
+
+
+def broken_constraints(row: Mapping[str, object], constraints: Mapping[str, Limit]) -> str:
+    """Which limits a point does not keep, in words; empty where it keeps all."""
+    words = []
+    for figure, limit in constraints.items():
+        value = row.get(figure)
+        if not isinstance(value, int | float) or math.isnan(value):
+            words.append(f"{figure} is unknown")
+        elif limit.min is not None and value < limit.min:
+            words.append(f"{figure} {value:,.6g} is below {limit.min:,.6g}")
+        elif limit.max is not None and value > limit.max:
+            words.append(f"{figure} {value:,.6g} is above {limit.max:,.6g}")
+    return "; ".join(words)
+
+
+def on_frontier(frame: pd.DataFrame, cost: str, worth: str) -> np.ndarray:
+    """[n] points that keep the constraints and that no other such point beats: as cheap, and better, or the reverse."""
+    counts = frame["meets"].to_numpy(dtype=bool) & frame[cost].notna().to_numpy() & frame[worth].notna().to_numpy()
+    found = np.zeros(len(frame), dtype=bool)
+    at = np.flatnonzero(counts)
+    costs, worths = frame[cost].to_numpy(dtype=float), frame[worth].to_numpy(dtype=float)
+    best = -math.inf
+    for i in at[np.lexsort((at, -worths[at], costs[at]))].tolist():
+        if worths[i] > best:
+            found[i], best = True, worths[i]
+    return found
+
+
+def measured_steps(grid: Grid) -> dict[int, float]:
+    """Seconds of the measured steps, by the number of their point. Raises InputError for one that is no point."""
+    study, found = grid.study, {}
+    faults: list[Fault] = []
+    if study.measured and len(grid) > 100_000:
+        raise InputError([grid.document.fault(("measured",), "measured rows need a grid of at most 100,000 points")])
+    for number, row in enumerate(study.measured):
+        unknown = [key for key in row.at if key != "scenario" and key not in {axis for axis in _paths(grid)}]
+        where = ("measured", number, "at")
+        if unknown:
+            known = ["scenario", *_paths(grid)]
+            message = f"{unknown[0]!r} is no axis of this study{did_you_mean(unknown[0], known)}"
+            faults.append(grid.document.fault((*where, unknown[0]), message))
+            continue
+        points = [point.number for point in grid if _is_at(point, row)]
+        if len(points) != 1:
+            faults.append(grid.document.fault(where, f"means {len(points)} points; say which one by all that varies"))
+            continue
+        found[points[0]] = row.step_s
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def _paths(grid: Grid) -> list[str]:
+    return [change.field.path for change in grid.point(0).changes if change.where[0] != "scenarios"]
+
+
+def _is_at(point: Point, row: Measured) -> bool:
+    of = {change.field.path: change for change in point.changes if change.where[0] != "scenarios"}
+    for key, wanted in row.at.items():
+        if key == "scenario":
+            if point.scenario is None or point.scenario.name != wanted:
+                return False
+        elif not _equal(of[key].field, of[key].value, wanted):
+            return False
+    return True
+
+
+def _equal(field: StudyField, one: object, other: object) -> bool:
+    first, second = field.cell(one), field.cell(other)
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return math.isclose(first, second, rel_tol=MATCHING)
+    return first == second
