@@ -41,6 +41,8 @@ def catalog_names(*kinds: str) -> list[str]:
 
 
 def completion(*kinds: str) -> Callable[[str], list[str]]:
+    """What the tab key offers: the catalog names of `kinds` that begin as typed."""
+
     def complete(incomplete: str) -> list[str]:
         return [name for name in catalog_names(*kinds) if name.startswith(incomplete)]
 

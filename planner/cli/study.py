@@ -95,21 +95,21 @@ def study(
     measured_steps(grid)
     execution = Execution(grid, grid, keeps_plans=plans is not None)
     done: list[Done] = []
-    saved = time.monotonic()
+    failed, saved = 0, time.monotonic()
     with (
         _runner(runner, workers, scheduler, len(execution)) as where,
         interruption("with the points so far") as stopped,
+        streams.bar(len(execution), quiet=quiet) as advance,
     ):
-        with streams.bar(len(execution), quiet=quiet) as advance:
-            for one in execution.run(where, Store() if cache else None, stopped):
-                done.append(one)
-                if plans is not None and one.answer.plan is not None:
-                    _write_plan(plans, one)
-                failed = sum(each.answer.record["status"] == "error" for each in done)
-                advance(len(done), failed)
-                if output is not None and time.monotonic() - saved > SAVE_EVERY_S:
-                    write_results(results(grid, done), output)
-                    saved = time.monotonic()
+        for one in execution.run(where, Store() if cache else None, stopped):
+            done.append(one)
+            failed += one.answer.record["status"] == "error"
+            advance(len(done), failed)
+            if plans is not None and one.answer.plan is not None:
+                _write_plan(plans, one)
+            if output is not None and time.monotonic() - saved > SAVE_EVERY_S:
+                write_results(results(grid, done), output)
+                saved = time.monotonic()
     found = results(grid, done)
     if output is not None:
         write_results(found, output)

@@ -30,13 +30,14 @@ class Cluster:
     def __enter__(self) -> Self:
         """Connects. Raises InputError where no scheduler or worker answers in time, or they run another planner."""
         import dask
-        from distributed import Client, LocalCluster
+        import distributed
 
+        library: Any = distributed
         dask.config.set({"distributed.scheduler.allowed-failures": RETRIES})
         if self._address is None:
-            self._cluster = LocalCluster(n_workers=self._workers, threads_per_worker=1, dashboard_address=None)
+            self._cluster = library.LocalCluster(n_workers=self._workers, threads_per_worker=1, dashboard_address=None)
         try:
-            self._client = Client(self._cluster or self._address, timeout=CONNECT_S, set_as_default=False)
+            self._client = library.Client(self._cluster or self._address, timeout=CONNECT_S, set_as_default=False)
             self._client.wait_for_workers(1, timeout=CONNECT_S)
             found = self._client.run(code_digest)
         except (OSError, TimeoutError, ValueError) as error:

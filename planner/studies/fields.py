@@ -157,16 +157,11 @@ def values_between(
             if at > high * (1 + 1e-12):
                 break
             numbers.append(at)
-    if field.is_whole or (
-        field.unit is None and all(isinstance(end, int) for end in (first, last)) and _all_whole(numbers)
-    ):
+    ends_whole = field.unit is None and isinstance(first, int) and isinstance(last, int)
+    if field.is_whole or (ends_whole and all(number == round(number) for number in numbers)):
         return list(dict.fromkeys(round(number) for number in numbers))
     kept = [float(f"{number:.12g}") for number in numbers]
     return [number if field.unit is None else field.unit.text(number) for number in kept]
-
-
-def _all_whole(numbers: list[float]) -> bool:
-    return all(number == round(number) for number in numbers)
 
 
 def _number(field: StudyField, value: Any) -> float:

@@ -1,11 +1,9 @@
-"""What a study found, a sentence each: the best point, what each axis does, where the limit changes, what would help."""
+"""What a study found, a sentence each: the best point, what each axis does, where the limit changes, what helps."""
 
-import math
+from collections import Counter
 from collections.abc import Iterator
 
-import pandas as pd
-
-from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, StudyResults
+from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
 from planner.studies.study import LARGER_IS_BETTER, Study
 from topologies.units import format_seconds
 
@@ -32,21 +30,27 @@ FIGURE_WORDS = {
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 LEAST_SAVED = 0.001
 """Share of the step below which a gain is not worth a word."""
+LEAST_EFFECT = 0.005
+"""Relative difference of throughputs below which an axis is said to do nothing."""
+MOST_CHANGES = 4
+"""Changes of the limit that are listed."""
 HALF = 0.5
 """Share of linear scaling at which it is said to end."""
 
 
-def best_point(results: StudyResults) -> int | None:
+def best_point(results: StudyResults) -> Row | None:
     """The row that is best by the objective among those that keep the constraints.
 
     Ties go to fewer ranks, then to the higher throughput, then to the first.
     """
-    frame = results.frame[results.frame["meets"].astype(bool) & results.frame[results.objective].notna()]
-    if frame.empty:
-        return None
-    sign = -1 if results.objective in LARGER_IS_BETTER else 1
-    order = frame.assign(_value=sign * frame[results.objective], _speed=-frame["samples_per_s"])
-    return int(order.sort_values(["_value", "ranks", "_speed", "point"]).index[0])
+    objective = results.objective
+    sign = -1 if objective in LARGER_IS_BETTER else 1
+    rows = [row for row in results.rows if row["meets"] and row[objective] is not None]
+    return min(
+        rows,
+        key=lambda row: (sign * row[objective], row["ranks"], -row["samples_per_s"], row["point"]),
+        default=None,
+    )
 
 
 def shown(value: object, unit: str) -> str:
@@ -65,21 +69,19 @@ def shown(value: object, unit: str) -> str:
     return f"{value:,.4g} {unit}"
 
 
-def place(results: StudyResults, row: int) -> str:
+def place(results: StudyResults, row: Row) -> str:
     """Which point a row is, in a few words."""
-    frame = results.frame
-    words = [str(frame.at[row, "scenario"])] if "scenario" in frame else []
-    words += [f"{axis.label} {shown(frame.at[row, axis.column], axis.unit)}" for axis in results.axes]
-    return ", ".join(words) or f"{frame.at[row, 'ranks']:,.0f} ranks"
+    words = [str(row["scenario"])] if "scenario" in row else []
+    words += [f"{axis.label} {shown(row[axis.column], axis.unit)}" for axis in results.axes]
+    return ", ".join(words) or f"{row['ranks']:,.0f} ranks"
 
 
 def findings(results: StudyResults, study: Study) -> Iterator[str]:
     """The sentences, the most wanted first."""
-    frame = results.frame
-    yield _counts(frame, study)
+    yield _counts(results.rows, study)
     best = best_point(results)
     if best is None:
-        yield from _why_none(frame)
+        yield from _why_none(results.rows)
         return
     yield _best(results, best)
     yield from _scenarios(results)
@@ -91,132 +93,131 @@ def findings(results: StudyResults, study: Study) -> Iterator[str]:
     yield from _beside_measured(results)
 
 
-def _counts(frame: pd.DataFrame, study: Study) -> str:
-    status = frame["status"]
-    planned = int(status.isin(["optimal", "feasible"]).sum())
-    words = [f"{planned:,} planned"]
+def _counts(rows: list[Row], study: Study) -> str:
+    count = Counter(row["status"] for row in rows)
+    words = [f"{count['optimal'] + count['feasible']:,} planned"]
     for name, what in (("infeasible", "do not fit"), ("timeout", "without a plan"), ("error", "failed")):
-        if count := int((status == name).sum()):
-            words.append(f"{count:,} {what}")
+        if count[name]:
+            words.append(f"{count[name]:,} {what}")
     if study.constraints:
-        words.append(f"{int(frame['meets'].sum()):,} keep the constraints ({', '.join(study.constraints)})")
-    gaps = frame["gap"].dropna()
-    proven = f"; gaps to the proven bound up to {gaps.max():.1%}" if len(gaps) else ""
-    return f"{len(frame):,} points: {', '.join(words)}{proven}."
+        words.append(f"{sum(row['meets'] for row in rows):,} keep the constraints ({', '.join(study.constraints)})")
+    gaps = [row["gap"] for row in rows if row["gap"] is not None]
+    proven = f"; gaps to the proven bound up to {max(gaps):.1%}" if gaps else ""
+    return f"{_points(len(rows))}: {', '.join(words)}{proven}."
 
 
-def _why_none(frame: pd.DataFrame) -> Iterator[str]:
-    reasons = frame["reason"].value_counts()
-    for reason, count in list(reasons.items())[:3]:
-        yield f"No point keeps the constraints: {reason} ({count:,} points)."
+def _points(count: int) -> str:
+    return f"{count:,} point{'s' * (count != 1)}"
 
 
-def _best(results: StudyResults, best: int) -> str:
-    frame, objective = results.frame, results.objective
+def _why_none(rows: list[Row]) -> Iterator[str]:
+    for reason, count in Counter(row["reason"] for row in rows).most_common(3):
+        yield f"No point keeps the constraints: {reason} ({_points(count)})."
+
+
+def _best(results: StudyResults, best: Row) -> str:
+    objective = results.objective
     what = "highest" if objective in LARGER_IS_BETTER else "lowest"
-    value = shown(float(frame.at[best, objective]), FIGURES[objective])
-    more = "" if objective == "samples_per_s" else f", {frame.at[best, 'samples_per_s']:,.0f} samples/s"
-    step = format_seconds(frame.at[best, "step_s"])
-    gap = f"at most {frame.at[best, 'gap']:.1%} above the bound"
-    words = FIGURE_WORDS[objective]
-    return f"The {what} {words} is {value} at {place(results, best)}{more}; its step of {step} is {gap}."
+    value = shown(best[objective], FIGURES[objective])
+    more = "" if objective == "samples_per_s" else f", {best['samples_per_s']:,.0f} samples/s"
+    gap = f"at most {best['gap']:.1%} above the bound"
+    return (
+        f"The {what} {FIGURE_WORDS[objective]} is {value} at {place(results, best)}{more}; its step of"
+        f" {format_seconds(best['step_s'])} is {gap}."
+    )
 
 
 def _scenarios(results: StudyResults) -> Iterator[str]:
-    """The best of each scenario, beside that of the first one."""
-    frame, objective = results.frame, results.objective
-    if "scenario" not in frame or results.axes == () or frame["scenario"].nunique() < 2:
-        return
-    words = []
-    for name, part in frame[frame["meets"].astype(bool)].groupby("scenario", sort=False):
-        values = part[objective].dropna()
-        if len(values):
-            value = values.max() if objective in LARGER_IS_BETTER else values.min()
-            words.append(f"{name} {shown(float(value), FIGURES[objective])}")
-    if len(words) > 1:
+    """The best of each scenario, where it has several points."""
+    objective = results.objective
+    choose = max if objective in LARGER_IS_BETTER else min
+    values: dict[str, list[float]] = {}
+    for row in results.rows if results.axes else ():
+        if "scenario" in row and row["meets"] and row[objective] is not None:
+            values.setdefault(row["scenario"], []).append(row[objective])
+    if len(values) > 1:
+        words = [f"{name} {shown(choose(found), FIGURES[objective])}" for name, found in values.items()]
         yield f"The best {FIGURE_WORDS[objective]} of each scenario: {'; '.join(words)}."
 
 
 def _frontier(results: StudyResults) -> Iterator[str]:
     cost, worth = results.pareto
-    front = results.frame[results.frame["on_pareto"].astype(bool)].sort_values(cost)
+    front = sorted((row for row in results.rows if row["on_pareto"]), key=lambda row: row[cost])
     if len(front) > 1:
-        ends = [
-            f"{shown(float(row[worth]), FIGURES[worth])} for {shown(float(row[cost]), FIGURES[cost] or cost)}"
-            for _, row in front.iloc[[0, -1]].iterrows()
-        ]
-        unit = "ranks" if cost == "ranks" else FIGURE_WORDS[cost]
-        yield f"{len(front)} points are on the frontier of {unit} and {FIGURE_WORDS[worth]}, from {ends[0]} to {ends[1]}."
+        ends = [f"{shown(row[worth], FIGURES[worth])} for {_paid(row[cost], cost)}" for row in (front[0], front[-1])]
+        yield (
+            f"{len(front)} points are on the frontier of {FIGURE_WORDS[cost]} and {FIGURE_WORDS[worth]}, from"
+            f" {ends[0]} to {ends[1]}."
+        )
 
 
-def _slice(results: StudyResults, axis: Axis, best: int) -> pd.DataFrame:
+def _paid(value: float, column: str) -> str:
+    return shown(value, FIGURES[column]) if FIGURES[column] else f"{value:,.0f} {column}"
+
+
+def _slice(results: StudyResults, axis: Axis, best: Row) -> list[Row]:
     """The points that differ from the best one in one axis only, along it."""
-    frame = results.frame
-    same = pd.Series(True, index=frame.index)
-    others = [other.column for other in results.axes if other != axis] + (["scenario"] if "scenario" in frame else [])
-    for column in others:
-        same &= (frame[column] == frame.at[best, column]) | (frame[column].isna() & pd.isna(frame.at[best, column]))
-    part = frame[same]
-    return part.sort_values(axis.column, kind="stable") if axis.is_number else part
+    others = [other.column for other in results.axes if other != axis] + ["scenario"]
+    rows = [row for row in results.rows if all(row.get(column) == best.get(column) for column in others)]
+    return sorted(rows, key=lambda row: row[axis.column]) if axis.is_number else rows
 
 
-def _along(results: StudyResults, axis: Axis, best: int) -> Iterator[str]:
-    """What one axis does at the best point: its effect, where it begins to fit, where the limit changes."""
-    part = _slice(results, axis, best)
-    planned = part[part["samples_per_s"].notna()]
-    if len(part) < 2 or planned.empty:
+def _along(results: StudyResults, axis: Axis, best: Row) -> Iterator[str]:
+    """What one axis does at the best point: its effect, where it does not fit, where the limit changes."""
+    rows = _slice(results, axis, best)
+    planned = [row for row in rows if row["samples_per_s"] is not None]
+    if len(planned) > 1:
+        slow, fast = (choose(planned, key=lambda row: row["samples_per_s"]) for choose in (min, max))
+        ratio = fast["samples_per_s"] / slow["samples_per_s"]
+        of_fast, of_slow = (shown(row[axis.column], axis.unit) for row in (fast, slow))
+        what = f"{axis.label} {of_fast} is {ratio:,.3g} times as fast as {of_slow}"
+        if ratio < 1 + LEAST_EFFECT:
+            what = f"{axis.label} changes the throughput by less than {LEAST_EFFECT:.1%}"
+        yield f"With all else as at the best point, {what}."
+    if not axis.is_number:
         return
-    speeds = planned["samples_per_s"]
-    slow, fast = speeds.idxmin(), speeds.idxmax()
-    ratio = float(speeds[fast] / speeds[slow])
-    at = [shown(planned.at[row, axis.column], axis.unit) for row in (slow, fast)]
-    if len(planned) > 1 and ratio >= 1.005:
-        yield f"With all else as at the best point, {axis.label} {at[1]} is {ratio:,.3g} times as fast as {at[0]}."
-    elif len(planned) > 1:
-        yield f"With all else as at the best point, {axis.label} changes the throughput by less than 0.5 %."
-    if axis.is_number and (unfit := part[part["status"] == "infeasible"]).shape[0]:
-        values = [shown(value, axis.unit) for value in unfit[axis.column]]
-        listed = values[0] if len(values) == 1 else f"{values[0]} to {values[-1]} ({len(values)} points)"
+    unfit = [shown(row[axis.column], axis.unit) for row in rows if row["status"] == "infeasible"]
+    if unfit and len(rows) > 1:
+        listed = unfit[0] if len(unfit) == 1 else f"{unfit[0]} to {unfit[-1]} ({_points(len(unfit))})"
         yield f"Along {axis.label}, the tables do not fit at {listed}."
-    if axis.is_number and planned["limit"].nunique() > 1:
+    if len({row["limit"] for row in planned}) > 1:
         yield f"Along {axis.label}, the step is limited by {_limits(planned, axis)}."
 
 
-def _limits(planned: pd.DataFrame, axis: Axis) -> str:
+def _limits(planned: list[Row], axis: Axis) -> str:
     runs: list[tuple[str, object]] = []
-    for _, row in planned.iterrows():
+    for row in planned:
         if not runs or runs[-1][0] != row["limit"]:
             runs.append((row["limit"], row[axis.column]))
     first, *rest = runs
-    words = [LIMITS.get(first[0], first[0])]
-    words += [f"from {shown(value, axis.unit)} by {LIMITS.get(what, what)}" for what, value in rest[:4]]
+    words = [LIMITS[first[0]]]
+    words += [f"from {shown(value, axis.unit)} by {LIMITS[what]}" for what, value in rest[:MOST_CHANGES]]
     return ", ".join(words)
 
 
-def _scaling(results: StudyResults, best: int) -> Iterator[str]:
+def _scaling(results: StudyResults, best: Row) -> Iterator[str]:
     """How throughput follows the ranks, along the axis that changes their number."""
     for axis in results.axes:
-        part = _slice(results, axis, best)
-        part = part[part["samples_per_s"].notna()].sort_values("ranks")
-        if part["ranks"].nunique() < 2:
+        rows = [row for row in _slice(results, axis, best) if row["samples_per_s"] is not None]
+        rows.sort(key=lambda row: row["ranks"])
+        if len({row["ranks"] for row in rows}) < 2:
             continue
-        first, last = part.iloc[0], part.iloc[-1]
-        per_rank = part["samples_per_s"] / part["ranks"]
-        efficiency = per_rank / per_rank.iloc[0]
+        first, last = rows[0], rows[-1]
         grown = last["samples_per_s"] / first["samples_per_s"]
+        shares = [row["samples_per_s"] / row["ranks"] * first["ranks"] / first["samples_per_s"] for row in rows]
         text = f"From {first['ranks']:,.0f} to {last['ranks']:,.0f} ranks throughput grows {grown:,.3g} times,"
-        text += f" {efficiency.iloc[-1]:.0%} of linear"
-        below = part[efficiency < HALF]
-        if len(below) and len(below) < len(part) - 1:
-            text += f"; below half of linear from {below.iloc[0]['ranks']:,.0f} ranks"
+        text += f" {shares[-1]:.0%} of linear"
+        below = [row for row, share in zip(rows, shares, strict=True) if share < HALF]
+        if below and len(rows) > 2:
+            text += f"; below half of linear from {below[0]['ranks']:,.0f} ranks"
         yield f"{text}."
 
 
-def _gains(results: StudyResults, best: int) -> Iterator[str]:
+def _gains(results: StudyResults, best: Row) -> Iterator[str]:
     found = []
     for column in results.gains:
-        share = float(results.frame.at[best, column])
-        if not math.isnan(share) and share >= LEAST_SAVED:
+        share = best[column]
+        if share is not None and share >= LEAST_SAVED:
             name = column.removeprefix(SAVES_PREFIX).removesuffix(SAVES_SUFFIX).replace("_", " ")
             most = "at most " if name.endswith("capacity") else ""
             found.append((share, f"{name} {most}{share:.1%}"))
@@ -228,18 +229,15 @@ def _gains(results: StudyResults, best: int) -> Iterator[str]:
 
 
 def _beside_measured(results: StudyResults) -> Iterator[str]:
-    frame = results.frame
-    both = frame[frame["measured_samples_per_s"].notna() & frame["samples_per_s"].notna()]
-    if both.empty:
+    both = [row for row in results.rows if row["measured_samples_per_s"] and row["samples_per_s"]]
+    ratios = [row["samples_per_s"] / row["measured_samples_per_s"] for row in both]
+    if not both:
         return
-    error = both["samples_per_s"] / both["measured_samples_per_s"] - 1
-    worst = error.abs().idxmax()
-    count = f"{len(both)} measured point{'s' * (len(both) > 1)}"
-    yield f"Beside {count}, the estimate is {error[worst]:+.1%} off at worst ({place(results, int(worst))})."
+    worst = max(range(len(both)), key=lambda i: abs(ratios[i] - 1))
+    yield (
+        f"Beside {len(both)} measured point{'s' * (len(both) > 1)}, the estimate is {ratios[worst] - 1:+.1%} off at"
+        f" worst ({place(results, both[worst])})."
+    )
     if len(both) > 1:
-        first = both.index[0]
-        ratios = (both["samples_per_s"] / both.at[first, "samples_per_s"]) / (
-            both["measured_samples_per_s"] / both.at[first, "measured_samples_per_s"]
-        )
-        off = ratios.sub(1).abs().idxmax()
-        yield f"Predicted speed-ups over the first measured point are off by {ratios[off] - 1:+.1%} at worst."
+        off = max((ratio / ratios[0] - 1 for ratio in ratios[1:]), key=abs)
+        yield f"Predicted speed-ups over {place(results, both[0])} are {off:+.1%} off the measured ones at worst."

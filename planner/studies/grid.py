@@ -55,7 +55,9 @@ class Grid:
         self.document = document
         self._faults: list[Fault] = []
         self._dimensions = [*self._zips(), *self._axes()]
-        self._scenarios = [self._scenario(i, one) for i, one in enumerate(study.scenarios)] or [(None, ())]
+        self._scenarios: list[tuple[Scenario | None, tuple[Change, ...]]] = [(None, ())]
+        if study.scenarios:
+            self._scenarios = [(one, self._scenario(i, one)) for i, one in enumerate(study.scenarios)]
         if self._faults:
             raise InputError(self._faults)
         self.axes = tuple(self._axis(field) for field in self._fields())
@@ -127,13 +129,13 @@ class Grid:
             self._faults.append(self.document.fault(where, f"has more than {MOST_VALUES:,} values; take a wider step"))
         return found
 
-    def _scenario(self, number: int, scenario: Scenario) -> tuple[Scenario, tuple[Change, ...]]:
+    def _scenario(self, number: int, scenario: Scenario) -> tuple[Change, ...]:
         changes = []
         for path, value in scenario.set.items():
             where = ("scenarios", number, "set", path)
             if (field := self._field(path, where)) is not None:
                 changes.append(Change(field, value, where))
-        return scenario, tuple(changes)
+        return tuple(changes)
 
     def _fields(self) -> Iterator[StudyField]:
         for dimension in self._dimensions:

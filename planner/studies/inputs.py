@@ -83,7 +83,8 @@ class Resolver:
     def _whole(self, root: str, point: Point, make: Callable[[Any, Any], Input], *more: object) -> Input:
         """The input of a kind: its source, last named by the point, with the changes of its fields in their order."""
         changes = [change for change in point.changes if change.field.root == root]
-        source, where = getattr(self._grid.study, root), (root,)
+        source: object = getattr(self._grid.study, root)
+        where: tuple[Key, ...] = (root,)
         for change in changes:
             if not change.field.inside:
                 source, where = change.value, change.where
@@ -154,8 +155,8 @@ def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[Inp
 
     Raises InputError where something the study says never works: all points with one of its values fail, or all points.
     """
-    resolver = Resolver(grid)
-    points, found = list(points), []
+    resolver, points = Resolver(grid), list(points)
+    found: list[Inputs | InputError] = []
     for point in points:
         try:
             found.append(resolver.inputs(point))

@@ -181,9 +181,9 @@ def _answer(job: Job) -> Answer:
         plan = with_simulation(plan)
     reached = None
     if outcome.placement is not None and plan.objective is not None:
-        items = (tuple(part.tolist()) for part in (outcome.placement.item_block, outcome.placement.item_place))
+        blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
         searched = plan.objective.gap if is_searched or job.start is None else job.start.gap
-        reached = Start(_digest(options, problem), *items, searched)
+        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), searched)
     text = plan.to_json() if job.keeps_plan else None
     return Answer(_record(job, model, plan), reached, text)
 

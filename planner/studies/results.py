@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ SAVES_PREFIX, SAVES_SUFFIX = "plus10_", "_saves"
 """`plus10_nic_bandwidth_saves`: share of the step that 10 % more of a resource would save."""
 METADATA = b"shardplan"
 SUFFIXES = (".parquet", ".csv", ".json")
+Row = dict[str, Any]
 
 FIGURES: Mapping[str, str] = {
     "nodes": "",
@@ -59,8 +61,8 @@ class StudyResults:
     The columns of `frame`: `point` (from 0), `scenario` (where there are scenarios), those of the `axes`, `status`
     (optimal, feasible, infeasible, timeout, error), `reason` (why there is no plan, or which constraint it breaks),
     `meets` (whether there is a plan that keeps the constraints), the `FIGURES`, `limit` (what takes most of the step:
-    hbm, network, dense, host, storage), `stage_*_s`, `<memory>_used_bytes` and `<memory>_capacity_bytes` of each memory,
-    `plus10_*_saves`, and `on_pareto`.
+    hbm, network, dense, host, storage, overhead, memory), `stage_*_s`, `<memory>_used_bytes` and
+    `<memory>_capacity_bytes` of each memory, `plus10_*_saves`, and `on_pareto`.
     """
 
     name: str
@@ -73,6 +75,12 @@ class StudyResults:
     pareto: tuple[str, str]
     """The two columns of the frontier."""
     frame: pd.DataFrame
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows of the table as plain data; None where a figure is unknown."""
+        plain = self.frame.astype(object).where(self.frame.notna(), None)
+        return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
     @property
     def stages(self) -> list[str]:
@@ -110,8 +118,7 @@ def write_results(results: StudyResults, path: str | Path) -> None:
 
 def as_document(results: StudyResults) -> dict[str, Any]:
     """The results as plain data; None where a figure is unknown."""
-    rows = results.frame.astype(object).where(results.frame.notna(), None).to_dict("records")
-    return {**_head(results), "points": rows}
+    return {**_head(results), "points": results.rows}
 
 
 def read_results(path: str | Path) -> StudyResults:

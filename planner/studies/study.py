@@ -66,7 +66,7 @@ class Scenario(Record):
     """A named set of changes."""
 
     name: Name
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
     """Values by dotted path, as under `axes`."""
 
 
@@ -152,13 +152,13 @@ class Study(Record):
     cost_model: Literal["physical"] = "physical"
     prices: Source | None = None
     """A price sheet. Unset: what the topology says."""
-    axes: dict[str, Values] = {}
+    axes: dict[str, Values] = Field(default_factory=dict)
     """What varies, by dotted path: `topology.nodes.0.count`, `workload.global_batch`, `policy.tiers`,
     `growth.rows`, `prices`, … `*` stands for every element of a list. Each is combined with all others."""
     zips: tuple[dict[str, tuple[Any, ...]], ...] = ()
     """Fields that vary together, the first values of all, then the second ones."""
     scenarios: tuple[Scenario, ...] = ()
-    constraints: Annotated[dict[Figure, Limit], BeforeValidator(_with_numbers)] = {}
+    constraints: Annotated[dict[Figure, Limit], BeforeValidator(_with_numbers)] = Field(default_factory=dict)
     """What a point must keep to count: `samples_per_s: {min: 2e6}`, `step_s: {max: 20ms}`."""
     objective: Figure = "samples_per_s"
     """What is best, among the points that keep the constraints."""

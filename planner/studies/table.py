@@ -12,7 +12,7 @@ from planner.studies.fields import StudyField
 from planner.studies.findings import findings
 from planner.studies.grid import Grid, Point
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX, StudyResults
-from planner.studies.study import Limit, Measured, Study
+from planner.studies.study import Figure, Limit, Measured, Study
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 
@@ -90,7 +90,7 @@ def _row(one: Done, study: Study, measured: Mapping[int, float]) -> Row:
     return row
 
 
-def broken_constraints(row: Mapping[str, object], constraints: Mapping[str, Limit]) -> str:
+def broken_constraints(row: Mapping[str, object], constraints: Mapping[Figure, Limit]) -> str:
     """Which limits a point does not keep, in words; empty where it keeps all."""
     words = []
     for figure, limit in constraints.items():
@@ -124,7 +124,7 @@ def measured_steps(grid: Grid) -> dict[int, float]:
     if study.measured and len(grid) > 100_000:
         raise InputError([grid.document.fault(("measured",), "measured rows need a grid of at most 100,000 points")])
     for number, row in enumerate(study.measured):
-        unknown = [key for key in row.at if key != "scenario" and key not in {axis for axis in _paths(grid)}]
+        unknown = [key for key in row.at if key != "scenario" and key not in set(_paths(grid))]
         where = ("measured", number, "at")
         if unknown:
             known = ["scenario", *_paths(grid)]
