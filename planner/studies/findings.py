@@ -34,6 +34,7 @@ LEAST_EFFECT = 0.005
 """Relative difference of throughputs below which an axis is said to do nothing."""
 MOST_CHANGES = 4
 """Changes of the limit that are listed."""
+MOST_REASONS = 3
 HALF = 0.5
 """Share of linear scaling at which it is said to end."""
 
@@ -81,7 +82,7 @@ def findings(results: StudyResults, study: Study) -> Iterator[str]:
     yield _counts(results.rows, study)
     best = best_point(results)
     if best is None:
-        yield from _why_none(results.rows)
+        yield from _why_none(results.rows, study)
         return
     yield _best(results, best)
     yield from _scenarios(results)
@@ -110,9 +111,25 @@ def _points(count: int) -> str:
     return f"{count:,} point{'s' * (count != 1)}"
 
 
-def _why_none(rows: list[Row]) -> Iterator[str]:
-    for reason, count in Counter(row["reason"] for row in rows).most_common(3):
-        yield f"No point keeps the constraints: {reason} ({_points(count)})."
+def _why_none(rows: list[Row], study: Study) -> Iterator[str]:
+    """What the points lack; of a constraint, how near one comes."""
+    planned = [row for row in rows if row["samples_per_s"] is not None]
+    if not planned:
+        for reason, count in Counter(row["reason"] for row in rows).most_common(MOST_REASONS):
+            yield f"No point has a plan: {reason} ({_points(count)})."
+        return
+    yield "No point keeps the constraints."
+    for figure, limit in study.constraints.items():
+        unit = FIGURES[figure]
+        values = [row[figure] for row in planned if row[figure] is not None]
+        if not values:
+            yield f"The {FIGURE_WORDS[figure]} of the points is unknown; give prices."
+        elif limit.min is not None and max(values) < limit.min:
+            most = shown(max(values), unit)
+            yield f"The highest {FIGURE_WORDS[figure]} is {most}, below the {shown(limit.min, unit)} asked for."
+        elif limit.max is not None and min(values) > limit.max:
+            least = shown(min(values), unit)
+            yield f"The lowest {FIGURE_WORDS[figure]} is {least}, above the {shown(limit.max, unit)} allowed."
 
 
 def _best(results: StudyResults, best: Row) -> str:
