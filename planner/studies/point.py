@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -39,8 +39,8 @@ from topologies.errors import InputError
 DRIFT = 0.005
 """A point that begins with the plan of another one is done where it is no farther from its bound than the search that
 found that plan came, and this much."""
-NEAR = 0.03
-"""Farther from the bound than this, it is searched for in any case."""
+MOST_LINKS = 4
+"""Points in a row that may do so, before one is searched for again."""
 NO_CLOCK_S = 1e9
 """The clock ends no search: results must repeat."""
 BRANCHING = 400
@@ -73,15 +73,17 @@ class Start:
     places: tuple[int, ...]
     gap: float
     """How near to its bound the search came that found it."""
+    links: int = 0
+    """Points that it served since."""
 
     def as_document(self) -> Record:
         """As plain data."""
-        return {"options": self.options, "blocks": list(self.blocks), "places": list(self.places), "gap": self.gap}
+        return {**asdict(self), "blocks": list(self.blocks), "places": list(self.places)}
 
     @classmethod
     def from_document(cls, data: Mapping[str, Any]) -> "Start":
         """The inverse of `as_document`."""
-        return cls(data["options"], tuple(data["blocks"]), tuple(data["places"]), data["gap"])
+        return cls(data["options"], tuple(data["blocks"]), tuple(data["places"]), data["gap"], data["links"])
 
 
 @dataclass(frozen=True)
@@ -167,13 +169,14 @@ def _answer(job: Job) -> Answer:
     start = _placement(job.start, options, problem)
     cases = BRANCHING if search.prove else 0
     limits = Limits(NO_CLOCK_S, search.gap, search.effort, search.seed, cases=cases)
-    known, enough = None, 0.0
+    outcome = known = None
     if start is not None and job.start is not None:
-        enough = max(search.gap, min(job.start.gap + DRIFT, NEAR))
+        enough = max(search.gap, job.start.gap + DRIFT)
         known = bounded(problem, start, enough)
-    is_searched = known is None or _gap(known) > enough
-    outcome = known
-    if outcome is None or is_searched:
+        if known is not None and _gap(known) <= enough and job.start.links < MOST_LINKS:
+            outcome = known
+    is_searched = outcome is None
+    if outcome is None:
         found = solve(problem, limits)
         outcome = found if known is None else better(found, known)
     plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options.fractions))
@@ -182,8 +185,9 @@ def _answer(job: Job) -> Answer:
     reached = None
     if outcome.placement is not None and plan.objective is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
-        searched = plan.objective.gap if is_searched or job.start is None else job.start.gap
-        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), searched)
+        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), plan.objective.gap)
+        if not is_searched and job.start is not None:
+            reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
     text = plan.to_json() if job.keeps_plan else None
     return Answer(_record(job, model, plan), reached, text)
 
