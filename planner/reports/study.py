@@ -55,7 +55,7 @@ def _ordered(results: StudyResults) -> list[Row]:
 def _table(results: StudyResults, rows: list[Row], console: "Console") -> None:
     """Which point, and its figures; where there is no room for all, without some of them, or with numbers of points."""
     axes = [Axis("scenario", "scenario", "", False)] if "scenario" in results.frame else []
-    axes += results.axes
+    axes += results.varied
     figures = [_FIGURES[name] for name in _FIGURES if name != "price" or _has_prices(rows)]
     names = [[_short(shown(row[axis.column], axis.unit)) for axis in axes] for row in rows]
     heads = [(axis.label.replace(" ", "\n"), "right" if axis.is_number else "left") for axis in axes]

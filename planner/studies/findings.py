@@ -1,7 +1,7 @@
 """What a study found, a sentence each: the best point, what each axis does, where the limit changes, what helps."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
 from planner.studies.study import LARGER_IS_BETTER, Study
@@ -34,7 +34,7 @@ LEAST_EFFECT = 0.005
 """Relative difference of throughputs below which an axis is said to do nothing."""
 MOST_CHANGES = 4
 """Changes of the limit that are listed."""
-MOST_REASONS = 3
+MOST_REASONS, MOST_LINES = 3, 4
 HALF = 0.5
 """Share of linear scaling at which it is said to end."""
 
@@ -70,11 +70,13 @@ def shown(value: object, unit: str) -> str:
     return f"{value:,.4g} {unit}"
 
 
-def place(results: StudyResults, row: Row) -> str:
-    """Which point a row is, in a few words."""
+def place(results: StudyResults, row: Row, axes: Sequence[Axis] | None = None) -> str:
+    """Which point a row is, in a few words: its scenario, and its values of some axes, or of all that vary."""
     words = [str(row["scenario"])] if "scenario" in row else []
-    words += [f"{axis.label} {shown(row[axis.column], axis.unit)}" for axis in results.axes]
-    return ", ".join(words) or f"{row['ranks']:,.0f} ranks"
+    words += [
+        f"{axis.label} {shown(row[axis.column], axis.unit)}" for axis in (results.varied if axes is None else axes)
+    ]
+    return ", ".join(words)
 
 
 def findings(results: StudyResults, study: Study) -> Iterator[str]:
@@ -89,6 +91,7 @@ def findings(results: StudyResults, study: Study) -> Iterator[str]:
     yield from _frontier(results)
     for axis in results.axes:
         yield from _along(results, axis, best)
+        yield from _room(results, axis)
     yield from _scaling(results, best)
     yield from _gains(results, best)
     yield from _beside_measured(results)
@@ -139,9 +142,14 @@ def _best(results: StudyResults, best: Row) -> str:
     more = "" if objective == "samples_per_s" else f", {best['samples_per_s']:,.0f} samples/s"
     gap = f"at most {best['gap']:.1%} above the bound"
     return (
-        f"The {what} {FIGURE_WORDS[objective]} is {value} at {place(results, best)}{more}; its step of"
+        f"The {what} {FIGURE_WORDS[objective]} is {value}{_at(results, best)}{more}; its step of"
         f" {format_seconds(best['step_s'])} is {gap}."
     )
+
+
+def _at(results: StudyResults, row: Row) -> str:
+    where = place(results, row)
+    return f" at {where}" if where else ""
 
 
 def _scenarios(results: StudyResults) -> Iterator[str]:
@@ -193,12 +201,31 @@ def _along(results: StudyResults, axis: Axis, best: Row) -> Iterator[str]:
         yield f"With all else as at the best point, {what}."
     if not axis.is_number:
         return
-    unfit = [shown(row[axis.column], axis.unit) for row in rows if row["status"] == "infeasible"]
-    if unfit and len(rows) > 1:
-        listed = unfit[0] if len(unfit) == 1 else f"{unfit[0]} to {unfit[-1]} ({_points(len(unfit))})"
-        yield f"Along {axis.label}, the tables do not fit at {listed}."
     if len({row["limit"] for row in planned}) > 1:
         yield f"Along {axis.label}, the step is limited by {_limits(planned, axis)}."
+
+
+def _room(results: StudyResults, axis: Axis) -> Iterator[str]:
+    """Up to where along an axis, or from where, the tables fit: for each combination of the others."""
+    if not axis.is_number:
+        return
+    others = [other for other in results.varied if other != axis]
+    lines: dict[str, list[Row]] = {}
+    for row in results.rows:
+        lines.setdefault(place(results, row, others), []).append(row)
+    found = []
+    for where, rows in lines.items():
+        fits = [row[axis.column] for row in rows if row["samples_per_s"] is not None]
+        not_ = [row[axis.column] for row in rows if row["status"] == "infeasible"]
+        if not fits or not not_ or (min(not_) < max(fits) and max(not_) > min(fits)):
+            continue
+        ends = (
+            f"up to {shown(max(fits), axis.unit)}" if min(not_) > max(fits) else f"from {shown(min(fits), axis.unit)}"
+        )
+        found.append(f"{ends} ({where})" if where else ends)
+    if found:
+        more = f"; and {len(found) - MOST_LINES:,} more" if len(found) > MOST_LINES else ""
+        yield f"Along {axis.label}, the tables fit {'; '.join(found[:MOST_LINES])}{more}."
 
 
 def _limits(planned: list[Row], axis: Axis) -> str:

@@ -82,6 +82,11 @@ class StudyResults:
         plain = self.frame.astype(object).where(self.frame.notna(), None)
         return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
+    @cached_property
+    def varied(self) -> tuple[Axis, ...]:
+        """The axes with more than one value."""
+        return tuple(axis for axis in self.axes if self.frame[axis.column].nunique(dropna=False) > 1)
+
     @property
     def stages(self) -> list[str]:
         """The columns of the step's stages, in their order."""
