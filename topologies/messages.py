@@ -29,6 +29,9 @@ _WANTED = {
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a mapping of keys",
+    "date_type": "a date, as 2026-03-31",
+    "date_parsing": "a date, as 2026-03-31",
+    "date_from_datetime_parsing": "a date, as 2026-03-31",
 }
 _LIMITS = {
     "greater_than": ("gt", "above"),
