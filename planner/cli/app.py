@@ -20,6 +20,7 @@ from planner.cli import (
     init,
     memory,
     plan,
+    report,
     schema,
     simulate,
     size,
@@ -80,6 +81,7 @@ app.command()(export.export)
 app.command("import")(import_.import_)
 app.command()(memory.memory)
 app.command()(size.size)
+app.command()(report.report)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
 app.command()(schema.schema)
