@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -99,30 +99,48 @@ class Points:
 
     def scale(self, column: str) -> Scale:
         """How a figure is written, the same for all points."""
-        return scale_of(self.frame[column].tolist(), FIGURES.get(column, ""))
+        if column not in self._scales:
+            self._scales[column] = scale_of(self.frame[column].tolist(), FIGURES.get(column, ""))
+        return self._scales[column]
+
+    @cached_property
+    def _scales(self) -> dict[str, Scale]:
+        return {}
 
     def numbers(self, column: str) -> list[float | None]:
         """[P] a figure in the unit of its scale; None where unknown."""
         divisor = self.scale(column).divisor
-        return [None if pd.isna(value) else float(value) / divisor for value in self.frame[column]]
+        return [None if value is None else value / divisor for value in _floats(self.frame[column])]
 
-    def text(self, column: str, point: int, digits: int = 4) -> str:
-        """A figure of one point with its unit."""
-        value = self.frame[column].iloc[point]
-        return "unknown" if pd.isna(value) else self.scale(column).text(float(value), digits)
+    def texts(self, column: str) -> list[str]:
+        """[P] a figure with its unit."""
+        values, unit, scale = _floats(self.frame[column]), FIGURES.get(column, ""), self.scale(column)
+        is_count = unit in ("", "samples") and all(value is None or value.is_integer() for value in values)
+        write = partial(value_text, unit=unit) if is_count else scale.text
+        return ["unknown" if value is None else write(value) for value in values]
 
     def hovers(self, *columns: str) -> list[str]:
         """[P] what is said of a point under the pointer: where it stands, its status, and these figures."""
+        if columns not in self._hovers:
+            self._hovers[columns] = self._hover_texts(columns)
+        return self._hovers[columns]
+
+    @cached_property
+    def _hovers(self) -> dict[tuple[str, ...], list[str]]:
+        return {}
+
+    def _hover_texts(self, columns: Sequence[str]) -> list[str]:
+        figures = {TITLES.get(name, name): self.texts(name) for name in columns if self.has(name)}
+        statuses = self.frame["status"].tolist()
+        reasons = self.frame["reason"].tolist() if "reason" in self.frame else [None] * len(statuses)
         found = []
-        for point in range(len(self.frame)):
+        for point, (status, reason) in enumerate(zip(statuses, reasons, strict=True)):
             facts = {axis.label: value_text(self.values_of[axis.column][point], axis.unit) for axis in self.axes}
-            facts["status"] = str(self.frame["status"].iloc[point])
-            reason = self.frame["reason"].iloc[point] if "reason" in self.frame else None
-            if not pd.isna(reason) and reason:
-                facts["why"] = _cut(str(reason))
-            for column in columns:
-                if self.planned[point] and self.has(column):
-                    facts[TITLES.get(column, column)] = self.text(column, point)
+            facts["status"] = str(status)
+            if isinstance(reason, str) and reason:
+                facts["why"] = _cut(reason)
+            if self.planned[point]:
+                facts |= {title: texts[point] for title, texts in figures.items()}
             found.append(hover("", facts))
         return found
 
@@ -170,6 +188,10 @@ class Points:
             text = value_text(value, axis.unit)
             parts.append(f"{axis.label} {text}" if axis.is_number else text)
         return " · ".join(parts)
+
+
+def _floats(values: "pd.Series[Any]") -> list[float | None]:
+    return [None if pd.isna(value) else float(value) for value in values.tolist()]
 
 
 def _cut(text: str, most: int = 90) -> str:

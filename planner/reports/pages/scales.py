@@ -24,8 +24,11 @@ class Scale:
 
     def text(self, value: float, digits: int = 4) -> str:
         """A value with its unit."""
-        space = "" if self.unit == "%" else " "
-        return f"{self.number(value, digits)}{space}{self.unit}".strip()
+        return self.with_unit(self.number(value, digits))
+
+    def with_unit(self, number: str) -> str:
+        """A number that is written already, and the unit."""
+        return f"{number}{'' if self.unit == '%' else ' '}{self.unit}".strip()
 
     def titled(self, words: str) -> str:
         """`step (ms)`."""
@@ -65,8 +68,7 @@ def value_text(value: object, unit: str) -> str:
     if unit == "B" and value and not value % 1e9:
         divisor, prefix = _step(_SI[:5], abs(value))
         scale = Scale(divisor, f"{prefix}B")
-    number, _, rest = scale.text(value).partition(" ")
-    return f"{trimmed(number)} {rest}".strip()
+    return scale.with_unit(trimmed(scale.number(value)))
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -78,7 +80,7 @@ def significant(value: float, digits: int = 4) -> str:
     magnitude = math.floor(math.log10(abs(value)))
     if magnitude < -4:
         return f"{value:.{digits - 1}e}"
-    return f"{round(value, digits - 1 - magnitude):,.{max(0, digits - 1 - magnitude)}f}"
+    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
 
 
 def trimmed(number: str) -> str:

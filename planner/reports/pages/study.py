@@ -35,7 +35,7 @@ def _facts(points: Points) -> list[str]:
     objective = points.results.objective
     if ranked and points.has(objective) and count > 1:
         best = ranked[0]
-        facts.append(f"Best, by {points.objective_words}: {points.full_name(best)}: {points.text(objective, best)}.")
+        facts.append(f"Best, by {points.objective_words}: {points.full_name(best)}: {points.texts(objective)[best]}.")
     return facts
 
 

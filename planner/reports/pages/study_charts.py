@@ -30,7 +30,7 @@ from planner.reports.pages.charts import (
     spread_ticks,
 )
 from planner.reports.pages.points import LARGER_IS_BETTER, TITLES, Points
-from planner.reports.pages.scales import scale_of, value_text
+from planner.reports.pages.scales import scale_of, significant, trimmed, value_text
 from planner.studies.results import SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX, Axis
 
 MOST_BARS, MOST_CURVES, MOST_SLICES, MOST_COLUMNS = 40, 8, 8, 16
@@ -134,7 +134,7 @@ def _heat_view(points: Points, across: Axis, down: Axis, column: str, inside: Se
         if point is None or figures[point] is None:
             return ""
         mark = "" if points.meets[point] else BROKEN
-        return scale.number(float(points.frame[column].iloc[point]), 3) + mark
+        return significant(figures[point] or 0.0, 3) + mark
 
     columns, rows = _level_names(points, across), _level_names(points, down)
     known = [[None if point is None else figures[point] for point in row] for row in cells]
@@ -378,7 +378,12 @@ def _along(points: Points, one: Axis, column: str) -> View:
 
 def _ticks(levels: Sequence[float], divisor: float) -> Json:
     values = [value / divisor for value in spread_ticks(levels, is_logarithmic=True)]
-    return {"type": "log", "tickmode": "array", "tickvals": values, "ticktext": [f"{value:,.4g}" for value in values]}
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": values,
+        "ticktext": [trimmed(significant(value)) for value in values],
+    }
 
 
 # Frontier and measurements
@@ -546,13 +551,14 @@ def gains(points: Points) -> Chart | LeftOut | None:
     """What 10 % more of each resource would save, of the best point and of all."""
     title = "What 10% more would save"
     columns = [column for column in points.results.gains if points.has(column)]
-    ranked = points.ranked()
-    if not columns or not ranked:
+    if not columns:
         return None
     keys = [column.removeprefix(SAVES_PREFIX).removesuffix(SAVES_SUFFIX).split("_") for column in columns]
     names = [" ".join(RESOURCES.get(word, word) for word in words) for words in keys]
-    known = [p for p in ranked if points.frame.loc[p, columns].notna().any()]
-    best = known[0]
+    ranked = points.ranked(points.frame[columns].notna().any(axis=1).to_numpy())
+    if not ranked:
+        return None
+    best = ranked[0]
     saved = [float(value) for value in points.frame.loc[[best], columns].to_numpy(dtype=float)[0]]
     own = [(name, share) for name, share in zip(names, saved, strict=True) if not np.isnan(share)]
     own.sort(key=lambda pair: -pair[1])
@@ -567,8 +573,8 @@ def gains(points: Points) -> Chart | LeftOut | None:
         "share of the step (%)",
     )
     views = [View("best point", data, drawn)]
-    if len(known) > 1:
-        chosen = sorted(known[:MOST_BARS])
+    if len(ranked) > 1:
+        chosen = sorted(ranked[:MOST_BARS])
         shares = points.frame.loc[chosen, columns].astype(float).to_numpy() * 100
         values = [[None if np.isnan(share) else float(share) for share in row] for row in shares]
         words = [["" if share is None else f"{share:.1f}" for share in row] for row in values]
@@ -587,7 +593,7 @@ def gains(points: Points) -> Chart | LeftOut | None:
             xaxis=named_axis(names, tickangle=-35),
             yaxis=named_axis([points.names[p] for p in chosen], range=[len(chosen) - 0.5, -0.5]),
         )
-        label = "all points" if len(known) <= MOST_BARS else f"the best {MOST_BARS} points"
+        label = "all points" if len(ranked) <= MOST_BARS else f"the best {MOST_BARS} points"
         views.append(View(label, [of_all], grid))
     note = "With the placement as it is; a new plan may gain more."
     if points.axes:
