@@ -12,6 +12,7 @@ from planner.cli import (
     calibrate,
     catalog,
     check,
+    compare,
     diff,
     doctor,
     explain,
@@ -77,6 +78,7 @@ app.command()(verify.verify)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
+app.command()(compare.compare)
 app.command()(export.export)
 app.command("import")(import_.import_)
 app.command()(memory.memory)
