@@ -12,6 +12,7 @@ from planner.cli import (
     calibrate,
     catalog,
     check,
+    compare,
     diff,
     doctor,
     explain,
@@ -20,6 +21,7 @@ from planner.cli import (
     init,
     memory,
     plan,
+    report,
     schema,
     simulate,
     size,
@@ -77,11 +79,13 @@ app.command()(verify.verify)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
+app.command()(compare.compare)
 app.command()(export.export)
 app.command("import")(import_.import_)
 app.command()(memory.memory)
 app.command()(size.size)
 app.command()(study.study)
+app.command()(report.report)
 app.add_typer(catalog.app, name="catalog")
 app.command()(calibrate.calibrate)
 app.command()(schema.schema)

@@ -32,6 +32,7 @@ SHELVES = {
 """The kinds of the catalog, and where their files are."""
 PLANNED_FROM = ("topology", "workload")
 """Those that `--set` reaches into."""
+PRICE_SHEETS = resources.files("planner") / "price_sheets"
 
 
 def catalog_names(*kinds: str) -> list[str]:
@@ -120,6 +121,22 @@ ReserveFlag = Annotated[
     typer.Option(
         metavar="TIER=SIZE",
         help="Keep memory free beyond the topology's reserve, as in hbm=10% or ddr=64GiB. May be repeated.",
+    ),
+]
+
+
+def _complete_price_sheet(incomplete: str) -> list[str]:
+    names = sorted(Path(file.name).stem for file in PRICE_SHEETS.iterdir() if file.name.endswith(".yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+PricesFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE|NAME",
+        help="A price sheet: a YAML file, or the shipped example-2025-01.",
+        autocompletion=_complete_price_sheet,
     ),
 ]
 FormatFlag = Annotated[Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")]

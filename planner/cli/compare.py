@@ -1,0 +1,64 @@
+"""`planner compare`: plans side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.streams import Format
+
+
+def compare(
+    plans: Annotated[list[Path], typer.Argument(metavar="PLAN...", help="Plan documents.", show_default=False)],
+    prices: flags.PricesFlag = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
+    """Show plans side by side, of whatever clusters and workloads.
+
+    Step, bound, gap, throughput, simulated step, stages, memory, tables, price
+    and energy; ratios are to the first plan. `planner diff` shows which tables
+    two plans of one workload hold otherwise. What no price sheet and no
+    topology says is unknown.
+
+    \b
+    Examples:
+      planner compare 8-nodes.json 16-nodes.json
+      planner compare a100.json h100.json --prices example-2025-01
+    """
+    if len(plans) < 2:
+        raise typer.BadParameter("name at least two plan documents", param_hint="PLAN...")
+    from planner.document import Plan, read_plan
+    from planner.planned import planned_inputs
+    from planner.prices import load_prices, notes
+    from planner.reports import comparison as report
+    from topologies.errors import Fault, InputError
+
+    found: dict[str, Plan] = {}
+    faults: list[Fault] = []
+    names = _names(plans)
+    for name, file in zip(names, plans, strict=True):
+        try:
+            found[name] = read_plan(file)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    sheet = None if prices is None else load_prices(prices)
+    records = report.compare(found, sheet)
+    if output_format is Format.JSON:
+        streams.write_json(report.as_document(records))
+    elif output_format is Format.CSV:
+        streams.write_csv(records)
+    else:
+        unknown = dict.fromkeys(note for plan in found.values() for note in notes(planned_inputs(plan)[0], sheet))
+        report.render(records, [f"\n{note}" for note in unknown], streams.console())
+
+
+def _names(files: list[Path]) -> list[str]:
+    """What the plans are called: the names of their files without the ending, or all of their paths if these repeat."""
+    stems = [file.stem for file in files]
+    if len(set(stems)) == len(stems):
+        return stems
+    paths = [str(file) for file in files]
+    return [path if paths.count(path) == 1 else f"{path} ({number})" for number, path in enumerate(paths, start=1)]

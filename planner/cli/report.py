@@ -1,0 +1,80 @@
+"""`planner report`: the results of a study, or a plan, as a page for a browser."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli import flags, streams
+
+if TYPE_CHECKING:
+    from planner.reports.pages import Page
+
+
+class PictureFormat(StrEnum):
+    """How pictures are written."""
+
+    PNG = "png"
+    SVG = "svg"
+
+
+def report(
+    results: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULTS", help="Results of a study (.parquet or .json), or a plan document.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page here.", show_default=False)
+    ],
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write each chart as a picture here, too; needs Chrome.")
+    ] = None,
+    picture_format: Annotated[
+        PictureFormat | None, typer.Option(metavar="png|svg", help="How pictures are written. Unset: png.")
+    ] = None,
+    quiet: flags.QuietFlag = False,
+) -> None:
+    """Write a page with charts and tables: one HTML file.
+
+    It opens in any browser, without a network. Of a study: findings, heat map
+    of two axes, scaling, Pareto front, stages, memory, all points. Of a plan:
+    stages, load and memory of each rank, all tables. Needs the extra report:
+    pip install 'shardplan[report]'
+
+    \b
+    Examples:
+      planner report results.parquet -o study.html
+      planner report plan.json -o plan.html --pictures pictures
+    """
+    if pictures is None:
+        flags.expect_unused("without --pictures", picture_format=picture_format)
+    flags.expect_place("--output", output)
+    from planner.files import write_file
+    from planner.reports.pages import to_html, write_pictures
+
+    page = _page(results)
+    write_file(output, to_html(page, results.name).encode())
+    if not quiet:
+        streams.say(f"wrote {output}; open it in a browser")
+    if pictures is not None:
+        files = write_pictures(page, pictures, (picture_format or PictureFormat.PNG).value)
+        if not quiet:
+            streams.say(f"wrote {len(files)} pictures to {pictures}")
+
+
+def _page(results: Path) -> "Page":
+    """The page of a file, by what the file holds."""
+    from planner.document import read_plan
+    from planner.files import read_json
+    from planner.reports.pages import plan_page, study_page
+    from planner.studies.results import read_results
+    from topologies.errors import InputError
+
+    if results.suffix.lower() == ".csv":
+        raise InputError.at(str(results), "holds the points alone; name the .parquet or .json of `planner study`")
+    if results.suffix.lower() == ".json" and read_json(results).get("kind") == "plan":
+        return plan_page(read_plan(results))
+    return study_page(read_results(results))

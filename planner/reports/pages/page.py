@@ -1,0 +1,193 @@
+"""A page of text, charts and tables as one HTML file that opens without a network."""
+
+import html
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from planner._version import VERSION
+from planner.reports.pages.charts import Chart, LeftOut
+from planner.reports.pages.scales import aligned, scale_of, value_text
+from topologies.errors import InputError
+
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+"""The browser itself refuses whatever would come from elsewhere."""
+UNKNOWN = "unknown"
+LONG = 40
+"""A column whose longest text is longer than this may take several lines."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: of a data frame, with a heading and a unit."""
+
+    name: str
+    title: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that sorts by a click on a heading."""
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    columns: Sequence[Column]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report says, from top to bottom."""
+
+    title: str
+    description: str
+    facts: Sequence[str]
+    findings: Sequence[str]
+    charts: Sequence[Chart | LeftOut]
+    tables: Sequence[Table]
+
+
+def to_html(page: Page, source: str = "") -> str:
+    """The page, with plotly.js inside; equal pages give equal text. `source` names its file in the footer.
+
+    Raises InputError where plotly is missing (extra `report`).
+    """
+    drawn = [chart for chart in page.charts if isinstance(chart, Chart)]
+    left_out = [chart for chart in page.charts if isinstance(chart, LeftOut)]
+    body = [_header(page)]
+    if page.findings:
+        body.append(f"<section><h2>Findings</h2>\n{_list(page.findings)}</section>")
+    body += [_chart(chart) for chart in drawn]
+    if left_out:
+        reasons = [f"{chart.title}: {chart.reason}." for chart in left_out]
+        body.append(f"<section><h2>Not shown</h2>\n{_list(reasons)}</section>")
+    body += [_table(table) for table in page.tables]
+    origin = f"Made from {source} by planner {VERSION}." if source else f"Made by planner {VERSION}."
+    scripts = [_plotly_js(), _read("page.js")] if drawn else [_read("page.js")]
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{_text(page.title)}</title>",
+            f"<style>\n{_read('page.css')}</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            *body,
+            "</main>",
+            f"<footer>{_text(origin)} It holds all that it shows and loads nothing.</footer>",
+            "<noscript><footer>Charts need JavaScript, which this browser does not run.</footer></noscript>",
+            *(f"<script>{script}</script>" for script in scripts),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _plotly_js() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise InputError.at("report", "reports need plotly: pip install 'shardplan[report]'") from None
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))
+
+
+def _list(sentences: Iterable[str]) -> str:
+    return "<ul>\n" + "\n".join(f"<li>{_text(sentence)}</li>" for sentence in sentences) + "\n</ul>\n"
+
+
+def _header(page: Page) -> str:
+    lines = [f"<h1>{_text(page.title)}</h1>"]
+    if page.description:
+        lines.append(f"<p>{_text(page.description)}</p>")
+    lines += [f'<p class="facts">{_text(fact)}</p>' for fact in page.facts]
+    return "<header>\n" + "\n".join(lines) + "\n</header>"
+
+
+def _chart(chart: Chart) -> str:
+    views = [{"data": view.data, "layout": view.layout} for view in chart.views]
+    data = json.dumps(views, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    note = f'<p class="note">{_text(chart.note)}</p>\n' if chart.note else ""
+    title = _text(chart.title)
+    return (
+        f'<section>\n<div class="head"><h2>{title}</h2>{_choice(chart)}</div>\n{note}'
+        f'<div class="chart" id="{chart.name}" role="img" aria-label="{title}"></div>\n'
+        f'<script type="application/json" id="{chart.name}-views">{data}</script>\n</section>'
+    )
+
+
+def _choice(chart: Chart) -> str:
+    if len(chart.views) < 2:
+        return ""
+    groups: dict[str, list[str]] = {}
+    for number, view in enumerate(chart.views):
+        groups.setdefault(view.group, []).append(f'<option value="{number}">{_text(view.label)}</option>')
+    inside = "".join(
+        f'<optgroup label="{_text(group)}">{"".join(options)}</optgroup>' if group else "".join(options)
+        for group, options in groups.items()
+    )
+    words = f"What {_text(chart.title)} shows"
+    return f'<select id="{chart.name}-choice" aria-label="{words}" autocomplete="off">{inside}</select>'
+
+
+def _table(table: Table) -> str:
+    heads, columns = [], []
+    for column in table.columns:
+        title, cells = _column(table.frame[column.name], column)
+        is_number = cells[0].startswith('<td class="n') if cells else False
+        start = '<th class="n">' if is_number else "<th>"
+        heads.append(f'{start}<button type="button">{_text(title)}</button></th>')
+        columns.append(cells)
+    rows = ["<tr>" + "".join(cells) + "</tr>" for cells in zip(*columns, strict=True)]
+    note = f'<p class="note">{_text(table.note)}</p>\n' if table.note else ""
+    return (
+        f'<section>\n<div class="head"><h2>{_text(table.title)}</h2></div>\n{note}'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">\n'
+        f'<table id="{table.name}">\n<thead><tr>{"".join(heads)}</tr></thead>\n'
+        "<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>\n</div>\n</section>"
+    )
+
+
+def _column(values: "pd.Series[Any]", column: Column) -> tuple[str, list[str]]:
+    """Heading and cells; numbers in one unit, with their value to sort by."""
+    known = values.dropna()
+    if pd.api.types.is_bool_dtype(known) or set(known.map(type)) == {bool}:
+        return column.title, [f"<td>{'yes' if value else ''}</td>" for value in values.fillna(False)]
+    if len(known) and all(isinstance(value, int | float) for value in known):
+        numbers = [float(value) for value in known]
+        if all(number.is_integer() for number in numbers) and column.unit in ("", "samples"):
+            return column.title, [_number(value, value_text(value, "")) for value in values]
+        scale = scale_of(numbers, column.unit)
+        every = [math.nan if pd.isna(value) else float(value) for value in values]
+        texts = aligned([value / scale.divisor for value in every], 3 if scale.unit == "%" else 4)
+        return scale.titled(column.title), [_number(value, text) for value, text in zip(every, texts, strict=True)]
+    is_long = max((len(str(value)) for value in known), default=0) > LONG
+    start = '<td class="long">' if is_long else "<td>"
+    return column.title, ["<td></td>" if pd.isna(value) else f"{start}{_text(value)}</td>" for value in values]
+
+
+def _number(value: object, text: str) -> str:
+    if pd.isna(value):  # type: ignore[call-overload]
+        return f'<td class="n none">{UNKNOWN}</td>'
+    return f'<td class="n" data-v="{float(value):.9g}">{text}</td>'  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""The report of a study: findings, charts and all points."""
+
+from typing import Any
+
+import pandas as pd
+
+from planner.reports.pages.page import Column, Page, Table
+from planner.reports.pages.points import TITLES, Points
+from planner.reports.pages.study_charts import charts
+from planner.studies.results import FIGURES, StudyResults
+
+
+def study_page(results: StudyResults) -> Page:
+    """What a study found, as a page."""
+    points = Points(results)
+    return Page(
+        title=results.name,
+        description=results.description,
+        facts=_facts(points),
+        findings=results.findings,
+        charts=charts(points),
+        tables=[_table(points)],
+    )
+
+
+def _facts(points: Points) -> list[str]:
+    statuses = points.frame["status"].value_counts()
+    order = [name for name in ("optimal", "feasible", "infeasible", "timeout", "error") if name in statuses.index]
+    count = len(points.frame)
+    words = ", ".join(f"{statuses[name]:,} {name}" for name in order)
+    facts = [f"{count:,} point{'s' * (count != 1)}: {words}."]
+    if points.axes:
+        facts.append(f"Varied: {', '.join(axis.label for axis in points.axes)}.")
+    ranked = points.ranked(points.meets)
+    objective = points.results.objective
+    if ranked and points.has(objective) and count > 1:
+        best = ranked[0]
+        facts.append(f"Best, by {points.objective_words}: {points.full_name(best)}: {points.texts(objective)[best]}.")
+    return facts
+
+
+def _table(points: Points) -> Table:
+    frame, columns = points.frame, [Column("point", "point")]
+    columns += [Column(axis.column, axis.label, axis.unit) for axis in points.axes]
+    columns.append(Column("status", "status"))
+    if not points.meets[points.planned].all():
+        columns.append(Column("meets", "keeps constraints"))
+    shown = [name for name in FIGURES if points.has(name)]
+    said = [points.values_of[axis.column] for axis in points.axes]
+    columns += [Column(name, TITLES[name], FIGURES[name]) for name in shown if frame[name].tolist() not in said]
+    unknown = [TITLES.get(name, name) for name in FIGURES if name not in shown and name in frame]
+    for name, title in (("limit", "limited by"), ("on_pareto", "on the Pareto front"), ("reason", "reason")):
+        if name in frame and _says_something(frame[name]):
+            columns.append(Column(name, title))
+    note = "A click on a heading sorts."
+    if unknown:
+        note += f" Unknown for every point: {', '.join(unknown)}."
+    return Table("points", "All points", frame, columns, f"{note} More columns are in the file of the results.")
+
+
+def _says_something(values: "pd.Series[Any]") -> bool:
+    return any(not pd.isna(value) and bool(value) for value in values)
