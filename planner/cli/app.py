@@ -9,6 +9,7 @@ import typer
 
 from planner._version import VERSION
 from planner.cli import (
+    cache,
     calibrate,
     catalog,
     check,
@@ -87,6 +88,7 @@ app.command()(size.size)
 app.command()(study.study)
 app.command()(report.report)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(cache.app, name="cache")
 app.command()(calibrate.calibrate)
 app.command()(schema.schema)
 app.command()(init.init)

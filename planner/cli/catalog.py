@@ -1,4 +1,4 @@
-"""`planner catalog`: the clusters and models that come with the planner."""
+"""`planner catalog`: the clusters, models, studies and price sheets that come with the planner."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -18,6 +18,8 @@ class Shelves(StrEnum):
 
     TOPOLOGIES = "topologies"
     WORKLOADS = "workloads"
+    STUDIES = "studies"
+    PRICES = "prices"
 
 
 class Kind(StrEnum):
@@ -25,11 +27,13 @@ class Kind(StrEnum):
 
     TOPOLOGY = "topology"
     WORKLOAD = "workload"
+    STUDY = "study"
+    PRICES = "price sheet"
 
 
 @app.callback()
 def catalog() -> None:
-    """Look at the shipped clusters and models.
+    """Look at the shipped clusters, models, studies and price sheets.
 
     \b
     Example:
@@ -41,7 +45,9 @@ def catalog() -> None:
 def list_(
     what: Annotated[
         Shelves | None,
-        typer.Argument(metavar="KIND", help="topologies or workloads; unset: both.", show_default=False),
+        typer.Argument(
+            metavar="KIND", help="topologies, workloads, studies or prices; unset: all.", show_default=False
+        ),
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
@@ -51,20 +57,18 @@ def list_(
     Example:
       planner catalog list topologies
     """
-    shelves = {Shelves.TOPOLOGIES: _topologies, Shelves.WORKLOADS: _workloads}
     if what is not None:
-        streams.write_records(shelves[what](), output_format, formats=_formats())
+        streams.write_records(_LISTS[what](), output_format, formats=_formats())
     elif output_format is Format.TABLE:
-        streams.write_records(_topologies(), output_format, formats=_formats())
-        print()
-        streams.write_records(_workloads(), output_format, formats=_formats())
+        for number, records in enumerate(make() for make in _LISTS.values()):
+            print("\n" * bool(number), end="")
+            streams.write_records(records, output_format, formats=_formats())
     else:
-        both = zip(Kind, (_topologies(), _workloads()), strict=True)
         streams.write_records(
             [
                 {"kind": kind, "name": record["name"], "description": record["description"]}
-                for kind, records in both
-                for record in records
+                for kind, make in zip(Kind, _LISTS.values(), strict=True)
+                for record in make()
             ],
             output_format,
         )
@@ -75,7 +79,7 @@ def show(
     name: flags.CatalogNameArgument,
     kind: Annotated[
         Kind | None,
-        typer.Option(metavar="topology|workload", help="Which one, where a name is both.", show_default=False),
+        typer.Option(metavar="KIND", help="topology, workload, study or 'price sheet'.", show_default=False),
     ] = None,
 ) -> None:
     """Print one entry: YAML with the sources of its numbers.
@@ -96,7 +100,7 @@ def show(
         )
     if len(found) > 1:
         raise typer.BadParameter(
-            f"{name!r} is both a topology and a workload; add --kind topology or --kind workload",
+            f"{name!r} is both a {found[0].value} and a {found[1].value}; add --kind",
             param_hint="NAME",
         )
     print((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8"), end="")
@@ -169,6 +173,35 @@ def _workloads() -> list[Record]:
         }
         for name, workload in loaded.items()
     ]
+
+
+def _studies() -> list[Record]:
+    from planner.studies.grid import Grid
+    from planner.studies.study import read_study
+
+    grids = {name: Grid(*read_study(name)) for name in flags.catalog_names(Kind.STUDY)}
+    return [
+        {"name": name, "points": len(grid), "description": _first_line(grid.study.description)}
+        for name, grid in grids.items()
+    ]
+
+
+def _price_sheets() -> list[Record]:
+    from planner.prices import load_prices
+
+    sheets = {name: load_prices(name) for name in flags.catalog_names(Kind.PRICES)}
+    return [
+        {"name": name, "date": sheet.date.isoformat(), "description": _first_line(sheet.description)}
+        for name, sheet in sheets.items()
+    ]
+
+
+_LISTS: dict[Shelves, Callable[[], list[Record]]] = {
+    Shelves.TOPOLOGIES: _topologies,
+    Shelves.WORKLOADS: _workloads,
+    Shelves.STUDIES: _studies,
+    Shelves.PRICES: _price_sheets,
+}
 
 
 def _first_line(text: str) -> str:

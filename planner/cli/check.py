@@ -17,6 +17,8 @@ from planner.cli.streams import Format
 if TYPE_CHECKING:
     from topologies.errors import Fault
 
+CHECKED_POINTS = 1_000
+"""Points of a study up to which all of them are checked."""
 Inspection = tuple[str, tuple["Fault", ...]]
 """A summary of a valid file, and what looks wrong in it all the same."""
 
@@ -36,9 +38,9 @@ def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format
     """Check files: are they valid, and are their numbers plausible.
 
     Finds out by itself whether a file is a topology, a workload, a table
-    profile, a policy or a plan. Prints every fault with its place and its remedy, and a
-    warning for a number that no known device has. Exits with 3 if there is any
-    fault; warnings alone are no fault.
+    profile, a policy, a plan, a study or a price sheet. Prints every fault with
+    its place and its remedy, and a warning for a number that no known device
+    has. Exits with 3 if there is any fault; warnings alone are no fault.
 
     \b
     Example:
@@ -113,6 +115,26 @@ def _inspect_policy(file: str) -> Inspection:
     return summary, ()
 
 
+def _inspect_study(file: str) -> Inspection:
+    from planner.studies.execution import Execution
+    from planner.studies.grid import Grid
+    from planner.studies.study import read_study
+    from planner.studies.table import measured_steps
+
+    grid = Grid(*read_study(file))
+    measured_steps(grid)
+    every = range(len(grid)) if len(grid) <= CHECKED_POINTS else (0, len(grid) // 2, len(grid) - 1)
+    Execution(grid, [grid.point(number) for number in every])
+    return f"{_count(len(grid), 'point')}, {_count(len(grid.axes), 'field')} varied", ()
+
+
+def _inspect_prices(file: str) -> Inspection:
+    from planner.prices import load_prices
+
+    sheet = load_prices(file)
+    return f"{_count(len(sheet.accelerators) + len(sheet.nodes), 'rate')} of {sheet.date}", ()
+
+
 def _inspect_plan(file: str) -> Inspection:
     from planner.document import read_plan
 
@@ -131,6 +153,8 @@ INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
     "table profile": _inspect_tables,
     "policy": _inspect_policy,
     "plan": _inspect_plan,
+    "study": _inspect_study,
+    "price sheet": _inspect_prices,
 }
 
 
@@ -158,16 +182,20 @@ def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
     if isinstance(data, list) or is_table_set(data):
         return "table profile"
     if isinstance(data, dict):
-        if data.get("kind") in ("plan", "policy"):
+        if data.get("kind") in ("plan", "policy", "study"):
             return str(data["kind"])
+        if data.keys() & {"axes", "scenarios", "zips"}:
+            return "study"
+        if data.keys() & {"accelerators", "currency"} and "nodes" not in data:
+            return "price sheet"
         if set(data) == {"tables"}:
             return "table profile"
         changes = data.get("set")
         paths = [str(path).partition(".")[0] for path in changes] if isinstance(changes, dict) else []
         if kind := _nearest_kind([*paths, *(str(key) for key in data)]) or _kind_of_base(data.get("base"), path, chain):
             return kind
-    known = "a topology has the key nodes, a workload and a table profile have tables, a plan has kind: plan, and"
-    known += " a policy has kind: policy"
+    known = "a topology has the key nodes, a workload and a table profile have tables, a study has axes or scenarios, a"
+    known += " price sheet has accelerators, a plan has kind: plan, and a policy has kind: policy"
     raise InputError.at(str(path), f"is none of the files that are known here: {known}")
 
 

@@ -28,11 +28,11 @@ SHELVES = {
     "topology": resources.files("topologies") / "catalog",
     "workload": resources.files("cost_models") / "workload" / "catalog",
     "study": resources.files("planner") / "studies" / "catalog",
+    "price sheet": resources.files("planner") / "price_sheets",
 }
 """The kinds of the catalog, and where their files are."""
 PLANNED_FROM = ("topology", "workload")
 """Those that `--set` reaches into."""
-PRICE_SHEETS = resources.files("planner") / "price_sheets"
 
 
 def catalog_names(*kinds: str) -> list[str]:
@@ -125,18 +125,13 @@ ReserveFlag = Annotated[
 ]
 
 
-def _complete_price_sheet(incomplete: str) -> list[str]:
-    names = sorted(Path(file.name).stem for file in PRICE_SHEETS.iterdir() if file.name.endswith(".yaml"))
-    return [name for name in names if name.startswith(incomplete)]
-
-
 PricesFlag = Annotated[
     str | None,
     typer.Option(
         "--prices",
         metavar="FILE|NAME",
         help="A price sheet: a YAML file, or the shipped example-2025-01.",
-        autocompletion=_complete_price_sheet,
+        autocompletion=completion("price sheet"),
     ),
 ]
 FormatFlag = Annotated[Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")]

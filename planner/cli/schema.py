@@ -18,12 +18,14 @@ class Kind(StrEnum):
     WORKLOAD = "workload"
     POLICY = "policy"
     PLAN = "plan"
+    STUDY = "study"
+    PRICES = "prices"
 
 
 def schema(
     kind: Annotated[
         Kind,
-        typer.Argument(metavar="KIND", help="topology, workload, policy or plan.", show_default=False),
+        typer.Argument(metavar="KIND", help="topology, workload, policy, plan, study or prices.", show_default=False),
     ],
 ) -> None:
     """Print the JSON Schema of a document.
@@ -73,6 +75,14 @@ def _model(kind: Kind) -> "type[BaseModel]":
         from planner.policy import Policy
 
         return Policy
+    if kind is Kind.STUDY:
+        from planner.studies.study import Study
+
+        return Study
+    if kind is Kind.PRICES:
+        from planner.prices import PriceSheet
+
+        return PriceSheet
     from planner.document import Plan
 
     return Plan

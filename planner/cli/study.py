@@ -1,6 +1,7 @@
 """`planner study`: a plan for every point of a grid, and what they say together."""
 
 import time
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +16,12 @@ from planner.cli.streams import Format
 if TYPE_CHECKING:
     from planner.studies.execution import Done
     from planner.studies.grid import Grid
+    from planner.studies.results import StudyResults
     from planner.studies.runners import Runner
 
 MANY = 2_000
 """Points above which `--yes` is asked for."""
+KEPT = "with the points so far"
 SAVE_EVERY_S = 10.0
 """How often the results so far are written."""
 
@@ -43,6 +46,10 @@ def study(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the table here: .parquet, .csv or .json."),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a page with charts here: HTML, for any browser."),
     ] = None,
     plans: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
@@ -70,21 +77,20 @@ def study(
 
     \b
     Examples:
-      planner study zionex-scaling -o results.parquet
+      planner study zionex-scaling -o results.parquet --report page.html
       planner study study.yaml --format csv > points.csv
       planner study study.yaml --runner dask --scheduler tcp://head:8786
     """
-    began = time.monotonic()
+    began, saves = time.monotonic(), 0
     if runner is not RunnerName.DASK:
         flags.expect_unused("without --runner dask", scheduler=scheduler)
     elif scheduler is not None:
         flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
-    _expect_outputs(output, plans)
+    _expect_outputs(output, page, plans)
 
-    from planner.reports import study as report
     from planner.studies.execution import Execution
     from planner.studies.grid import Grid
-    from planner.studies.results import as_document, write_results
+    from planner.studies.results import write_results
     from planner.studies.store import Store
     from planner.studies.study import read_study
     from planner.studies.table import measured_steps, results
@@ -95,30 +101,20 @@ def study(
     measured_steps(grid)
     execution = Execution(grid, grid, keeps_plans=plans is not None)
     done: list[Done] = []
-    failed, saved = 0, time.monotonic()
-    with (
-        _runner(runner, workers, scheduler, len(execution)) as where,
-        interruption("with the points so far") as stopped,
-        streams.bar(len(execution), quiet=quiet) as advance,
-    ):
-        for one in execution.run(where, Store() if cache else None, stopped):
+    with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
+        for one in _followed(execution.run(where, Store() if cache else None, stopped), len(execution), quiet=quiet):
             done.append(one)
-            failed += one.answer.record["status"] == "error"
-            advance(len(done), failed)
             if plans is not None and one.answer.plan is not None:
                 _write_plan(plans, one)
-            if output is not None and time.monotonic() - saved > SAVE_EVERY_S:
+            if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
                 write_results(results(grid, done), output)
-                saved = time.monotonic()
+                saves += 1
     found = results(grid, done)
     if output is not None:
         write_results(found, output)
-    if output_format is Format.JSON:
-        streams.write_json(as_document(found))
-    elif output_format is Format.CSV:
-        streams.write_frame(found.frame)
-    else:
-        report.render(found, streams.console())
+    if page is not None:
+        _write_page(found, page)
+    _print(found, output_format)
     if not quiet:
         reused = sum(one.from_store for one in done)
         again = f", {reused:,} of them from the cache" if reused else ""
@@ -128,8 +124,34 @@ def study(
     raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
 
 
-def _expect_outputs(output: Path | None, plans: Path | None) -> None:
+def _followed(points: Iterator["Done"], total: int, *, quiet: bool) -> Iterator["Done"]:
+    """The points as they come, with a bar."""
+    failed = 0
+    with streams.bar(total, quiet=quiet) as advance:
+        for number, one in enumerate(points, start=1):
+            failed += one.answer.record["status"] == "error"
+            advance(number, failed)
+            yield one
+
+
+def _print(found: "StudyResults", output_format: Format) -> None:
+    from planner.reports import study as report
+    from planner.studies.results import as_document
+
+    if output_format is Format.JSON:
+        streams.write_json(as_document(found))
+    elif output_format is Format.CSV:
+        streams.write_frame(found.frame)
+    else:
+        report.render(found, streams.console())
+
+
+def _expect_outputs(output: Path | None, page: Path | None, plans: Path | None) -> None:
     from planner.studies.results import SUFFIXES
+
+    if page is not None:
+        flags.expect_extra("plotly", "report", "--report")
+        flags.expect_place("--report", page)
 
     if output is not None:
         flags.expect_place("--output", output)
@@ -175,6 +197,13 @@ def _runner(name: RunnerName, workers: int | None, scheduler: str | None, points
         return Cluster(scheduler, workers)
     count = min(workers or usable_cores(), points)
     return Serial() if count == 1 else Processes(count)
+
+
+def _write_page(results: "StudyResults", page: Path) -> None:
+    from planner.files import write_file
+    from planner.reports.pages import study_page, to_html
+
+    write_file(page, to_html(study_page(results), results.name).encode())
 
 
 def _write_plan(directory: Path, one: "Done") -> None:

@@ -1,0 +1,51 @@
+"""`planner cache`: what studies have computed before."""
+
+import typer
+
+from planner.cli import flags, streams
+from planner.cli.group import Group
+from planner.cli.streams import Format
+
+app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def cache() -> None:
+    """Look at, or empty, the cache of study points.
+
+    A point that was planned before, by the same version from the same inputs,
+    is not planned again.
+
+    \b
+    Example:
+      planner cache info
+    """
+
+
+@app.command()
+def info(output_format: flags.FormatFlag = Format.TABLE) -> None:
+    """Say where the cache is, and how much it holds.
+
+    \b
+    Example:
+      planner cache info
+    """
+    from planner.studies.store import Store
+
+    usage = Store().usage()
+    record: streams.Record = {"directory": str(usage.directory), "points": usage.answers, "bytes": usage.bytes}
+    streams.write_records([record], output_format)
+
+
+@app.command()
+def clear() -> None:
+    """Remove everything that the cache holds.
+
+    \b
+    Example:
+      planner cache clear
+    """
+    from planner.studies.store import Store
+
+    before = Store().clear()
+    streams.say(f"removed {before.answers:,} points from {before.directory}")
