@@ -4,18 +4,22 @@ import math
 
 from cost_models.workload.models import TableProfile, Workload
 from topologies.documents import Document, validate
-from topologies.errors import InputError
+from topologies.errors import shown
+
+
+def check_factor(value: object) -> float:
+    """The value, if it is a factor. Raises ValueError, with the remedy, if not."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{shown(value)} must be a factor above 0, as in 2 or 1.5")
+    return value
 
 
 def grown(workload: Workload, *, rows: float = 1.0, tables: float = 1.0) -> Workload:
     """The workload with this many times the rows of every table (rounded up) and this many times the tables.
 
-    Tables are repeated in their order, under names of their own; the dense part grows with what it reads. Raises
-    InputError for a factor that leaves no table, or a model that is none.
+    Tables are repeated in their order, under names of their own; the dense part grows with what it reads. At
+    least one table is left. Raises InputError for a model that is none.
     """
-    for name, factor in (("rows", rows), ("tables", tables)):
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < math.inf:
-            raise InputError.at(f"growth.{name}", f"{factor!r} must be a factor above 0, as in 2 or 1.5")
     if rows == tables == 1:
         return workload
     count = max(1, round(len(workload.tables) * tables))

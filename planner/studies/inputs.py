@@ -12,7 +12,7 @@ from cost_models.workload.models import Workload
 from planner.policy import Policy, policy_document
 from planner.prices import PriceSheet, load_prices
 from planner.studies.grid import Change, Grid, Point
-from planner.studies.growth import grown
+from planner.studies.growth import check_factor, grown
 from topologies.cluster import Topology
 from topologies.documents import Key, Origin, assign_everywhere, validate
 from topologies.errors import Fault, InputError
@@ -74,10 +74,13 @@ class Resolver:
         return self._whole("prices", point, make)
 
     def _factor(self, point: Point, path: str) -> float:
-        found: float = 1.0
+        found = 1.0
         for change in point.changes:
             if change.field.path == path:
-                found = change.value
+                try:
+                    found = check_factor(change.value)
+                except ValueError as error:
+                    raise InputError([self._grid.document.fault(change.where, str(error))]) from None
         return found
 
     def _whole(self, root: str, point: Point, make: Callable[[Any, Any], Input], *more: object) -> Input:
@@ -115,7 +118,7 @@ class Resolver:
             return make(None if source is None else self._beside(source), inner)
         except InputError as error:
             if {fault.source for fault in error.faults} == {source}:  # there is no such file or name
-                return InputError(document.fault(where, f"{source!r} {fault.message}") for fault in error.faults)
+                return InputError(document.fault(where, f"{source!r}: {fault.message}") for fault in error.faults)
             return error
 
     @cached_property

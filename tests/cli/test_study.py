@@ -1,0 +1,160 @@
+"""`planner study` and `planner cache`: answers in every format, resumption, mistakes, interruption."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.cli.exits import ExitCode
+from planner.studies.results import read_results
+
+STUDY = """
+name: small
+description: Two sizes, two batches
+topology: topology.yaml
+workload: workload.yaml
+axes:
+  topology.nodes.0.count: [1, 2]
+  workload.global_batch: [4096, 8192]
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def study(run, starter: Path, cache: Path) -> Callable[..., object]:
+    """`study(text, *flags)`: run a study beside the starter's files, in one process."""
+
+    def run_study(text: str, *words: object) -> object:
+        (starter / "study.yaml").write_text(text)
+        return run("study", starter / "study.yaml", "--workers", 1, *words)
+
+    return run_study
+
+
+def test_findings_and_points_are_shown(study) -> None:
+    """Within 80 columns; progress on stderr."""
+    result = study(STUDY)
+    assert result.exit_code == 0, result.stderr
+    assert "small: Two sizes, two batches" in result.stdout
+    assert "4 points: 4 planned" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "4 of 4 points, in" in result.stderr
+
+
+def test_a_second_run_computes_nothing(study, run, starter: Path) -> None:
+    """And prints the same; `planner cache` tells what is kept, and removes it."""
+    first, second = study(STUDY, "--format", "csv"), study(STUDY, "--format", "csv")
+    assert "4 of them from the cache" in second.stderr
+    assert first.stdout == second.stdout
+    (row,) = json.loads(run("cache", "info", "--format", "json").stdout)
+    assert row["points"] == 4
+    assert "removed 4 points" in run("cache", "clear").stderr
+    assert "cache" not in study(STUDY, "--no-cache").stderr
+    (row,) = json.loads(run("cache", "info", "--format", "json").stdout)
+    assert row["points"] == 0
+
+
+def test_results_plans_and_page_are_written(study, run, starter: Path, tmp_path: Path) -> None:
+    """The file holds what CSV prints; each plan verifies; the page is one file."""
+    words = ("-o", tmp_path / "r.parquet", "--plans", tmp_path / "plans", "--report", tmp_path / "r.html")
+    printed = list(csv.DictReader(io.StringIO(study(STUDY, *words, "--format", "csv", "-q").stdout)))
+    found = read_results(tmp_path / "r.parquet")
+    assert [float(row["step_s"]) for row in printed] == [row["step_s"] for row in found.rows]
+    assert {path.name for path in (tmp_path / "plans").iterdir()} == {f"point-{number}.json" for number in range(4)}
+    assert run("verify", tmp_path / "plans" / "point-3.json").exit_code == 0
+    assert "<html" in (tmp_path / "r.html").read_text()
+    assert json.loads(study(STUDY, "--format", "json", "-q").stdout)["kind"] == "study_results"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("nodes.0.count", "nodes.0.cuont"), "study.yaml:7:3: axes.topology.nodes.0.cuont: there is no 'cuont' at"),
+        (("axes:", "axis:"), "unknown key; did you mean 'axes'?"),
+        (("[4096, 8192]", "[]"), "the grid is empty"),
+        (("workload.yaml", "wrokload.yaml"), "'wrokload.yaml': there is no such file"),
+        (("axes:", "constraints: {step_s: {min: 2s, max: 1s}}\naxes:"), "nothing can keep both"),
+    ],
+)
+def test_mistakes_exit_with_3(study, changed: tuple[str, str], said: str) -> None:
+    """Before anything is computed."""
+    result = study(STUDY.replace(*changed))
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_grid_of_millions_asks_first(study) -> None:
+    """And says how long it would take."""
+    values = "{first: 1024, last: 10000000, step: 1}"
+    result = study(STUDY.replace("[4096, 8192]", values))
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert "the grid has 19,997,954 points" in said
+    assert "would take about" in said
+    assert "--yes" in said
+
+
+def test_no_point_that_counts_exits_with_4(study) -> None:
+    """With how near one comes."""
+    result = study(STUDY + "constraints: {samples_per_s: {min: 1e12}}\n")
+    assert result.exit_code == ExitCode.INFEASIBLE
+    assert "No point keeps the constraints." in result.stdout
+    assert "below the 1 Tsamples/s asked for" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--scheduler", "tcp://h:1"), "has no effect without --runner dask"),
+        (("-o", "results.txt"), "must end in .parquet, .csv, .json"),
+        (("-o", "/nowhere/r.csv"), "there is no directory"),
+    ],
+)
+def test_wrong_flags_are_refused(study, words: tuple[str, str], said: str) -> None:
+    """Before anything is computed."""
+    result = study(STUDY, *words)
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    assert said in " ".join(result.stderr.split())
+
+
+def test_ctrl_c_keeps_what_was_computed(starter: Path, cache: Path, tmp_path: Path) -> None:
+    """Exit code 130, the points so far are written, and a second run takes them from the cache."""
+    (starter / "study.yaml").write_text(STUDY.replace("[4096, 8192]", "{first: 1024, last: 65536, step: 512}"))
+    command = [sys.executable, "-c", "from planner.cli.app import main; main()", "study", str(starter / "study.yaml")]
+    output = ("-o", str(tmp_path / "r.csv"), "--workers", "2")
+    process = subprocess.Popen(
+        [*command, *output], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    end = time.monotonic() + 120
+    while not list(cache.glob("shardplan/points/*/*.json")) and time.monotonic() < end:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED, said
+    assert "stopping with the points so far" in said
+    written = len((tmp_path / "r.csv").read_text().splitlines()) - 1
+    assert 0 < written < 252
+
+
+@pytest.mark.parametrize(
+    "name", ["zionex-scaling", "mlperf-generations", "batch-and-precision", "model-f-tiers", "growth"]
+)
+def test_shipped_studies_are_valid(run, name: str) -> None:
+    """Every point of each has its inputs."""
+    result = run("check", name)
+    assert result.exit_code == 0, result.stdout
+    assert "ok (study:" in result.stdout

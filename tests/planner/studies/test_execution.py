@@ -1,0 +1,174 @@
+"""Runs of a study: the same results whoever computes them, nothing twice, a death takes nothing with it."""
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.studies import execution, runners
+from planner.studies.execution import Done
+from planner.studies.grid import Grid
+from planner.studies.point import Answer, Job, answer
+from planner.studies.results import StudyResults, as_document, read_results, write_results
+from planner.studies.runners import Processes, Serial
+from planner.studies.store import Store
+from planner.studies.table import results
+
+NODES = "topology.nodes.0.count"
+NIC = "topology.nodes.0.links.scale_out.bandwidth"
+AXES = {NODES: [1, 2], NIC: ["100Gb/s", "120Gb/s", "400Gb/s"]}
+RunGrid = Callable[..., list[Done]]
+
+
+def test_processes_find_what_one_process_finds(grid: Callable[..., Grid], run_grid: RunGrid, tmp_path: Path) -> None:
+    """To the last byte, in every file format."""
+    points = grid(axes=AXES)
+    with Processes(2) as pool:
+        spread = results(points, run_grid(points, pool))
+    alone = results(points, run_grid(points, Serial()))
+    for suffix in (".parquet", ".csv", ".json"):
+        files = [tmp_path / f"{name}{suffix}" for name in ("spread", "alone")]
+        for found, file in zip((spread, alone), files, strict=True):
+            write_results(found, file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert (alone.frame["status"] == "feasible").all()
+
+
+def test_a_stopped_study_goes_on_where_it_was(grid: Callable[..., Grid], run_grid: RunGrid, tmp_path: Path) -> None:
+    """And ends as one that was not stopped; what was computed is not computed again."""
+    points, store = grid(axes=AXES), Store(tmp_path / "cache")
+    looks = itertools.count()
+    seen = list(execution.Execution(points, points).run(Serial(), store, lambda: next(looks) >= 3))
+    assert 3 <= len(seen) < len(points)
+    counted = _Counting()
+    again = run_grid(points, counted, store)
+    assert counted.jobs == len(points) - len(seen)
+    assert sum(one.from_store for one in again) == len(seen)
+    whole = results(points, run_grid(points, Serial()))
+    assert as_document(results(points, again)) == as_document(whole)
+    assert store.usage().answers == len(points)
+    assert store.clear().answers == len(points)
+    assert store.usage().answers == 0
+
+
+class _Counting(Serial):
+    """A runner that counts its jobs."""
+
+    jobs = 0
+
+    def submit(self, number: int, job: Job) -> None:
+        self.jobs += 1
+        super().submit(number, job)
+
+
+def test_a_broken_cache_file_is_computed_again(grid: Callable[..., Grid], run_grid: RunGrid, tmp_path: Path) -> None:
+    """As if it were not there."""
+    points, store = grid(axes={NODES: [1]}), Store(tmp_path)
+    run_grid(points, Serial(), store)
+    (file,) = tmp_path.glob("points/*/*.json")
+    file.write_text("{")
+    (one,) = run_grid(points, Serial(), store)
+    assert not one.from_store
+    assert one.answer.record["status"] == "feasible"
+
+
+def test_a_neighbours_plan_is_taken_only_where_it_is_as_good(grid: Callable[..., Grid], run_grid: RunGrid) -> None:
+    """Each point's gap is that of a search, and a little more at most; and its figures are those of its own rates."""
+    axes = {NODES: [2], NIC: {"first": "100Gb/s", "last": "300Gb/s", "points": 5}}
+    together = run_grid(points := grid(axes=axes), Serial())
+    assert any(one.answer.start is not None and one.answer.start.links for one in together)
+    for one in sorted(together, key=lambda one: one.point.number):
+        (alone,) = run_grid(_Only(points, one.point.number), Serial())
+        near, own = one.answer.record, alone.answer.record
+        assert near["gap"] <= own["gap"] + 0.02
+        assert near["step_s"] >= own["lower_bound_s"] * (1 - 1e-9)
+        assert near["lower_bound_s"] <= own["step_s"]
+
+
+class _Only(Grid):
+    """One point of a grid."""
+
+    def __init__(self, whole: Grid, number: int) -> None:
+        super().__init__(whole.study, whole.document)
+        self._number = number
+
+    def __iter__(self):
+        yield self.point(self._number)
+
+
+def test_a_failing_point_is_a_row_with_its_error(grid: Callable[..., Grid], run_grid: RunGrid, monkeypatch) -> None:
+    """And not the end of the others; a bug is not kept in the cache."""
+    real = runners.answer
+
+    def failing(job: Job) -> Answer:
+        return real(job if job.topology.node_count == 1 else replace(job, search=None))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runners, "answer", failing)
+    points = grid(axes={NODES: [1, 2]})
+    found = results(points, run_grid(points, Serial()))
+    assert list(found.frame["status"]) == ["feasible", "error"]
+    assert "AttributeError" in found.frame["reason"][1]
+    assert not found.frame["meets"][1]
+
+
+def killing(job: Job) -> Answer:
+    """Stands for a job that takes all memory: the process is gone."""
+    if job.topology.node_count == 2:
+        os._exit(9)
+    return answer(job)
+
+
+def test_a_job_that_kills_its_process_does_not_end_the_others(
+    grid: Callable[..., Grid], run_grid: RunGrid, monkeypatch
+) -> None:
+    """It is tried again, then given up; all others have their answers."""
+    monkeypatch.setattr(runners, "answer", killing)
+    points = grid(axes={NODES: [1, 2, 3, 4]})
+    with Processes(2) as pool:
+        found = results(points, run_grid(points, pool))
+    assert list(found.frame["status"]) == ["feasible", "error", "feasible", "feasible"]
+    assert "died 2 times" in found.frame["reason"][1]
+
+
+def test_results_read_back_are_the_same(computed: Callable[..., StudyResults], tmp_path: Path) -> None:
+    """From Parquet and JSON."""
+    found = computed(axes={NODES: [1, 2], "policy.tiers": [["hbm"], ["hbm", "ddr"]]})
+    for name in ("r.parquet", "r.json"):
+        write_results(found, tmp_path / name)
+        again = read_results(tmp_path / name)
+        assert again.rows == found.rows
+        assert (again.axes, again.findings, again.pareto) == (found.axes, found.findings, found.pareto)
+
+
+def test_plans_are_kept_where_asked_for(grid: Callable[..., Grid], tmp_path: Path) -> None:
+    """Documents that verify, also from the cache."""
+    from planner.document import read_plan
+    from planner.verification import verify
+
+    points, store = grid(axes={NODES: [1]}), Store(tmp_path)
+    for _ in range(2):
+        (one,) = execution.Execution(points, points, keeps_plans=True).run(Serial(), store)
+        assert one.answer.plan is not None
+        (tmp_path / "plan.json").write_text(one.answer.plan)
+        assert verify(read_plan(tmp_path / "plan.json")) == []
+    assert one.from_store
+
+
+def test_what_does_not_fit_is_a_row_with_its_reason(computed: Callable[..., StudyResults]) -> None:
+    """And says that memory is the limit."""
+    found = computed(axes={"topology.nodes.0.accelerators.hbm.capacity": ["1MB", "80GB"], "policy.tiers": [["hbm"]]})
+    first, second = found.rows
+    assert (first["status"], first["limit"], first["meets"]) == ("infeasible", "memory", False)
+    assert first["step_s"] is None
+    assert first["reason"]
+    assert second["meets"]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_pool_ends_with_nothing_left(workers: int) -> None:
+    """A runner that computed nothing closes too."""
+    with Processes(workers) as pool:
+        assert pool.completed() == {}

@@ -1,0 +1,142 @@
+"""The table and its findings: constraints, prices, the frontier, measured steps, sentences that are true."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from planner.studies.findings import best_point, shown
+from planner.studies.grid import Grid
+from planner.studies.results import StudyResults
+from planner.studies.study import Limit
+from planner.studies.table import broken_constraints, measured_steps, on_frontier
+from topologies.errors import InputError
+
+NODES = "topology.nodes.0.count"
+Computed = Callable[..., StudyResults]
+
+
+def test_figures_agree_with_each_other(computed: Computed) -> None:
+    """Throughput, price and power follow from the step; stages sum to it; units stand in the names."""
+    found = computed(axes={NODES: [1, 2]}, prices="example-2025-01")
+    for row in found.rows:
+        assert row["samples_per_s"] == pytest.approx(8192 / row["step_s"])
+        assert sum(row[name] for name in found.stages) == pytest.approx(row["step_s"])
+        assert row["usd_per_hour"] == pytest.approx(2.305 * 8 * row["nodes"])
+        assert row["usd_per_billion_samples"] == pytest.approx(row["usd_per_hour"] / 3600 / row["samples_per_s"] * 1e9)
+        assert row["joules_per_sample"] == pytest.approx(row["kilowatts"] * 1e3 / row["samples_per_s"])
+        assert row["gap"] == pytest.approx(row["step_s"] / row["lower_bound_s"] - 1)
+        assert 0 < row["hbm_used_bytes"] < row["hbm_capacity_bytes"]
+        assert all(0 <= row[name] < 0.1 for name in found.gains)
+
+
+def test_unknown_prices_stay_unknown(computed: Computed) -> None:
+    """Neither 0 nor a guess; a budget cannot be kept then."""
+    found = computed(axes={NODES: [1]}, constraints={"usd_per_hour": {"max": "100USD/h"}})
+    (row,) = found.rows
+    assert row["usd_per_hour"] is None
+    assert not row["meets"]
+    assert row["reason"] == "usd_per_hour is unknown"
+    assert any("is unknown; give prices" in sentence for sentence in found.findings)
+
+
+def test_constraints_say_what_breaks_them() -> None:
+    """Both ends, and what is missing."""
+    limits = {"samples_per_s": Limit(min=2e6), "step_s": Limit(max=0.02), "nodes": Limit(min=1, max=4)}
+    assert broken_constraints({"samples_per_s": 2e6, "step_s": 0.02, "nodes": 4}, limits) == ""
+    words = broken_constraints({"samples_per_s": 1e6, "step_s": 0.03, "nodes": 5}, limits)
+    assert words == "samples_per_s 1e+06 is below 2e+06; step_s 0.03 is above 0.02; nodes 5 is above 4"
+    assert "step_s is unknown" in broken_constraints({"samples_per_s": 3e6, "nodes": 1}, limits)
+
+
+def test_the_frontier_is_what_nothing_beats() -> None:
+    """Against every pair of points."""
+    frame = pd.DataFrame(
+        {
+            "usd_per_hour": [1, 2, 2, 3, 4, 4, 5, None],
+            "samples_per_s": [1, 3, 2, 3, 5, 5, 4, 9],
+            "meets": [True, True, True, True, True, True, True, True],
+        }
+    )
+    assert on_frontier(frame, "usd_per_hour", "samples_per_s").tolist() == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        *[False] * 3,
+    ]
+    frame["meets"] = False
+    assert not on_frontier(frame, "usd_per_hour", "samples_per_s").any()
+
+
+def test_the_best_point_keeps_the_constraints(computed: Computed) -> None:
+    """The cheapest of those that are fast enough."""
+    axes = {NODES: [1, 2, 4]}
+    free = computed(axes=axes, prices="example-2025-01", objective="usd_per_billion_samples")
+    cheapest = best_point(free)
+    assert cheapest is not None
+    assert cheapest["nodes"] == 1
+    wanted = free.rows[1]["samples_per_s"] * 0.999
+    bound = computed(
+        axes=axes,
+        prices="example-2025-01",
+        objective="usd_per_billion_samples",
+        constraints={"samples_per_s": {"min": wanted}},
+    )
+    best = best_point(bound)
+    assert best is not None
+    assert best["nodes"] == 2
+    assert not bound.rows[0]["meets"]
+
+
+def test_findings_are_true_of_the_table(computed: Computed) -> None:
+    """Scaling, where tables fit, what limits."""
+    found = computed(
+        axes={"topology.nodes.0.accelerators.hbm.capacity": ["1MB", "40GB", "80GB"], "policy.tiers": [["hbm"]]}
+    )
+    text = " ".join(found.findings)
+    assert "3 points: 2 planned, 1 do not fit" in text
+    assert "Along hbm capacity, the tables fit from 40 GB." in text
+    scaling = computed(axes={NODES: [1, 2, 4]})
+    speeds = [row["samples_per_s"] for row in scaling.rows]
+    assert f"{speeds[2] / speeds[0] / 4:.0%} of linear" in " ".join(scaling.findings)
+
+
+def test_measured_steps_stand_beside_their_point(computed: Computed) -> None:
+    """With the error, and that of speed-ups."""
+    found = computed(
+        axes={NODES: [1, 2]},
+        measured=[
+            {"at": {NODES: 1}, "step_s": "2ms", "source": "a log"},
+            {"at": {NODES: 2}, "step_s": "1ms", "source": "a log"},
+        ],
+    )
+    assert [row["measured_samples_per_s"] for row in found.rows] == pytest.approx([8192 / 2e-3, 8192 / 1e-3])
+    ratio = found.rows[1]["samples_per_s"] / found.rows[0]["samples_per_s"] / 2
+    assert f"{ratio - 1:+.1%} off the measured ones at worst" in " ".join(found.findings)
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ({NODES: 3}, "means 0 points"),
+        ({}, "means 2 points"),
+        ({"topology.nodes.0.cuont": 1}, "is no axis of this study; did you mean"),
+    ],
+)
+def test_measured_rows_name_one_point(grid: Callable[..., Grid], at: dict[str, object], said: str) -> None:
+    """Of those that the study has."""
+    points = grid(axes={NODES: [1, 2]}, measured=[{"at": at, "step_s": "1ms", "source": "a log"}])
+    with pytest.raises(InputError, match=said):
+        measured_steps(points)
+
+
+def test_figures_are_shown_with_units() -> None:
+    """Decimal prefixes, dollars without."""
+    assert shown(25e9, "B/s") == "25 GB/s"
+    assert shown(80_000_000_000, "B") == "80 GB"
+    assert shown(0.0025, "s") == "2.500 ms"
+    assert shown(1234.5, "USD/h") == "1,234 USD/h"
+    assert shown("fp16", "") == "fp16"
+    assert shown(16384, "") == "16,384"
