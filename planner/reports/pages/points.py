@@ -29,6 +29,8 @@ TITLES = {
     "kilowatts": "power",
     "joules_per_sample": "energy per sample",
 }
+CHOSEN = ("samples_per_s", "step_s", "usd_per_billion_samples", "gap")
+"""Figures to choose from in a heat map and along an axis."""
 LARGER_IS_BETTER = frozenset({"samples_per_s", "simulated_samples_per_s", "measured_samples_per_s"})
 SCENARIO = Axis("scenario", "scenario", "", is_number=False)
 
