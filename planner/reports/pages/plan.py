@@ -25,6 +25,7 @@ from planner.reports.pages.charts import (
     escaped,
     hover,
     layout,
+    legend_px,
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
@@ -146,7 +147,7 @@ def _loads(plan: Plan, model: CostModel) -> Chart:
         ]
         data.append(_by_rank(plan, _words(name), [value / scale.divisor for value in seconds], colour, told))
     drawn = layout(
-        400,
+        400 + legend_px(names),
         barmode="stack",
         bargap=0.15 if len(plan.ranks) <= MOST_BARS // 4 else 0,
         showlegend=True,
