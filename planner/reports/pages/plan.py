@@ -154,7 +154,7 @@ def _loads(plan: Plan, model: CostModel) -> Chart:
         xaxis=axis("rank", showgrid=False),
         yaxis=axis(escaped(scale.titled("busy")), rangemode="tozero"),
     )
-    note = "A stage lasts as long as its busiest rank, so the step is more than the highest bar."
+    note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
     if model.quantity != "step":
         note = "The rating is that of the busiest rank."
     return Chart("ranks", "Load of each rank", (View("", data, drawn),), note)

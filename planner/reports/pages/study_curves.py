@@ -118,7 +118,9 @@ def along_an_axis(points: Points) -> Chart | None:
     """Figures along each axis of numbers that is not the size of the cluster."""
     views = []
     for one in points.axes:
-        if one.is_number and one.column in {other.column for other in _beside_the_size(points)} | _single(points):
+        if points.is_numeric(one) and one.column in {other.column for other in _beside_the_size(points)} | _single(
+            points
+        ):
             views += [_along(points, one, column) for column in CHOSEN if points.has(column)]
     if not views:
         return None
@@ -215,11 +217,7 @@ def pareto(points: Points) -> Chart | LeftOut | None:
             return LeftOut(title, f"all plans have the same {TITLES.get(column, column)}")
     x, y = points.numbers(first), points.numbers(second)
     both = [p for p in range(len(x)) if x[p] is not None and y[p] is not None]
-    marked = (
-        points.frame["on_pareto"].fillna(False).to_numpy(dtype=bool)
-        if "on_pareto" in points.frame
-        else np.zeros(len(x), dtype=bool)
-    )
+    marked = points.marked("on_pareto")
     front = sorted((p for p in both if marked[p]), key=lambda p: (x[p], y[p]))
     rest = [p for p in both if not marked[p]]
     hovers = points.hovers(first, second, "step_s", "nodes", "ranks")

@@ -286,3 +286,15 @@ def test_text_of_files_is_escaped() -> None:
 
 def test_every_figure_of_a_study_has_a_title() -> None:
     assert set(TITLES) == set(FIGURES)
+
+
+def test_an_axis_may_be_unset_and_two_may_have_the_same_label() -> None:
+    """A study may leave a field as it is at some points; node groups may both have `nodes`."""
+    results = study([(NODES, [2, 4]), (NIC, [25e9, 50e9])])
+    frame = results.frame.replace({NIC.column: {25e9: np.nan}})
+    axes = (NODES, dataclasses.replace(NIC, label=NODES.label))
+    page = study_page(dataclasses.replace(results, frame=frame, axes=axes))
+    assert page.facts[1] == f"Varied: {NODES.column}, {NIC.column}."
+    assert view(chart(page, "heat-map"), "throughput").layout["yaxis"]["ticktext"] == ["unset", "50 GB/s"]
+    assert "along" not in names(page)
+    assert f'<th class="n"><button type="button">{NODES.column}</button>' in to_html(page)
