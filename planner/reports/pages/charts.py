@@ -30,7 +30,7 @@ STAGE_COLOURS = {
 }
 MEMORY_COLOURS = {"hbm": "#2166ac", "ddr": "#1b7837", "ssd": "#7b5a99"}
 LABEL_LENGTH, MOST_TICKS = 28, 12
-BAR_PX, SURROUNDINGS_PX = 24, 96
+BAR_PX, SURROUNDINGS_PX, LEGEND_PX = 24, 96, 760
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,9 @@ def axis(title: str = "", **more: Any) -> Json:
 
 
 def legend_px(names: Sequence[str]) -> int:
-    """How much higher a chart is for the lines of its legend after the first."""
-    return 20 * (sum(9 * len(name) + 60 for name in names) // 860)
+    """How much higher a chart is for the lines of its legend after the first; its columns are equally wide."""
+    columns = max(1, LEGEND_PX // (8 * max(map(len, names), default=1) + 50))
+    return 19 * ((len(names) - 1) // columns)
 
 
 def spread_ticks(values: Sequence[float], *, is_logarithmic: bool) -> list[float]:

@@ -12,6 +12,12 @@
         view.layout.font.size = 11;
         for (const trace of view.data) if (trace.mode) trace.mode = trace.mode.replace("+text", ""); // no room for names
       }
+      const cells = view.data.find((trace) => trace.texttemplate);
+      if (cells) {
+        const names = Math.max(...view.layout.yaxis.ticktext.map((text) => text.length));
+        const wanted = 80 + 7 * names + 40 * cells.x.length; // px, for each text in its cell
+        if (wanted > place.clientWidth) view.layout.width = wanted;
+      }
       if (isTouched) view.layout.dragmode = false; // a finger scrolls the page
       place.style.height = `${view.layout.height}px`;
       Plotly.react(place, view.data, view.layout, config).then(() => {

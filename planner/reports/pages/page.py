@@ -173,7 +173,7 @@ def _column(values: "pd.Series[Any]", column: Column) -> tuple[str, list[str]]:
     """Heading and cells; numbers in one unit, with their value to sort by."""
     known = values.dropna()
     if pd.api.types.is_bool_dtype(known) or set(known.map(type)) == {bool}:
-        return column.title, [f"<td>{'yes' if value else ''}</td>" for value in values.fillna(False)]
+        return column.title, [f"<td>{'yes' if value else ''}</td>" for value in values.eq(True)]
     if len(known) and all(isinstance(value, int | float) for value in known):
         numbers = [float(value) for value in known]
         if all(number.is_integer() for number in numbers) and column.unit in ("", "samples"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.files import write_file
-from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped
+from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped, legend_px
 from planner.reports.pages.page import Page
 from topologies.errors import InputError
 
@@ -72,7 +72,9 @@ def _figure(chart: Chart, view: View) -> Json:
     """The view with the words that stand around it in a page."""
     words = " – ".join(filter(None, (chart.title, view.group, view.label)))
     title = {"text": escaped(words), "x": 0.02, "xanchor": "left", "y": 0.985, "yanchor": "top", "font": {"size": 16}}
-    margin = view.layout["margin"] | {"t": view.layout["margin"]["t"] + TITLE_PX}
+    names = [trace.get("name", "") for trace in view.data if trace.get("showlegend", True)]
+    legend = legend_px(names) if view.layout["showlegend"] else 0
+    margin = view.layout["margin"] | {"t": view.layout["margin"]["t"] + TITLE_PX + legend}
     layout = view.layout | {"title": title, "margin": margin, "height": view.layout["height"] + TITLE_PX}
     traces = [{**trace, "uid": f"{number:06d}"} for number, trace in enumerate(view.data, start=1)]
     return {"data": traces, "layout": layout}

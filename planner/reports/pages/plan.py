@@ -25,6 +25,7 @@ from planner.reports.pages.charts import (
     escaped,
     hover,
     layout,
+    legend_px,
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
@@ -146,14 +147,14 @@ def _loads(plan: Plan, model: CostModel) -> Chart:
         ]
         data.append(_by_rank(plan, _words(name), [value / scale.divisor for value in seconds], colour, told))
     drawn = layout(
-        400,
+        400 + legend_px(names),
         barmode="stack",
         bargap=0.15 if len(plan.ranks) <= MOST_BARS // 4 else 0,
         showlegend=True,
         xaxis=axis("rank", showgrid=False),
         yaxis=axis(escaped(scale.titled("busy")), rangemode="tozero"),
     )
-    note = "A stage lasts as long as its busiest rank, so the step is more than the highest bar."
+    note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
     if model.quantity != "step":
         note = "The rating is that of the busiest rank."
     return Chart("ranks", "Load of each rank", (View("", data, drawn),), note)

@@ -1,7 +1,7 @@
 """The points of a study as charts need them: what varies, what each is called, which is best."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,6 +29,8 @@ TITLES = {
     "kilowatts": "power",
     "joules_per_sample": "energy per sample",
 }
+CHOSEN = ("samples_per_s", "step_s", "usd_per_billion_samples", "gap")
+"""Figures to choose from in a heat map and along an axis."""
 LARGER_IS_BETTER = frozenset({"samples_per_s", "simulated_samples_per_s", "measured_samples_per_s"})
 SCENARIO = Axis("scenario", "scenario", "", is_number=False)
 
@@ -49,7 +51,9 @@ class Points:
         """What differs between points, the scenario included."""
         own = [axis for axis in self.results.axes if self.frame[axis.column].nunique(dropna=False) > 1]
         has_scenarios = "scenario" in self.frame and self.frame["scenario"].nunique(dropna=False) > 1
-        return (*([SCENARIO] if has_scenarios else []), *own)
+        every = [*([SCENARIO] if has_scenarios else []), *own]
+        labels = [axis.label for axis in every]
+        return tuple(axis if labels.count(axis.label) == 1 else replace(axis, label=axis.column) for axis in every)
 
     @cached_property
     def planned(self) -> NDArray[np.bool_]:
@@ -57,13 +61,15 @@ class Points:
         known: NDArray[np.bool_] = self.frame["step_s"].notna().to_numpy(dtype=bool)
         return known
 
+    def marked(self, column: str) -> NDArray[np.bool_]:
+        """[P] whether a column of truth values is true; where it is unknown, or missing, it is not."""
+        values = self.frame[column].tolist() if column in self.frame else [False] * len(self.frame)
+        return np.array([not pd.isna(value) and bool(value) for value in values], dtype=bool)
+
     @cached_property
     def meets(self) -> NDArray[np.bool_]:
         """[P] whether a point has a plan that keeps the constraints."""
-        if "meets" not in self.frame:
-            return self.planned
-        kept: NDArray[np.bool_] = self.frame["meets"].fillna(False).to_numpy(dtype=bool)
-        return self.planned & kept
+        return self.planned & self.marked("meets") if "meets" in self.frame else self.planned
 
     @cached_property
     def names(self) -> list[str]:
@@ -79,13 +85,17 @@ class Points:
         return " · ".join(axis.label for axis in self.axes) or "point"
 
     def values(self, axis: Axis) -> list[Any]:
-        """[P] where the points stand on an axis."""
-        return [value.item() if isinstance(value, np.generic) else value for value in self.frame[axis.column]]
+        """[P] where the points stand on an axis; None where it is unset."""
+        return [None if pd.isna(value) else value for value in self.frame[axis.column].tolist()]
 
     def levels(self, axis: Axis) -> list[Any]:
         """The different values of an axis: numbers ascending, words as they first come."""
         found = list(dict.fromkeys(self.values(axis)))
-        return sorted(found) if axis.is_number and all(isinstance(value, int | float) for value in found) else found
+        return sorted(found) if self.is_numeric(axis) else found
+
+    def is_numeric(self, axis: Axis) -> bool:
+        """Whether all points stand at a number."""
+        return axis.is_number and all(isinstance(value, int | float) for value in self.values_of[axis.column])
 
     def full_name(self, point: int) -> str:
         """What tells a point from the others, with the names of the axes."""

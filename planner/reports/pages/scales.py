@@ -58,10 +58,10 @@ def scale_of(values: Iterable[float | None], unit: str) -> Scale:
 
 def value_text(value: object, unit: str) -> str:
     """A value of an axis with its unit; round decimal sizes stay decimal: `80 GB`."""
+    if value is None or value != value:
+        return "unset"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if math.isnan(value):
-        return "none"
     if unit in ("samples", "") and float(value).is_integer():
         return f"{int(value):,}"
     scale = scale_of([value], unit)

@@ -1,13 +1,29 @@
 """The report of a study: findings, charts and all points."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
+from planner.reports.pages.charts import Chart, LeftOut
 from planner.reports.pages.page import Column, Page, Table
 from planner.reports.pages.points import TITLES, Points
-from planner.reports.pages.study_charts import charts
+from planner.reports.pages.study_bars import gains, measured, memories, stages
+from planner.reports.pages.study_curves import along_an_axis, pareto, scaling
+from planner.reports.pages.study_heat_maps import heat_maps
 from planner.studies.results import FIGURES, StudyResults
+
+CHARTS: tuple[Callable[[Points], Chart | LeftOut | None], ...] = (
+    heat_maps,
+    scaling,
+    along_an_axis,
+    pareto,
+    measured,
+    stages,
+    memories,
+    gains,
+)
+"""From top to bottom of the page; None where the study has nothing of the sort."""
 
 
 def study_page(results: StudyResults) -> Page:
@@ -18,7 +34,7 @@ def study_page(results: StudyResults) -> Page:
         description=results.description,
         facts=_facts(points),
         findings=results.findings,
-        charts=charts(points),
+        charts=[chart for make in CHARTS if (chart := make(points)) is not None],
         tables=[_table(points)],
     )
 

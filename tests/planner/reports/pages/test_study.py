@@ -11,7 +11,8 @@ import pytest
 from planner.reports.pages import study_page, to_html
 from planner.reports.pages.charts import Chart, LeftOut, View
 from planner.reports.pages.page import Page
-from planner.studies.results import StudyResults
+from planner.reports.pages.points import TITLES
+from planner.studies.results import FIGURES, StudyResults
 from tests.oracles import studies
 from tests.oracles.studies import BATCH, DTYPE, NIC, NODES, study
 
@@ -160,6 +161,19 @@ def test_without_prices_the_chart_is_left_out_with_a_sentence() -> None:
     assert "Unknown for every point: measured throughput, price per hour, USD per billion samples." in text
 
 
+def test_a_frontier_of_one_figure_is_left_out() -> None:
+    results = dataclasses.replace(study([(BATCH, [4096, 8192])]), pareto=("ranks", "samples_per_s"))
+    assert LeftOut("Pareto front", "all plans have the same ranks") in study_page(results).charts
+
+
+def test_curves_over_orders_of_magnitude_are_logarithmic_with_missing_points_below() -> None:
+    results = study([(BATCH, [4096, 8192, 16384])])
+    frame = results.frame.assign(samples_per_s=[2e7, 5e4, np.nan], step_s=[1e-3, 1.0, np.nan])
+    along = view(chart(study_page(dataclasses.replace(results, frame=frame)), "along"), "throughput")
+    assert along.layout["yaxis"]["type"] == "log"
+    assert along.data[1]["y"][0] == pytest.approx(0.05 / 2)
+
+
 def test_the_frontier_is_joined_and_names_its_points() -> None:
     results = studies.grid()
     others, front = chart(study_page(results), "pareto").views[0].data
@@ -176,6 +190,8 @@ def test_stages_add_up_to_the_step() -> None:
     total = np.sum([trace["x"] for trace in bars], axis=0)
     assert total == pytest.approx(results.frame["step_s"].dropna().to_numpy() * 1e3)
     assert [trace["name"] for trace in bars][:2] == ["input dist", "lookup forward"]
+    shares = chart(study_page(results), "stages").views[1].data
+    assert np.sum([trace["x"] for trace in shares], axis=0) == pytest.approx(100)
 
 
 def test_of_many_points_the_best_are_shown_and_it_is_said() -> None:
@@ -204,6 +220,17 @@ def test_gains_are_of_the_best_point_first() -> None:
     assert data["x"] == pytest.approx(sorted((100 * best[name] for name in results.gains), reverse=True))
     assert view(gains, "best").layout["yaxis"]["ticktext"] == ["FLOP/s", "HBM bandwidth", "NIC bandwidth"]
     assert np.array(view(gains, "all").data[0]["z"]).shape == (16, 3)
+    useless = results.frame.assign(plus10_ssd_iops_saves=0.0)
+    gains = chart(study_page(dataclasses.replace(results, frame=useless)), "gains")
+    assert len(view(gains, "best").data[0]["x"]) == 3
+    assert gains.note.endswith("There, more SSD IOPS would save nothing.")
+
+
+def test_gains_of_nothing_are_left_out() -> None:
+    results = studies.grid()
+    useless = results.frame.assign(**dict.fromkeys(results.gains, 0.0))
+    page = study_page(dataclasses.replace(results, frame=useless))
+    assert LeftOut("What 10% more would save", "10% more of any one resource would save nothing") in page.charts
 
 
 def test_the_table_holds_every_point_and_unknown_is_not_zero() -> None:
@@ -219,7 +246,7 @@ def test_the_table_holds_every_point_and_unknown_is_not_zero() -> None:
 
 def test_a_study_of_one_point_has_what_one_point_allows() -> None:
     page = study_page(study([]))
-    assert names(page) == ["pareto", "stages", "memory", "gains"]
+    assert names(page) == ["stages", "memory", "gains"]
     assert "point 0" in chart(page, "stages").views[0].layout["yaxis"]["ticktext"]
 
 
@@ -255,3 +282,19 @@ def test_text_of_files_is_escaped() -> None:
     assert "<img" not in own
     ticks = view(chart(study_page(results), "heat-map"), "throughput").layout["xaxis"]["ticktext"]
     assert ticks[0] == "&lt;b&gt;bold&lt;/b&gt; &amp; &lt;i&gt;"
+
+
+def test_every_figure_of_a_study_has_a_title() -> None:
+    assert set(TITLES) == set(FIGURES)
+
+
+def test_an_axis_may_be_unset_and_two_may_have_the_same_label() -> None:
+    """A study may leave a field as it is at some points; node groups may both have `nodes`."""
+    results = study([(NODES, [2, 4]), (NIC, [25e9, 50e9])])
+    frame = results.frame.replace({NIC.column: {25e9: np.nan}})
+    axes = (NODES, dataclasses.replace(NIC, label=NODES.label))
+    page = study_page(dataclasses.replace(results, frame=frame, axes=axes))
+    assert page.facts[1] == f"Varied: {NODES.column}, {NIC.column}."
+    assert view(chart(page, "heat-map"), "throughput").layout["yaxis"]["ticktext"] == ["unset", "50 GB/s"]
+    assert "along" not in names(page)
+    assert f'<th class="n"><button type="button">{NODES.column}</button>' in to_html(page)

@@ -1,0 +1,253 @@
+"""Curves of a study: throughput against ranks, figures along an axis, the Pareto front."""
+
+from collections.abc import Hashable, Sequence
+from itertools import cycle
+
+import numpy as np
+
+from planner.reports.pages.charts import (
+    FAINT,
+    SERIES,
+    Chart,
+    Json,
+    LeftOut,
+    View,
+    axis,
+    escaped,
+    layout,
+    legend_px,
+    line,
+    spread_ticks,
+)
+from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
+from planner.reports.pages.scales import scale_of, significant, trimmed
+from planner.studies.results import Axis
+
+MOST_CURVES = 8
+WIDE = 50.0
+"""An axis whose largest value is so many times its smallest is logarithmic."""
+LETTER = 0.0085
+"""Width of a letter as a share of a chart's, with some room around each name."""
+
+
+def scaling(points: Points) -> Chart | LeftOut | None:
+    """Throughput against ranks, with what ideal scaling would give, and the efficiency."""
+    title = "Scaling"
+    if not points.has("ranks") or points.frame.loc[points.planned, "ranks"].nunique() < 2:
+        return None
+    others = _beside_the_size(points)
+    curves = {
+        key: sorted((p for p in inside if points.planned[p]), key=lambda p: (points.frame["ranks"].iloc[p], p))
+        for key, inside in points.groups(others).items()
+    }
+    curves = {key: inside for key, inside in curves.items() if points.frame["ranks"].iloc[inside].nunique() > 1}
+    if not curves:
+        return LeftOut(title, "no two points differ in their ranks alone")
+    kept, note = _best_curves(points, curves)
+    speeds = points.numbers("samples_per_s")
+    unit = points.scale("samples_per_s").unit
+    ranks = points.frame["ranks"].astype(float).tolist()
+    hovers, data = points.hovers("nodes", "ranks", "samples_per_s", "step_s", "usd_per_billion_samples"), []
+    for key, colour in zip(kept, cycle(SERIES), strict=False):
+        inside = curves[key]
+        name = points.group_name(others, key) or "plans"
+        x = [ranks[point] for point in inside]
+        y = [float(speeds[point] or 0.0) for point in inside]
+        share = [100 * value / y[0] * x[0] / size for value, size in zip(y, x, strict=True)]
+        under = [hovers[point] for point in inside]
+        told = [f"{text}<br>efficiency: {part:.0f}%" for text, part in zip(under, share, strict=True)]
+        data.append(line(name, x, y, colour, told, legendgroup=name))
+        ideal = line(name, [x[0], x[-1]], [y[0], y[0] * x[-1] / x[0]], colour, legendgroup=name, showlegend=False)
+        data.append(ideal | {"mode": "lines", "line": {"color": colour, "width": 1, "dash": "dot"}})
+        data.append(line(name, x, share, colour, told, legendgroup=name, showlegend=False, yaxis="y2"))
+    sizes = sorted({ranks[point] for key in kept for point in curves[key]})
+    spread = {"type": "log", "dtick": 1} if sizes[-1] / sizes[0] >= 4 else {}
+    ticks = spread_ticks(sizes, is_logarithmic=bool(spread))
+    drawn = layout(
+        520 + legend_px([points.group_name(others, key) for key in kept]),
+        showlegend=len(kept) > 1,
+        xaxis=axis(
+            "ranks",
+            **{**spread, "tickmode": "array"},
+            tickvals=ticks,
+            ticktext=[f"{t:,.0f}" for t in ticks],
+            anchor="y2",
+        ),
+        yaxis=axis(unit, domain=[0.4, 1], **(_round_ticks(data) if spread else {"rangemode": "tozero"})),
+        yaxis2=axis("efficiency", domain=[0, 0.3], rangemode="tozero", ticksuffix="%", nticks=5),
+    )
+    words = "Dotted: ideal scaling from the smallest cluster of each curve, which is 100% efficient."
+    return Chart("scaling", title, (View(title, data, drawn),), " ".join(filter(None, (words, note))))
+
+
+def _round_ticks(data: Sequence[Json]) -> Json:
+    """A logarithmic axis with a tick at 1, 2 and 5 of each power of ten."""
+    values = [value for trace in data if "yaxis" not in trace for value in trace["y"] if value]
+    low, high = np.floor(np.log10(min(values))), np.ceil(np.log10(max(values)))
+    ticks = [digit * 10.0**power for power in np.arange(low, high + 1) for digit in (1, 2, 5)]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
+
+
+def _beside_the_size(points: Points) -> list[Axis]:
+    """The axes that still differ where the number of ranks is the same; an axis of counts is the size itself."""
+    counts = {
+        one.column
+        for one in points.axes
+        if one.is_number and one.column.rpartition(".")[2] in ("count", "nodes", "ranks")
+    }
+    by_ranks = points.frame.groupby("ranks", dropna=True)
+    return [
+        one
+        for one in points.axes
+        if one.column not in counts and (by_ranks[one.column].nunique(dropna=False) > 1).any()
+    ]
+
+
+def _best_curves(
+    points: Points, curves: dict[tuple[Hashable, ...], list[int]]
+) -> tuple[list[tuple[Hashable, ...]], str]:
+    """At most so many curves, in their order, and a sentence if some are left out."""
+    if len(curves) <= MOST_CURVES:
+        return list(curves), ""
+    place = {point: number for number, point in enumerate(points.ranked())}
+    best = sorted(curves, key=lambda key: min(place[point] for point in curves[key]))[:MOST_CURVES]
+    return [key for key in curves if key in best], f"The {MOST_CURVES} of {len(curves):,} curves with the best points."
+
+
+def along_an_axis(points: Points) -> Chart | None:
+    """Figures along each axis of numbers that is not the size of the cluster."""
+    views = []
+    for one in points.axes:
+        if points.is_numeric(one) and one.column in {other.column for other in _beside_the_size(points)} | _single(
+            points
+        ):
+            views += [_along(points, one, column) for column in CHOSEN if points.has(column)]
+    if not views:
+        return None
+    labels = {view.group for view in views}
+    if len(labels) == 1:
+        views = [View(view.label, view.data, view.layout) for view in views]
+        title = f"Along {labels.pop()}"
+    else:
+        title = "Along one axis"
+    notes = ["A line for each value of the other axes."] if len(points.axes) > 1 else []
+    if any(len([t for t in view.data if "lines" in t["mode"]]) == MOST_CURVES for view in views):
+        notes = [f"A line for each value of the other axes, at most {MOST_CURVES}: those with the best points."]
+    if not points.planned.all():
+        notes.append("✕ on the axis: no plan.")
+    return Chart("along", title, tuple(views), " ".join(notes))
+
+
+def _single(points: Points) -> set[str]:
+    """The one axis of a study that has only one, whatever it is."""
+    return {points.axes[0].column} if len(points.axes) == 1 and points.frame["ranks"].nunique() < 2 else set()
+
+
+def _along(points: Points, one: Axis, column: str) -> View:
+    others = [other for other in points.axes if other != one]
+    place = points.values_of[one.column]
+    scale = scale_of([float(value) for value in place], one.unit)
+    figures, hovers = points.numbers(column), points.hovers(*CHOSEN)
+    groups = {
+        key: sorted((p for p in inside if figures[p] is not None), key=lambda p: (place[p], p))
+        for key, inside in points.groups(others).items()
+    }
+    kept, _ = _best_curves(points, {key: inside for key, inside in groups.items() if inside})
+    data = []
+    for key, colour in zip(kept, cycle(SERIES), strict=False):
+        inside = groups[key]
+        x = [place[p] / scale.divisor for p in inside]
+        data.append(
+            line(
+                points.group_name(others, key) or "plans",
+                x,
+                [figures[p] for p in inside],
+                colour,
+                [hovers[p] for p in inside],
+            )
+        )
+    heights = [float(y) for trace in data for y in trace["y"]]
+    is_tall = min(heights, default=0.0) > 0 and max(heights) >= WIDE * min(heights)
+    missing = [p for p in range(len(place)) if not points.planned[p]]
+    if missing:
+        marks = line(
+            "no plan",
+            [place[p] / scale.divisor for p in missing],
+            [min(heights) / 2 if is_tall else 0.0] * len(missing),
+            FAINT,
+            [hovers[p] for p in missing],
+        )
+        data.append(
+            marks | {"mode": "markers", "marker": {"symbol": "x", "color": FAINT, "size": 8}, "cliponaxis": False}
+        )
+    levels = [value for value in points.levels(one) if value > 0]
+    is_wide = len(levels) == len(points.levels(one)) and levels[-1] / levels[0] >= 16
+    shown, title = scale.titled(one.label), escaped(points.scale(column).titled(TITLES[column]))
+    drawn = layout(
+        380 + legend_px([trace["name"] for trace in data]),
+        showlegend=len(data) > 1,
+        xaxis=axis(escaped(shown), **_ticks(levels, scale.divisor) if is_wide else {}),
+        yaxis=axis(title, **(_round_ticks(data) if is_tall else {"rangemode": "tozero"})),
+    )
+    return View(points.scale(column).titled(TITLES[column]), data, drawn, escaped(one.label))
+
+
+def _ticks(levels: Sequence[float], divisor: float) -> Json:
+    values = [value / divisor for value in spread_ticks(levels, is_logarithmic=True)]
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": values,
+        "ticktext": [trimmed(significant(value)) for value in values],
+    }
+
+
+def pareto(points: Points) -> Chart | LeftOut | None:
+    """All plans by two figures, the best trade-offs joined."""
+    title = "Pareto front"
+    if len(points.frame) < 2:
+        return None
+    first, second = points.results.pareto
+    for column in (first, second):
+        if not points.has(column):
+            words = TITLES.get(column, column)
+            remedy = "; give prices with the study or the topology" if column.startswith("usd") else ""
+            return LeftOut(title, f"{words} is unknown for every point{remedy}")
+        if points.frame.loc[points.planned, column].nunique() < 2:
+            return LeftOut(title, f"all plans have the same {TITLES.get(column, column)}")
+    x, y = points.numbers(first), points.numbers(second)
+    both = [p for p in range(len(x)) if x[p] is not None and y[p] is not None]
+    marked = points.marked("on_pareto")
+    front = sorted((p for p in both if marked[p]), key=lambda p: (x[p], y[p]))
+    rest = [p for p in both if not marked[p]]
+    hovers = points.hovers(first, second, "step_s", "nodes", "ranks")
+    faint = {"mode": "markers", "marker": {"color": "#c4ccd4", "size": 7}}
+    data = [line("other plans", [x[p] for p in rest], [y[p] for p in rest], FAINT, [hovers[p] for p in rest]) | faint]  # type: ignore[misc]
+    joined = line("frontier", [x[p] for p in front], [y[p] for p in front], SERIES[0], [hovers[p] for p in front])  # type: ignore[misc]
+    joined |= {"mode": "lines+markers+text", "text": _labels(points, front, x), "textposition": "top center"}
+    joined |= {"textfont": {"size": 11}, "cliponaxis": False}
+    data.append(joined)
+    drawn = layout(
+        420,
+        showlegend=True,
+        margin={"l": 56, "r": 40, "t": 24, "b": 48},
+        xaxis=axis(escaped(points.scale(first).titled(TITLES.get(first, first)))),
+        yaxis=axis(escaped(points.scale(second).titled(TITLES.get(second, second)))),
+    )
+    ways = [
+        f"{'more' if column in LARGER_IS_BETTER else 'less'} {TITLES.get(column, column)}" for column in (first, second)
+    ]
+    note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier in both."
+    return Chart("pareto", title, (View(title, data, drawn),), note)
+
+
+def _labels(points: Points, front: Sequence[int], x: Sequence[float | None]) -> list[str]:
+    """Names of points that stand far enough from the one named before."""
+    places = [float(x[point] or 0.0) for point in front]
+    labels, free = [], -np.inf
+    for point, place in zip(front, places, strict=True):
+        half = LETTER / 2 * len(points.names[point]) * (max(places) - min(places))
+        is_free = place - half >= free
+        labels.append(escaped(points.names[point]) if is_free else "")
+        free = place + half if is_free else free
+    return labels

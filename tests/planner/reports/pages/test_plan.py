@@ -1,0 +1,93 @@
+"""What a plan's page says: the stages, loads and bytes of the plan, rank by rank, and every table."""
+
+import numpy as np
+import pytest
+
+from planner import Plan, plan
+from planner.reports.pages import plan_page
+from planner.reports.pages.charts import Chart
+from planner.reports.pages.page import Page
+from tests.oracles.instances import node_group, topology, workload
+
+TABLES = [
+    {"rows": 2_000_000, "dim": 64},
+    {"rows": 5_000, "dim": 32, "name": "<b>small</b>"},
+    {"rows": 6_000_000, "dim": 128, "zipf_alpha": 1.1},
+]
+
+
+@pytest.fixture(scope="module")
+def found() -> Plan:
+    """Some of it below HBM, on two nodes of two ranks."""
+    return plan(topology(node_group("a", nodes=2, hbm_bytes=0.9e9)), workload(TABLES), effort=0)
+
+
+@pytest.fixture(scope="module")
+def page(found: Plan) -> Page:
+    return plan_page(found)
+
+
+def chart(page: Page, name: str) -> Chart:
+    (one,) = [each for each in page.charts if isinstance(each, Chart) and each.name == name]
+    return one
+
+
+def test_stages_are_those_of_the_plan(found: Plan, page: Page) -> None:
+    (data,) = chart(page, "stages").views[0].data
+    shown = [stage for stage in found.stages if stage.seconds]
+    assert data["x"] == pytest.approx([stage.seconds * 1e3 for stage in shown])
+    bands = [stage.error_bar for stage in shown]
+    assert data["error_x"]["array"] == pytest.approx(
+        [1e3 * (bar.high_s - stage.seconds) if bar else 0 for bar, stage in zip(bands, shown, strict=True)]
+    )
+
+
+def test_every_rank_shows_its_seconds(found: Plan, page: Page) -> None:
+    data = chart(page, "ranks").views[0].data
+    assert np.sum([trace["y"] for trace in data], axis=0) == pytest.approx(
+        [1e3 * sum(rank.seconds.values()) for rank in found.ranks]
+    )
+
+
+def test_hbm_belongs_to_ranks_and_ddr_to_nodes(found: Plan, page: Page) -> None:
+    hbm, ddr = chart(page, "memory").views
+    assert hbm.label == "HBM of each rank"
+    assert hbm.data[1]["y"] == pytest.approx([rank.bytes.hbm / 2**20 for rank in found.ranks])
+    assert ddr.label == "DDR of each node"
+    assert ddr.data[0]["y"] == pytest.approx([10e9 / 2**30] * 2)
+    taken = [sum(rank.bytes.ddr for rank in found.ranks if rank.node == node) for node in (0, 1)]
+    assert ddr.data[1]["y"] == pytest.approx([size / 2**30 for size in taken])
+    assert sum(taken) > 0
+
+
+def test_every_table_is_listed_with_its_bytes(found: Plan, page: Page) -> None:
+    counts, tables = page.tables
+    assert counts.frame["tables"].sum() == len(found.tables)
+    assert tables.frame["table"].tolist() == ["t0", "<b>small</b>", "t2"]
+    assert tables.frame["hbm"].tolist() == [table.shards.bytes[:, 0].sum() for table in found.tables]
+    assert "cached rows" in {column.title for column in tables.columns}
+
+
+def test_the_head_says_how_good_the_plan_is(found: Plan, page: Page) -> None:
+    assert found.objective is not None
+    assert page.title == "tiny on tiny"
+    assert page.description == "3 tables, 4 ranks on 2 nodes, 4,096 samples a step"
+    assert f"{found.objective.step_s * 1e3:.3f} ms" in page.facts[1]
+    assert page.facts[1].endswith(f"gap {found.objective.gap:.2%}.")
+    assert page.facts[-1].startswith("Simulated ")
+
+
+def test_many_ranks_are_areas() -> None:
+    """Thousands of bars would take a browser seconds to draw."""
+    many = plan(topology(node_group("a", nodes=40, ranks=8)), workload(TABLES), effort=0)
+    data = chart(plan_page(many), "ranks").views[0].data
+    assert {trace["type"] for trace in data} == {"scatter"}
+    assert {trace["stackgroup"] for trace in data} == {"all"}
+    assert {len(trace["y"]) for trace in data} == {320}
+
+
+def test_a_rating_has_no_stages_in_time() -> None:
+    rated = plan(topology(node_group("a")), workload(TABLES[:2]), cost_model="hugectr", effort=0)
+    page = plan_page(rated)
+    assert [each.name for each in page.charts if isinstance(each, Chart)] == ["ranks", "memory"]
+    assert page.facts[1].startswith("Rating ")
