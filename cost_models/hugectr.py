@@ -82,9 +82,9 @@ class HugeCTRModel(CostModel):
         self.kind_of_rank: Ints = np.repeat(np.arange(len(counts)), counts)
         self.node_of_rank: Ints = np.zeros(world, dtype=np.int64)
         self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
-        hosts = np.zeros(topology.node_count)
         of_kind = np.array([usable_bytes(group)[0] for group in topology.nodes], dtype=float)
-        self.memory_capacity = (of_kind[self.kind_of_rank], hosts, hosts)
+        below = (np.zeros(int(pool[-1]) + 1) for pool in self.memory_pool_of_rank[1:])
+        self.memory_capacity = (of_kind[self.kind_of_rank], *below)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""

@@ -15,6 +15,7 @@ from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
 from cost_models.shards import (
     MEMORY_TIERS,
+    SHARED_BY,
     TABLE_COLUMN_WISE,
     Blocks,
     Floats,
@@ -37,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class BlockCosts:
-    """Costs of n blocks on one kind of rank; C columns of seconds, M = 3 memory tiers of bytes.
+    """Costs of n blocks on one kind of rank; C columns of seconds, M memory tiers of bytes.
 
     See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
     """
@@ -58,7 +59,7 @@ class BlockCosts:
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """Bytes of n blocks in M = 3 memory tiers: `fixed` on each rank that takes part, `by_rows` times its share of the
+    """Bytes of n blocks in M memory tiers: `fixed` on each rank that takes part, `by_rows` times its share of the
     rows."""
 
     fixed: Floats
@@ -82,7 +83,7 @@ class Evaluation:
     rank_stage_seconds: Floats
     """[W, S]"""
     rank_bytes: Floats
-    """[W, M] with the dense part; DDR and SSD: the rank's own share of its node's."""
+    """[W, M] with the dense part; of a memory that ranks share: the rank's own share."""
 
     @property
     def step_s(self) -> float:
@@ -125,7 +126,7 @@ class CostModel(ABC):
     """[K, C] seconds on each rank's resources before any table is placed."""
     base_bytes: Floats
     """[M] bytes on each rank before any table is placed."""
-    memory_capacity: tuple[Floats, Floats, Floats]
+    memory_capacity: tuple[Floats, ...]
     """Per memory tier, usable bytes of each pool (after the reserve)."""
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
@@ -159,9 +160,10 @@ class CostModel(ABC):
         """The bytes among the costs of each block."""
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
-        """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
-        return np.arange(len(self.host_of_rank)), self.host_of_rank, self.host_of_rank
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
+        """Per memory tier, [W] the pool each rank draws on: that of itself, of its node or of its node group."""
+        of = {"rank": np.arange(len(self.host_of_rank)), "node": self.host_of_rank, "group": self.kind_of_rank}
+        return tuple(of[SHARED_BY[tier]] for tier in MEMORY_TIERS)
 
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""
@@ -237,7 +239,7 @@ class MemoryModel(CostModel):
         return self.whole.host_of_rank
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory tier, [W] the pool each rank draws on."""
         return self.whole.memory_pool_of_rank
 

@@ -10,6 +10,7 @@ from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, block_rows
 from cost_models.workload.formats import DTYPES
 from planner.document import (
+    ALWAYS_NAMED,
     Infeasibility,
     Moves,
     Objective,
@@ -191,7 +192,7 @@ def _items_of_tables(problem: Problem, placement: Placement, homes: Homes | None
 
 
 def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tuple[int, int]]) -> Floats:
-    """[n, 8] the shards of a table in the order of the document's keys; bytes not yet rounded."""
+    """[n, 5 + M] the shards of a table in the order of the document's keys; bytes not yet rounded."""
     rows = int(problem.table_rows[table])
     parts, column = [], 0
     for block, place in items:
@@ -227,16 +228,12 @@ def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[Rank
         RankPlan(
             rank=rank,
             node=int(model.host_of_rank[rank]),
-            bytes=_tier_bytes(rank_bytes[rank].round().astype(int).tolist()),
-            capacity=_tier_bytes(capacity[rank].tolist()),
+            bytes=TierBytes.of(rank_bytes[rank].tolist()),
+            capacity=TierBytes.of(capacity[rank].tolist()),
             seconds=dict(zip(model.stages, busy[rank].tolist(), strict=True)),
         )
         for rank in range(len(busy))
     )
-
-
-def _tier_bytes(values: list[int]) -> TierBytes:
-    return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
 def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
@@ -256,6 +253,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
             short_bytes=None if np.isnan(shortage.bytes_short[m]) else int(np.ceil(shortage.bytes_short[m])),
         )
         for m, tier in enumerate(MEMORY_TIERS)
+        if capacity[m] or tier in ALWAYS_NAMED
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.homeless):

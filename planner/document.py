@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
+from cost_models.shards import MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding
 from cost_models.workload.models import Dtype
 from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
@@ -24,7 +24,8 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
-_SHARD_LINE = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
+ALWAYS_NAMED: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd")
+"""Memories that are named wherever bytes are; the others, where there are bytes of them."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
@@ -39,7 +40,7 @@ class Shards:
     column_start: Ints
     columns: Ints
     bytes: Ints
-    """[n, 3] in HBM, DDR and SSD: weights, optimizer state, cache, and the ids and outputs in flight."""
+    """[n, M] in each memory: weights, optimizer state, cache, and the ids and outputs in flight."""
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -48,7 +49,7 @@ class Shards:
         return isinstance(other, Shards) and np.array_equal(self.as_matrix(), other.as_matrix())
 
     def as_matrix(self) -> Ints:
-        """[n, 8] in the order of the keys of the document."""
+        """[n, 5 + M] in the order of the keys of the document."""
         own = np.stack([self.rank, self.row_start, self.rows, self.column_start, self.columns], axis=1)
         return np.concatenate([own, self.bytes], axis=1)
 
@@ -60,17 +61,26 @@ class Shards:
 
     def to_json(self) -> str:
         """The list of objects of the document, one to a line."""
-        matrix = self.as_matrix()
+        tiers = self._tiers()
+        sizes = ",".join(f'"{tier}":%d' for tier in tiers)
+        line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}}"
+        matrix = self.as_matrix()[:, [*range(5), *(5 + MEMORY_TIERS.index(tier) for tier in tiers)]]
         if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
-            head, tail = _SHARD_LINE.split("%d", maxsplit=1)
+            head, tail = line.split("%d", maxsplit=1)
             rest = tail % tuple(matrix[0, 1:].tolist())
             return head + f"{rest},\n{head}".join(map(str, self.rank.tolist())) + rest
-        return ",\n".join(_SHARD_LINE % tuple(row) for row in matrix.tolist())
+        return ",\n".join(line % tuple(row) for row in matrix.tolist())
+
+    def _tiers(self) -> list[MemoryTier]:
+        """Whose bytes are written."""
+        used: list[bool] = np.asarray(self.bytes.any(axis=0)).tolist()
+        return [tier for tier, any_bytes in zip(MEMORY_TIERS, used, strict=True) if tier in ALWAYS_NAMED or any_bytes]
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
+        columns = [(tier, 5 + MEMORY_TIERS.index(tier)) for tier in self._tiers()]
         return [
-            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(MEMORY_TIERS, row[5:], strict=True))), strict=True))
+            dict(zip(_SHARD_KEYS, (*row[:5], {tier: row[column] for tier, column in columns}), strict=True))
             for row in self.as_matrix().tolist()
         ]
 
@@ -84,15 +94,16 @@ class Shards:
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
-                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in MEMORY_TIERS]
+                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in ALWAYS_NAMED]
+                row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(ALWAYS_NAMED) :]]
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
             if not all(type(value) is int and 0 <= value < 2**63 for value in row):
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
-            if len(item) != len(_SHARD_KEYS) or len(size) != len(MEMORY_TIERS):
+            if len(item) != len(_SHARD_KEYS) or not set(size) <= set(MEMORY_TIERS):
                 raise ValueError(f"shard {number} has unknown keys")
             rows.append(row)
-        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 8))
+        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 5 + len(MEMORY_TIERS)))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -103,7 +114,7 @@ class Shards:
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         whole = {"type": "integer", "minimum": 0}
-        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(MEMORY_TIERS)}
+        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(ALWAYS_NAMED)}
         properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
         return {
             "type": "array",
@@ -161,6 +172,18 @@ class TierBytes(Record):
     hbm: int
     ddr: int
     ssd: int
+    scm: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
+    remote: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
+
+    @classmethod
+    def of(cls, sizes: Iterable[float]) -> "TierBytes":
+        """Of [M] bytes, rounded."""
+        return cls(**dict(zip(MEMORY_TIERS, (round(size) for size in sizes), strict=True)))
+
+    @property
+    def total(self) -> int:
+        """In all tiers."""
+        return sum(getattr(self, tier) for tier in MEMORY_TIERS)
 
 
 class TablePlan(Record):
@@ -183,8 +206,8 @@ class RankPlan(Record):
     bytes: TierBytes
     """All that the rank takes, the dense part included."""
     capacity: TierBytes
-    """Usable bytes, after the reserve: its own HBM, and the DDR and SSD that it shares with its node (or its own part
-    of them, where the cost model gives each rank one)."""
+    """Usable bytes, after the reserve: its own HBM, and the memories that it shares with its node or its node group (or
+    its own part of them, where the cost model gives each rank one)."""
     seconds: dict[str, float]
     """Per stage, on the resources that the rank uses."""
 
@@ -272,7 +295,7 @@ class TableWeight(Record):
 class BytePrice(Record):
     """What a byte of a memory tier is worth in the proof."""
 
-    tier: Literal["hbm", "ddr", "ssd"]
+    tier: MemoryTier
     group: str
     seconds_per_byte: float
     ranks: Confinement = None
@@ -374,7 +397,7 @@ class Proof(Record):
 class TierShortage(Record):
     """What one tier lacks."""
 
-    tier: Literal["hbm", "ddr", "ssd"]
+    tier: MemoryTier
     capacity_bytes: int
     """Usable bytes of the whole cluster."""
     short_bytes: int | None
@@ -393,7 +416,7 @@ class TableDemand(Record):
 class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
-    change: Literal["tiers", "nodes", "hbm", "ddr", "ssd", "reserve", "dtype", "optimizer", "shardings"]
+    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "shardings"] | MemoryTier
     group: str | None
     """The node group that changes; null where it is not the cluster."""
     was: str
@@ -480,7 +503,7 @@ class Moves(Record):
     @property
     def moved_bytes(self) -> int:
         """In all tiers."""
-        return self.moved.hbm + self.moved.ddr + self.moved.ssd
+        return self.moved.total
 
 
 class Plan(Record):

@@ -12,7 +12,15 @@ import numpy as np
 
 from cost_models.loads import Resource
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import (
+    MEMORY_TIERS,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    MemoryTier,
+    PlacementTier,
+    Sharding,
+)
 from planner.document import Plan, StageTime, TablePlan
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
@@ -58,7 +66,7 @@ class StageReasons:
 class MemoryValue:
     """What more of a scarce memory is worth."""
 
-    tier: str
+    tier: MemoryTier
     group: str
     seconds_per_gib: float
     """What the bound falls by at most for 1 GiB more of each pool of the group (each accelerator's, each node's)."""

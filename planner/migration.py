@@ -15,6 +15,7 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    HOME,
     MEMORY_TIERS,
     PLACEMENT_TIERS,
     SHARDINGS,
@@ -32,7 +33,7 @@ from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
 
-MEMORY_OF_TIER: Ints = np.array([MEMORY_TIERS.index(tier.split("_")[0]) for tier in PLACEMENT_TIERS])
+MEMORY_OF_TIER: Ints = HOME
 """Where the weights of a placement tier are."""
 ROUNDING = 1e-9
 """Relative amount by which a least number of bytes is rounded down."""
@@ -363,8 +364,7 @@ def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int)
 
 
 def _by_tier(size: Floats, memory: Ints) -> TierBytes:
-    total = np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS))
-    return TierBytes(**dict(zip(MEMORY_TIERS, np.round(total).astype(int).tolist(), strict=True)))
+    return TierBytes.of(np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS)).tolist())
 
 
 def _busiest(size: Floats) -> RankTraffic | None:

@@ -46,6 +46,9 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "ddr_cached": (0.02, 0.1, 0.3),
     "ssd_cached": (0.05, 0.2),
     "ddr_split": (0.02, 0.1, 0.3),
+    "scm_cached": (0.02, 0.1, 0.3),
+    "scm": (0.0,),
+    "remote_cached": (0.05, 0.2),
 }
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 

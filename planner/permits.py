@@ -17,7 +17,9 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
     EXTENT_OF_SHARDING,
+    HOME_OF_TIER,
     MEMORY_HBM,
+    MEMORY_TIERS,
     NODE,
     PLACEMENT_TIERS,
     SHARDINGS,
@@ -80,10 +82,11 @@ def planning_model(name: str, topology: Topology, workload: Workload, policy: Po
     for tier, (capacity, pool) in enumerate(zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)):
         amount = policy.reserve.of_tier(tier)
         # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
-        part = 1.0 if tier == MEMORY_HBM else 1.0 / ranks_of_host[model.host_of_rank]
+        ranks = np.maximum(ranks_of_host[model.host_of_rank], np.bincount(pool)[pool])
+        part = 1.0 if tier == MEMORY_HBM else 1.0 / ranks
         size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
         kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
-    reduced.memory_capacity = (kept[0], kept[1], kept[2])
+    reduced.memory_capacity = tuple(kept)
     return reduced
 
 
@@ -140,6 +143,7 @@ class _Resolver:
         labels = self._join(together)
         self._part(apart, labels)
         self._follow_ranks()
+        self._leave_what_there_is()
         self._refuse_nothing_left()
         if self.faults:
             raise InputError(dict.fromkeys(self.faults))
@@ -361,6 +365,29 @@ class _Resolver:
             allowed = [extent != WORLD and (extent != NODE or whole) for extent in EXTENT_OF_SHARDING.tolist()]
             last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
             self._narrow("shardings", last.path, last.words, tables, allowed)
+
+    def _leave_what_there_is(self) -> None:
+        """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
+        lacking = {
+            memory
+            for memory, capacity in zip(MEMORY_TIERS, self.model.memory_capacity, strict=True)
+            if memory != "hbm" and not capacity.any()
+        }
+        there = np.array([HOME_OF_TIER[tier] not in lacking for tier in PLACEMENT_TIERS])
+        stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
+        for tiers in np.unique(self.tiers[stranded], axis=0):
+            victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()
+            named = [tier for tier, may in zip(PLACEMENT_TIERS, tiers.tolist(), strict=True) if may]
+            memories = ", ".join(dict.fromkeys(HOME_OF_TIER[tier] for tier in named))
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            last = next(step for step in reversed(self.steps["tiers"]) if step.tables[victims[0]])
+            message = (
+                f"{self.names[victims[0]]!r}{more} may only be in {', '.join(named)}, and {self.model.topology.name}"
+                f" has no {memories} with a capacity and a bandwidth (as the cost model {self.model.name} counts);"
+                " describe it in the topology, or allow another tier"
+            )
+            self._fault(last.path, message)
+        self.tiers[~stranded] &= there
 
     def _refuse_nothing_left(self) -> None:
         has_rank: Bools = np.array([bool(ranks.any()) for ranks in self.sets])[self.set_of]

@@ -164,12 +164,14 @@ class Group(Record):
 
 
 class Reserve(Record):
-    """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM)
-    and per node (DDR, SSD)."""
+    """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM),
+    per node (DDR, SSD, storage-class memory) and of all hosts of a node group (remote)."""
 
     hbm: Kept = Amount()
     ddr: Kept = Amount()
     ssd: Kept = Amount()
+    scm: Kept = Amount()
+    remote: Kept = Amount()
 
     def of_tier(self, tier: int) -> Amount:
         """By the index of a memory tier."""

@@ -18,6 +18,7 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     ROW_WISE,
     SHARDINGS,
+    SHARED_BY,
     TABLE_ROW_WISE,
     TABLE_WISE,
     Ints,
@@ -281,7 +282,7 @@ def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterato
     for m, (tier, pool, capacity) in enumerate(pairs):
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
         for k in np.flatnonzero(taken > capacity + 1).tolist():
-            where = "rank" if len(capacity) == len(pool) else "node"
+            where = "rank" if len(capacity) == len(pool) else SHARED_BY[tier]
             yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
         stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
         if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:

@@ -17,7 +17,6 @@ from cost_models.shards import (
     MEMORY_HBM,
     MEMORY_TIERS,
     RANK,
-    SSD_CACHED,
     WORLD,
     Blocks,
     Floats,
@@ -61,13 +60,13 @@ class TorchRecModel(CostModel):
         )
         self.node_of_rank: Ints = np.arange(world) // own.group_size
         self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
-        self.memory_capacity = (np.array(own.hbm_bytes, float), np.array(own.ddr_bytes, float), np.zeros(world))
+        held = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
+        self.memory_capacity = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in MEMORY_TIERS)
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory tier, [W] the pool each rank draws on: always its own."""
-        own = np.arange(len(self.node_of_rank))
-        return own, own, own
+        return (np.arange(len(self.node_of_rank)),) * len(MEMORY_TIERS)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""
@@ -92,7 +91,7 @@ class TorchRecModel(CostModel):
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
         ddr = float(np.array(self.torchrec_topology.ddr_bytes)[self.kind_of_rank == kind].min())
-        supported = (blocks.tier == HBM) | ((blocks.tier != SSD_CACHED) & (ddr > 0))
+        supported = (blocks.tier == HBM) | (np.isin(blocks.tier, (DDR, DDR_CACHED)) & (ddr > 0))
         supported &= (blocks.sharding != DATA_PARALLEL) | (blocks.tier == HBM)
         return BlockMemory(*self._bytes(blocks), supported)
 

@@ -8,10 +8,19 @@ import numpy as np
 from cost_models.dense import dense_bytes
 from cost_models.memory import block_bytes
 from cost_models.model import CostModel
-from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
+from cost_models.shards import (
+    HBM,
+    MEMORY_HBM,
+    MEMORY_TIERS,
+    SHARED_BY,
+    TABLE_WISE,
+    Blocks,
+    Floats,
+    PlacedShards,
+)
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.document import Plan
+from planner.document import ALWAYS_NAMED, Plan
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
 from planner.policy import Policy
@@ -85,15 +94,14 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
         del parts[PARTS["remap"]]
     world = model.topology.world_size
     for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
-        parts[DENSE_PARTS[name]] = np.array([size * world, 0.0, 0.0])
+        parts[DENSE_PARTS[name]] = np.where(np.arange(len(MEMORY_TIERS)) == MEMORY_HBM, size * world, 0.0)
     return parts
 
 
 def _capacity(group: NodeGroup) -> Floats:
-    """[M] bytes of one node, before the reserve."""
-    host = group.host
-    hbm = group.accelerators.count * group.accelerators.hbm.capacity
-    return np.array([hbm, host.ddr.capacity if host.ddr else 0, host.ssd.capacity if host.ssd else 0], dtype=float)
+    """[M] bytes of one node, before the reserve; of what the nodes of a group share, its part."""
+    pools = {"rank": group.accelerators.count, "node": 1, "group": 1 / group.count}
+    return np.array([group.memory_bytes(tier) * pools[SHARED_BY[tier]] for tier in MEMORY_TIERS])
 
 
 def _record(part: str, size: Floats) -> Record:
@@ -106,11 +114,14 @@ def render(records: Sequence[Record], console: "Console") -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
     table.add_column("whole cluster")
-    for tier in MEMORY_TIERS:
+    tiers = [
+        tier for tier in MEMORY_TIERS if any(record[f"{tier}_bytes"] for record in records) or tier in ALWAYS_NAMED
+    ]
+    for tier in tiers:
         table.add_column(tier, justify="right")
     for record in records:
         if record["part"] == "total":
             table.add_section()
-        sizes = [record[f"{tier}_bytes"] for tier in MEMORY_TIERS]
+        sizes = [record[f"{tier}_bytes"] for tier in tiers]
         table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))
     console.print(table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
@@ -122,7 +122,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
         full = int((taken / np.maximum(capacity, 1)).argmax())
         table.add_row(
             tier,
-            "rank" if len(capacity) == len(pool) else "node",
+            "rank" if len(capacity) == len(pool) else SHARED_BY[tier],
             format_bytes(float(taken.mean())),
             format_bytes(float(taken[full])),
             format_bytes(float(capacity[full])),

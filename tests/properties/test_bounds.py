@@ -40,6 +40,13 @@ LARGER = (
     "host.ssd.read_bandwidth",
     "host.ssd.write_bandwidth",
     "host.ssd.iops",
+    "host.scm.capacity",
+    "host.scm.read_bandwidth",
+    "host.scm.write_bandwidth",
+    "remote.capacity",
+    "remote.bandwidth",
+    "remote.network_bandwidth",
+    "links.front_end.bandwidth",
     "links.scale_out.bandwidth",
     "links.scale_up.bandwidth",
     "links.pcie.bandwidth",
@@ -73,7 +80,7 @@ def test_more_hardware_never_raises_the_bound(seed: int, path: str, factor: floa
     for chosen in [min(group, len(groups) - 1)] if group else range(len(groups)):
         groups[chosen] = enlarged(groups[chosen], path.split("."), factor)
     larger = instance.model.topology.model_copy(update={"nodes": tuple(groups)})
-    assert larger != instance.model.topology or path.startswith(("host", "links.scale_up"))
+    assert larger != instance.model.topology or path.startswith(("host", "remote", "links.scale_up", "links.front_end"))
     after = bound_s(larger, instance.model.workload, instance.policy)
     assert after <= before * (1 + SOLVED)
 
