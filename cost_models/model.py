@@ -14,12 +14,14 @@ from cost_models.error_bars import ErrorBars
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
 from cost_models.shards import (
+    EVERYWHERE,
     MEMORY_TIERS,
     SHARED_BY,
     TABLE_COLUMN_WISE,
     Blocks,
     Floats,
     Ints,
+    MemoryTier,
     PlacedShards,
     PlacementTier,
 )
@@ -38,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class BlockCosts:
-    """Costs of n blocks on one kind of rank; C columns of seconds, M memory tiers of bytes.
+    """Costs of n blocks on one kind of rank; C columns of seconds, M memories of bytes.
 
     See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
     """
@@ -59,7 +61,7 @@ class BlockCosts:
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """Bytes of n blocks in M memory tiers: `fixed` on each rank that takes part, `by_rows` times its share of the
+    """Bytes of n blocks in M memories: `fixed` on each rank that takes part, `by_rows` times its share of the
     rows."""
 
     fixed: Floats
@@ -92,7 +94,7 @@ class Evaluation:
 
 
 class CostModel(ABC):
-    """The costs of one workload on one topology; sizes: K kinds of rank, W ranks, C columns, S stages, M tiers."""
+    """The costs of one workload on one topology; sizes: K kinds of rank, W ranks, C columns, S stages, M memories."""
 
     name: str
     """As the command line and the plan document call it."""
@@ -127,7 +129,7 @@ class CostModel(ABC):
     base_bytes: Floats
     """[M] bytes on each rank before any table is placed."""
     memory_capacity: tuple[Floats, ...]
-    """Per memory tier, usable bytes of each pool (after the reserve)."""
+    """Per memory, usable bytes of each pool (after the reserve)."""
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
         self.topology, self.workload = topology, workload
@@ -160,10 +162,17 @@ class CostModel(ABC):
         """The bytes among the costs of each block."""
 
     @cached_property
+    def memories(self) -> tuple[MemoryTier, ...]:
+        """The M memories of its arrays: HBM, DDR and SSD, and the others that the cluster has."""
+        groups = self.topology.nodes
+        others = (tier for tier in MEMORY_TIERS[len(EVERYWHERE) :] if any(group.memory(tier) for group in groups))
+        return (*EVERYWHERE, *others)
+
+    @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
-        """Per memory tier, [W] the pool each rank draws on: that of itself, of its node or of its node group."""
+        """Per memory, [W] the pool each rank draws on: that of itself, of its node or of its node group."""
         of = {"rank": np.arange(len(self.host_of_rank)), "node": self.host_of_rank, "group": self.kind_of_rank}
-        return tuple(of[SHARED_BY[tier]] for tier in MEMORY_TIERS)
+        return tuple(of[SHARED_BY[tier]] for tier in self.memories)
 
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""
@@ -206,7 +215,7 @@ class CostModel(ABC):
 
     def shard_bytes(self, placed: PlacedShards) -> Floats:
         """[n, M] bytes of each shard."""
-        size = np.zeros((len(placed.rank), len(MEMORY_TIERS)))
+        size = np.zeros((len(placed.rank), len(self.memories)))
         share = (placed.rows / self.tables.rows[placed.blocks.table])[:, None]
         distinct, which = placed.blocks.distinct
         kind_of_shard = self.kind_of_rank[placed.rank]
@@ -240,7 +249,7 @@ class MemoryModel(CostModel):
 
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
-        """Per memory tier, [W] the pool each rank draws on."""
+        """Per memory, [W] the pool each rank draws on."""
         return self.whole.memory_pool_of_rank
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:

@@ -43,6 +43,8 @@ SHARED_BY: dict[MemoryTier, Literal["rank", "node", "group"]] = {
     "remote": "group",
 }
 """Whose ranks draw on one pool of each memory."""
+EVERYWHERE: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd")
+"""Memories that are counted and named whether a cluster has them or not; the others where it does."""
 BELOW_HBM: tuple[MemoryTier, ...] = MEMORY_TIERS[1:]
 BYTE_ADDRESSABLE: tuple[Literal["ddr", "scm"], ...] = ("ddr", "scm")
 """Memories below HBM that kernels read and write in place; of the others whole rows are fetched, with their state."""

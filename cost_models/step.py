@@ -60,13 +60,13 @@ class StepModel(CostModel):
         self.base_loads: Floats = self._base_loads()
         self._let_ids_hide()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
-        self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
+        self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, dense, 0.0)
         self.memory_capacity = self._memory_capacity()
 
     def _memory_capacity(self) -> tuple[Floats, ...]:
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         pools = (np.unique(pool, return_index=True)[1] for pool in self.memory_pool_of_rank)
-        return tuple(of_rank[first, m] for m, first in enumerate(pools))
+        return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(self.memories, pools, strict=True))
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
@@ -174,7 +174,8 @@ class StepModel(CostModel):
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
-        return BlockMemory(fixed, by_rows, supported)
+        counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
+        return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""

@@ -5,7 +5,7 @@ millions. In JSON they are a list of objects.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from cost_models.shards import MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding
+from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding
 from cost_models.workload.models import Dtype
 from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
@@ -24,8 +24,6 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
-ALWAYS_NAMED: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd")
-"""Memories that are named wherever bytes are; the others, where there are bytes of them."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
@@ -54,10 +52,13 @@ class Shards:
         return np.concatenate([own, self.bytes], axis=1)
 
     @classmethod
-    def from_matrix(cls, matrix: Ints) -> "Shards":
-        """The inverse of `as_matrix`."""
+    def from_matrix(cls, matrix: Ints, memories: Sequence[MemoryTier] | None = None) -> "Shards":
+        """The inverse of `as_matrix`; of a matrix with the bytes in some `memories` only, else the first ones."""
         rank, row_start, rows, column_start, columns = matrix[:, :5].T
-        return cls(rank, row_start, rows, column_start, columns, matrix[:, 5:])
+        size = np.zeros((len(matrix), len(MEMORY_TIERS)), dtype=np.int64)
+        held = MEMORY_TIERS[: matrix.shape[1] - 5] if memories is None else memories
+        size[:, [MEMORY_TIERS.index(tier) for tier in held]] = matrix[:, 5:]
+        return cls(rank, row_start, rows, column_start, columns, size)
 
     def to_json(self) -> str:
         """The list of objects of the document, one to a line."""
@@ -74,7 +75,7 @@ class Shards:
     def _tiers(self) -> list[MemoryTier]:
         """Whose bytes are written."""
         used: list[bool] = np.asarray(self.bytes.any(axis=0)).tolist()
-        return [tier for tier, any_bytes in zip(MEMORY_TIERS, used, strict=True) if tier in ALWAYS_NAMED or any_bytes]
+        return [tier for tier, any_bytes in zip(MEMORY_TIERS, used, strict=True) if tier in EVERYWHERE or any_bytes]
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
@@ -94,8 +95,8 @@ class Shards:
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
-                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in ALWAYS_NAMED]
-                row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(ALWAYS_NAMED) :]]
+                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in EVERYWHERE]
+                row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(EVERYWHERE) :]]
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
             if not all(type(value) is int and 0 <= value < 2**63 for value in row):
@@ -114,7 +115,7 @@ class Shards:
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         whole = {"type": "integer", "minimum": 0}
-        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(ALWAYS_NAMED)}
+        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(EVERYWHERE)}
         properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
         return {
             "type": "array",
@@ -176,9 +177,9 @@ class TierBytes(Record):
     remote: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
 
     @classmethod
-    def of(cls, sizes: Iterable[float]) -> "TierBytes":
-        """Of [M] bytes, rounded."""
-        return cls(**dict(zip(MEMORY_TIERS, (round(size) for size in sizes), strict=True)))
+    def of(cls, memories: Iterable[MemoryTier], sizes: Iterable[float]) -> "TierBytes":
+        """Of the bytes in each of some memories, rounded."""
+        return cls(**dict(zip(memories, (round(size) for size in sizes), strict=True)))
 
     @property
     def total(self) -> int:

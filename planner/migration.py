@@ -172,6 +172,7 @@ class Migration:
             loose=block[~there],
             block_columns=options.block_columns,
             block_memory=MEMORY_OF_TIER[options.tier[options.block_option]],
+            memories=np.array([MEMORY_TIERS.index(tier) for tier in self.model.memories]),
             block_bytes=(problem.table_rows[table] * row).astype(float),
         )
 
@@ -364,7 +365,7 @@ def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int)
 
 
 def _by_tier(size: Floats, memory: Ints) -> TierBytes:
-    return TierBytes.of(np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS)).tolist())
+    return TierBytes.of(MEMORY_TIERS, np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS)).tolist())
 
 
 def _busiest(size: Floats) -> RankTraffic | None:

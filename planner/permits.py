@@ -18,8 +18,6 @@ from cost_models.shards import (
     COLUMN_WISE,
     EXTENT_OF_SHARDING,
     HOME_OF_TIER,
-    MEMORY_HBM,
-    MEMORY_TIERS,
     NODE,
     PLACEMENT_TIERS,
     SHARDINGS,
@@ -30,7 +28,7 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.words import Dtype
-from planner.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule, rank_ranges
+from planner.policy import RUNTIMES, USUAL_TIERS, Amount, Group, Limits, Policy, TableRule, rank_ranges
 from planner.problem import Bools, TableGroup
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean
@@ -79,11 +77,11 @@ def planning_model(name: str, topology: Topology, workload: Workload, policy: Po
     reduced = copy.copy(model)
     ranks_of_host = np.bincount(model.host_of_rank)
     kept = []
-    for tier, (capacity, pool) in enumerate(zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)):
-        amount = policy.reserve.of_tier(tier)
+    for tier, capacity, pool in zip(model.memories, model.memory_capacity, model.memory_pool_of_rank, strict=True):
+        amount: Amount = getattr(policy.reserve, tier)
         # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
         ranks = np.maximum(ranks_of_host[model.host_of_rank], np.bincount(pool)[pool])
-        part = 1.0 if tier == MEMORY_HBM else 1.0 / ranks
+        part = 1.0 if tier == "hbm" else 1.0 / ranks
         size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
         kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
     reduced.memory_capacity = tuple(kept)
@@ -368,12 +366,12 @@ class _Resolver:
 
     def _leave_what_there_is(self) -> None:
         """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
-        lacking = {
+        held = {
             memory
-            for memory, capacity in zip(MEMORY_TIERS, self.model.memory_capacity, strict=True)
-            if memory != "hbm" and not capacity.any()
+            for memory, capacity in zip(self.model.memories, self.model.memory_capacity, strict=True)
+            if memory == "hbm" or capacity.any()
         }
-        there = np.array([HOME_OF_TIER[tier] not in lacking for tier in PLACEMENT_TIERS])
+        there = np.array([HOME_OF_TIER[tier] in held for tier in PLACEMENT_TIERS])
         stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
         for tiers in np.unique(self.tiers[stranded], axis=0):
             victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()

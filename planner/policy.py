@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.words import Dtype
@@ -172,11 +172,6 @@ class Reserve(Record):
     ssd: Kept = Amount()
     scm: Kept = Amount()
     remote: Kept = Amount()
-
-    def of_tier(self, tier: int) -> Amount:
-        """By the index of a memory tier."""
-        amount: Amount = getattr(self, MEMORY_TIERS[tier])
-        return amount
 
 
 class Policy(Limits):

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel, MemoryModel
-from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, MemoryTier
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, MemoryTier
 from cost_models.tables import STATE_ARRAYS
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Dtype, Optimizer, Workload
@@ -91,7 +91,7 @@ def remedies(
     """
     trials = _Trials(model, policy, is_over)
     found = []
-    for knob in _knobs(model, policy, np.full(len(MEMORY_TIERS), np.nan) if bytes_short is None else bytes_short):
+    for knob in _knobs(model, policy, np.full(len(model.memories), np.nan) if bytes_short is None else bytes_short):
         if is_over():
             break
         found.append(_remedy(knob, trials))
@@ -210,12 +210,12 @@ def _knobs(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[_K
     yield from _tiers(now)
     for index, group in enumerate(model.topology.nodes):
         yield from _nodes(now, index, group, bytes_short)
-    for m, tier in enumerate(MEMORY_TIERS):
+    for m, tier in enumerate(model.memories):
         for index, group in enumerate(model.topology.nodes):
             if tier in held_in and group.memory(tier) is not None:
-                yield _memory(now, index, group, m, float(bytes_short[m]))
+                yield _memory(now, index, group, tier, float(bytes_short[m]))
                 if getattr(group.reserve, tier) > 0:
-                    yield _reserve(now, index, group, m)
+                    yield _reserve(now, index, group, tier)
     yield from _dtype(now)
     yield from _optimizer(now)
     yield from _shardings(now)
@@ -316,8 +316,7 @@ def _nodes(now: _Inputs, index: int, group: NodeGroup, bytes_short: Floats) -> I
     yield _Knob("nodes", group.name, str(group.count), most, at, guess, futile)
 
 
-def _memory(now: _Inputs, index: int, group: NodeGroup, m: int, bytes_short: float) -> _Knob:
-    tier = MEMORY_TIERS[m]
+def _memory(now: _Inputs, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> _Knob:
     memory = group.memory(tier)
     assert memory is not None
     size = memory.capacity
@@ -343,8 +342,7 @@ def _memory(now: _Inputs, index: int, group: NodeGroup, m: int, bytes_short: flo
     return _Knob(tier, group.name, format_bytes(size), most, at, guess, f"more {what}{of}")
 
 
-def _reserve(now: _Inputs, index: int, group: NodeGroup, m: int) -> _Knob:
-    tier = MEMORY_TIERS[m]
+def _reserve(now: _Inputs, index: int, group: NodeGroup, tier: MemoryTier) -> _Knob:
     reserved = float(getattr(group.reserve, tier))
     most = math.ceil(reserved * 100 - 1e-9)
     of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"

@@ -254,7 +254,9 @@ def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
     placed = placed_shards(plan)
     expected = model.shard_bytes(placed)
     stated = np.concatenate([table.shards.bytes for table in plan.tables])
-    wrong = np.flatnonzero((np.abs(stated - expected) > 1).any(axis=1))
+    counted = [MEMORY_TIERS.index(tier) for tier in model.memories]
+    elsewhere = np.delete(stated, counted, axis=1).any(axis=1)
+    wrong = np.flatnonzero((np.abs(stated[:, counted] - expected) > 1).any(axis=1) | elsewhere)
     if len(wrong):
         first = int(wrong[0])
         name = plan.tables[int(placed.blocks.table[first])].name
@@ -266,7 +268,7 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
         yield f"ranks: not 0 to {model.topology.world_size - 1} in order"
         return
     for rank in plan.ranks:
-        stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
+        stored = np.array([getattr(rank.bytes, tier) for tier in model.memories])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
             taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
             yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
@@ -278,7 +280,7 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
 
 
 def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    pairs = zip(MEMORY_TIERS, model.memory_pool_of_rank, model.memory_capacity, strict=True)
+    pairs = zip(model.memories, model.memory_pool_of_rank, model.memory_capacity, strict=True)
     for m, (tier, pool, capacity) in enumerate(pairs):
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
         for k in np.flatnonzero(taken > capacity + 1).tolist():

@@ -15,7 +15,6 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     HBM,
     MEMORY_HBM,
-    MEMORY_TIERS,
     RANK,
     WORLD,
     Blocks,
@@ -59,14 +58,14 @@ class TorchRecModel(CostModel):
             np.arange(len(topology.nodes)), [group.count * group.accelerators.count for group in topology.nodes]
         )
         self.node_of_rank: Ints = np.arange(world) // own.group_size
-        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
+        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
         held = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
-        self.memory_capacity = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in MEMORY_TIERS)
+        self.memory_capacity = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
 
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory tier, [W] the pool each rank draws on: always its own."""
-        return (np.arange(len(self.node_of_rank)),) * len(MEMORY_TIERS)
+        return (np.arange(len(self.node_of_rank)),) * len(self.memories)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""
@@ -103,6 +102,7 @@ class TorchRecModel(CostModel):
         whole = (extent == RANK) | (blocks.sharding == DATA_PARALLEL)
         largest = np.where(whole, rows, -(-rows // ranks))
         held = self.storage.held(blocks, largest)
-        fixed = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        fixed, by_rows = (np.zeros((len(blocks), len(self.memories))) for _ in range(2))
         fixed[:, MEMORY_HBM] = self.storage.in_flight(blocks, largest)
-        return fixed, held * (rows / largest)[:, None]
+        by_rows[:, : held.shape[1]] = held * (rows / largest)[:, None]
+        return fixed, by_rows

@@ -113,7 +113,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
         ("usable", "right"),
         ("", "right"),
     )
-    for tier, pool in zip(MEMORY_TIERS, model.memory_pool_of_rank, strict=True):
+    for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
         capacity = np.array([getattr(rank.capacity, tier) for rank in plan.ranks], dtype=float)
         capacity = capacity[np.unique(pool, return_index=True)[1]]

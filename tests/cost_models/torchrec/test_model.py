@@ -11,7 +11,6 @@ from cost_models.shards import (
     DDR,
     DDR_CACHED,
     HBM,
-    MEMORY_TIERS,
     ROW_WISE,
     SSD_CACHED,
     TABLE_ROW_WISE,
@@ -146,7 +145,7 @@ def test_a_rating_is_the_largest_sum_over_a_rank(model, seed):
 
 def test_memory_belongs_to_the_rank(model):
     """DDR too, as TorchRec has it; there is no tier below."""
-    assert [pool.tolist() for pool in model.memory_pool_of_rank] == [list(range(16))] * len(MEMORY_TIERS)
+    assert [pool.tolist() for pool in model.memory_pool_of_rank] == [list(range(16))] * 3
     assert model.memory_capacity[0].tolist() == [int(0.85 * 40 * 2**30)] * 16
     assert model.memory_capacity[1].tolist() == [187 * 2**30] * 16
     tiers = np.array([HBM, DDR_CACHED, DDR, SSD_CACHED])
