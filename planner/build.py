@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, block_rows
+from cost_models.shards import HOME_OF_TIER, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, block_rows
 from cost_models.workload.formats import DTYPES
 from planner.document import (
     Infeasibility,
@@ -172,6 +172,7 @@ def _tables(
                 tier=tier,
                 dtype=DTYPES[options.dtype[option]],
                 cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
+                optimizer_state=STATE_PLACES[options.state[option]],
                 shards=shards,
             )
         )

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding
+from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding, StatePlace
 from cost_models.workload.models import Dtype
 from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
@@ -46,10 +46,11 @@ class Shards:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Shards) and np.array_equal(self.as_matrix(), other.as_matrix())
 
-    def as_matrix(self) -> Ints:
-        """[n, 5 + M] in the order of the keys of the document."""
+    def as_matrix(self, *, named: bool = False) -> Ints:
+        """[n, 5 + M] in the order of the keys of the document; with the memories that it names only, if so wanted."""
         own = np.stack([self.rank, self.row_start, self.rows, self.column_start, self.columns], axis=1)
-        return np.concatenate([own, self.bytes], axis=1)
+        kept = [MEMORY_TIERS.index(tier) for tier in (self._tiers() if named else MEMORY_TIERS)]
+        return np.concatenate([own, self.bytes[:, kept]], axis=1)
 
     @classmethod
     def from_matrix(cls, matrix: Ints, memories: Sequence[MemoryTier] | None = None) -> "Shards":
@@ -65,7 +66,7 @@ class Shards:
         tiers = self._tiers()
         sizes = ",".join(f'"{tier}":%d' for tier in tiers)
         line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}}"
-        matrix = self.as_matrix()[:, [*range(5), *(5 + MEMORY_TIERS.index(tier) for tier in tiers)]]
+        matrix = self.as_matrix(named=True)
         if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
             head, tail = line.split("%d", maxsplit=1)
             rest = tail % tuple(matrix[0, 1:].tolist())
@@ -79,10 +80,10 @@ class Shards:
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
-        columns = [(tier, 5 + MEMORY_TIERS.index(tier)) for tier in self._tiers()]
+        tiers = self._tiers()
         return [
-            dict(zip(_SHARD_KEYS, (*row[:5], {tier: row[column] for tier, column in columns}), strict=True))
-            for row in self.as_matrix().tolist()
+            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(tiers, row[5:], strict=True))), strict=True))
+            for row in self.as_matrix(named=True).tolist()
         ]
 
     @classmethod
@@ -196,6 +197,8 @@ class TablePlan(Record):
     dtype: Dtype
     cache_fraction: float | None
     """Share of the rows that the HBM cache holds; null where there is none."""
+    optimizer_state: Annotated[StatePlace, Field(exclude_if=lambda place: place == "with_table")] = "with_table"
+    """Where the optimizer state is; unset: where the rows are at home."""
     shards: Shards
 
 
@@ -568,6 +571,8 @@ def _table_json(table: TablePlan) -> str:
         "dtype": table.dtype,
         "cache_fraction": table.cache_fraction,
     }
+    if table.optimizer_state != "with_table":
+        head["optimizer_state"] = table.optimizer_state
     return f'{_dumps(head)[:-1]},"shards":[\n{table.shards.to_json()}\n]}}'
 
 

@@ -19,6 +19,7 @@ from cost_models.shards import (
     MEMORY_TIERS,
     PLACEMENT_TIERS,
     SHARDINGS,
+    STATE_PLACES,
     Floats,
     Ints,
     PlacementTier,
@@ -201,6 +202,7 @@ class Migration:
         unlike = np.abs(options.cache_fraction[candidates] - (old.cache_fraction or 0.0))
         unlike += 10.0 * (options.tier[candidates] != tier)
         unlike += 2.0 * (options.dtype[candidates] != DTYPES.index(old.dtype))
+        unlike += 1.5 * (options.state[candidates] != STATE_PLACES.index(old.optimizer_state))
         if extent != RANK:
             place = np.full(len(rank), -1)
             if extent == NODE:
@@ -448,9 +450,10 @@ def plan_fingerprint(plan: Plan) -> str:
     """A hash of where a plan holds its tables."""
     digest = hashlib.sha256()
     for table in plan.tables:
-        head = (table.name, table.sharding, table.tier, table.dtype, table.cache_fraction)
+        head: tuple[object, ...] = (table.name, table.sharding, table.tier, table.dtype, table.cache_fraction)
+        head += (table.optimizer_state,) if table.optimizer_state != "with_table" else ()
         digest.update(repr(head).encode())
-        digest.update(np.ascontiguousarray(table.shards.as_matrix(), dtype="<i8").tobytes())
+        digest.update(np.ascontiguousarray(table.shards.as_matrix(named=True), dtype="<i8").tobytes())
     return f"sha256:{digest.hexdigest()}"
 
 

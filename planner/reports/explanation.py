@@ -105,6 +105,8 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     )
     cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
     console.print(f"{planned.name}: {profile.rows:,} rows x {profile.dim} columns of {planned.dtype}")
+    if planned.optimizer_state != "with_table":
+        cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
     console.print()
     table = grid(

@@ -46,6 +46,9 @@ def render(plan: Plan, console: "Console") -> None:
     if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
         formats = Counter(table.dtype for table in plan.tables).most_common()
         console.print(f"Stored as {', '.join(f'{dtype}: {count:,} tables' for dtype, count in formats)}.")
+    apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
+    for place, count in apart.most_common():
+        console.print(f"Optimizer state of {count:,} table{'s' * (count > 1)} is in {place}, apart from the rows.")
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))

@@ -147,6 +147,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         tier=options.tier[kept],
         cache_fraction=options.cache_fraction[kept],
         dtype=options.dtype[kept],
+        state=options.state[kept],
         units=options.units[kept],
         block_option=number[options.block_option[blocks]],
         block_sharding=options.block_sharding[blocks],
