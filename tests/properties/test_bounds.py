@@ -21,6 +21,7 @@ from tests.oracles.instances import confined_instance, tiny_instance
 from tests.oracles.placements import random_placement
 from topologies.cluster import Topology
 from topologies.documents import Record
+from topologies.errors import InputError
 
 REGROUPED = 0.01
 """Relative amount by which a smaller set of ranks may lower a bound: ranks are counted together in another way, and
@@ -54,9 +55,14 @@ LARGER = (
 
 
 def bound_s(topology: Topology, workload: Workload, policy: Policy, tolerance: float = SOLVED) -> float:
-    """The fluid bound over all options that the policy allows; infinite where nothing fits."""
+    """The fluid bound over all options that the policy allows; infinite where nothing fits, or a policy names tiers
+    alone whose memory the cluster lacks."""
     model = planning_model("physical", topology, workload, policy)
-    fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
+    try:
+        fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
+    except InputError as error:
+        assert "may only be in" in str(error)
+        return math.inf
     return math.inf if shortage(fluid) else fluid.solve(tolerance=tolerance).bound_s
 
 
