@@ -26,7 +26,6 @@ from cost_models.shards import (
     DATA_PARALLEL,
     HBM,
     MEMORY_HBM,
-    MEMORY_TIERS,
     ROW_WISE,
     TABLE_WISE,
     Blocks,
@@ -81,10 +80,10 @@ class HugeCTRModel(CostModel):
         counts = [group.count * group.accelerators.count for group in topology.nodes]
         self.kind_of_rank: Ints = np.repeat(np.arange(len(counts)), counts)
         self.node_of_rank: Ints = np.zeros(world, dtype=np.int64)
-        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
-        hosts = np.zeros(topology.node_count)
+        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
         of_kind = np.array([usable_bytes(group)[0] for group in topology.nodes], dtype=float)
-        self.memory_capacity = (of_kind[self.kind_of_rank], hosts, hosts)
+        below = (np.zeros(int(pool[-1]) + 1) for pool in self.memory_pool_of_rank[1:])
+        self.memory_capacity = (of_kind[self.kind_of_rank], *below)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""
@@ -109,7 +108,7 @@ class HugeCTRModel(CostModel):
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:  # noqa: ARG002
         """The bytes among the costs of each block."""
-        size = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        size = np.zeros((len(blocks), len(self.memories)))
         size[:, MEMORY_HBM] = self.table_bytes[blocks.table] * self._share(blocks)
         supported = (blocks.tier == HBM) & np.isin(blocks.sharding, (DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE))
         return BlockMemory(size, np.zeros_like(size), supported)

@@ -3,6 +3,8 @@
 Every rank of a node group is alike, so that a cost is computed once per kind, not once per rank.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cost_models.coefficients import (
@@ -27,7 +29,11 @@ from cost_models.collective_laws import (
 from cost_models.dense_size import dense_size
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
-from topologies.cluster import NodeGroup, Topology
+from topologies.cluster import MEMORY_TIERS, MemoryTier, NodeGroup, Topology
+
+IN_FLIGHT_BYTES = 768 * 128
+"""Reads over PCIe that an accelerator has under way at once: 10-bit tags (PCIe 4.0) leave 768, a kernel's are of 128
+bytes (Min et al., EMOGI, VLDB 2020). By Little's law the latency of a memory limits the rate at which it is read."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,28 @@ class LookupRates:
     sector_bytes: float
     row_s: float = 0.0
     """Time of a row beyond its bytes."""
+
+
+@dataclass(frozen=True)
+class MemoryRates:
+    """What a memory below HBM gives to all ranks that share it; bytes/s."""
+
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    link_bytes_per_s: float
+    """Of a rank's own link while its kernels wait for rows that are read in place."""
+    access_bytes: int = 1
+    """The smallest piece that is read or written."""
+    accesses_per_s: float = math.inf
+    cards_bytes_per_s: float = math.inf
+    """Of the network cards before it, in one direction."""
+    latency_s: float = 0.0
+    """From a request for missed rows until the first one is there, where that is not negligible."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether rows come over the network."""
+        return math.isfinite(self.cards_bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -86,14 +114,12 @@ class RankKind:
     nic_all_reduce: float
     pcie_bytes_per_s: float
     """Of the rank's own link to the host, and of the uplink of its switch."""
-    ddr_bytes_per_s: float
-    """Of its node; 0 without DDR."""
-    ssd_read_bytes_per_s: float
-    ssd_write_bytes_per_s: float
-    ssd_iops: float
-    ssd_block_bytes: int
-    memory_bytes: tuple[int, int, int]
-    """Usable capacity after the reserve: HBM per rank, DDR and SSD per node."""
+    front_end_bytes_per_s: float
+    """Of its node's cards for training data and remote hosts; 0 without any."""
+    memories: Mapping[MemoryTier, MemoryRates]
+    """Those below HBM that it has."""
+    memory_bytes: tuple[int, ...]
+    """Usable capacity after the reserve of each pool, by memory (see `SHARED_BY`)."""
 
     @property
     def lookup_bytes_per_s(self) -> float:
@@ -129,7 +155,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     domains = max(1.0, topology.world_size / domain)
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
-    host, hbm = group.host, group.accelerators.hbm
+    hbm = group.accelerators.hbm
     lookup_rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
     host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
     domain = min(domain, topology.world_size)
@@ -167,11 +193,8 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         nic_all_to_all=nic_all_to_all,
         nic_all_reduce=nic_all_reduce,
         pcie_bytes_per_s=host_rate,
-        ddr_bytes_per_s=host.ddr.bandwidth * device.ddr_efficiency.value if host.ddr else 0.0,
-        ssd_read_bytes_per_s=host.ssd.read_bandwidth if host.ssd else 0.0,
-        ssd_write_bytes_per_s=host.ssd.write_bandwidth if host.ssd else 0.0,
-        ssd_iops=host.ssd.iops if host.ssd else 0.0,
-        ssd_block_bytes=host.ssd.block_size if host.ssd else 1,
+        front_end_bytes_per_s=_front_end_rate(group),
+        memories=_memories(group, device, host_rate),
         memory_bytes=usable_bytes(group),
     )
 
@@ -221,14 +244,41 @@ def _sums_slowdown(group: NodeGroup, domain: int, wire: float) -> float:
     return max(1.0, sum(sums) / len(sums) / whole)
 
 
-def usable_bytes(group: NodeGroup) -> tuple[int, int, int]:
-    """Capacity less reserve: HBM of one rank, DDR and SSD of one node; 0 for a tier that the group lacks."""
-    reserve, host = group.reserve, group.host
-    return (
-        int(group.accelerators.hbm.capacity * (1 - reserve.hbm)),
-        int(host.ddr.capacity * (1 - reserve.ddr)) if host.ddr else 0,
-        int(host.ssd.capacity * (1 - reserve.ssd)) if host.ssd else 0,
-    )
+def _memories(group: NodeGroup, device: DeviceCoefficients, host_rate: float) -> dict[MemoryTier, MemoryRates]:
+    """The memories below HBM."""
+    host, found = group.host, dict[MemoryTier, MemoryRates]()
+    if host.ddr is not None:
+        rate = host.ddr.bandwidth * device.ddr_efficiency.value
+        found["ddr"] = MemoryRates(rate, rate, host_rate)
+    if host.ssd is not None:
+        found["ssd"] = MemoryRates(
+            host.ssd.read_bandwidth, host.ssd.write_bandwidth, host_rate, host.ssd.block_size, host.ssd.iops
+        )
+    if host.scm is not None:
+        waits_s = group.links.pcie.latency + host.scm.latency
+        in_flight = IN_FLIGHT_BYTES / waits_s if waits_s else math.inf
+        rates = host.scm.read_bandwidth, host.scm.write_bandwidth
+        found["scm"] = MemoryRates(*rates, min(host_rate, in_flight), host.scm.access_size)
+    if (remote := group.remote) is not None:
+        rate = remote.count * remote.bandwidth * device.ddr_efficiency.value
+        cards = remote.count * _card_rate(remote.kind, remote.network_bandwidth)
+        found["remote"] = MemoryRates(rate, rate, host_rate, cards_bytes_per_s=cards, latency_s=remote.latency)
+    return found
+
+
+def _card_rate(kind: str, bandwidth: float) -> float:
+    """What traffic with many others achieves of a card."""
+    return bandwidth * link_coefficients(kind, "default-scale-out").all_to_all_efficiency.value
+
+
+def _front_end_rate(group: NodeGroup) -> float:
+    cards = group.links.front_end
+    return cards.count * _card_rate(cards.kind, cards.bandwidth) if cards else 0.0
+
+
+def usable_bytes(group: NodeGroup) -> tuple[int, ...]:
+    """Capacity less reserve of one pool of each memory (see `SHARED_BY`); 0 for those that the group lacks."""
+    return tuple(int(group.memory_bytes(tier) * (1 - getattr(group.reserve, tier))) for tier in MEMORY_TIERS)
 
 
 def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
@@ -283,8 +333,8 @@ class StepCoefficients(CoefficientsUsed):
             kind, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
             law = collective_law("all_to_all", group.accelerators.device, kind, port, 2)
             systems.update([law.system] if law else [])
-            if out is not None:
-                links.append(link_coefficients(out.kind, "default-scale-out"))
+            cards = [out, *((group.remote, group.links.front_end) if group.remote else ())]
+            links += [link_coefficients(each.kind, "default-scale-out") for each in cards if each is not None]
         devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
         return cls(
             software=software_coefficients(workload.software),

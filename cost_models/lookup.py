@@ -1,26 +1,44 @@
 """The lookup: rows read and written on the device and, for tables below HBM, over the host's links."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import RankKind
+from cost_models.kinds import MemoryRates, RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, cached_share, is_cached_beside
 from cost_models.shards import (
+    BYTE_ADDRESSABLE,
     DATA_PARALLEL,
-    DDR,
-    DDR_CACHED,
-    DDR_SPLIT,
     EXTENT_OF_SHARDING,
+    HOME,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_SPLIT,
+    KEEPS_STATE_BELOW,
+    MEMORY_TIERS,
     RANK,
-    SSD_CACHED,
     Blocks,
     Floats,
+    Ints,
+    MemoryTier,
+    state_memory,
 )
 from cost_models.tables import Tables
+
+
+@dataclass(frozen=True)
+class _Crossing:
+    """What kernels read and write of one memory in place; [n]."""
+
+    bytes: Floats
+    """Over PCIe."""
+    busy_s: Floats
+    """Of the memory."""
 
 
 class Lookup:
@@ -45,15 +63,18 @@ class Lookup:
         self._cut_ids: Floats = np.where(cut, batching.samples_per_rank * tables.lookups_per_sample[table], 0.0)
         self._stored_row: Floats = tables.row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         state: Floats = tables.row_state_bytes(table, blocks.columns).astype(float)
-        self._hot: Floats = np.where(blocks.tier == DDR, 0.0, 1.0)  # share of the lookups that HBM serves
-        split = np.flatnonzero(blocks.tier == DDR_SPLIT)
+        self._home: Ints = HOME[blocks.tier]
+        self._hot: Floats = np.where(IS_IN_PLACE[blocks.tier], 0.0, 1.0)  # share of the lookups that HBM serves
+        split = np.flatnonzero(IS_SPLIT[blocks.tier])
         self._hot[split] = tables.access.hit_rate(table[split], blocks.cache_fraction[split])
-        below = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED)
-        self._cached = below | is_cached_beside(tables, blocks)
+        self._cached = IS_CACHED[blocks.tier] | is_cached_beside(tables, blocks)
         cached_row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
         self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
-        self._fetched_row: Floats = self._stored_row + np.where(blocks.tier == SSD_CACHED, state, 0.0)
+        self._state_home: Ints = state_memory(blocks)
+        self._state_below = KEEPS_STATE_BELOW[blocks.tier] | (self._state_home != self._home)
+        travels = IS_CACHED[blocks.tier] & ~self._state_below
+        self._fetched_row: Floats = self._stored_row + np.where(travels, state, 0.0)
         sector = kind.sector_bytes
         row_bytes = terms.in_sectors(row, sector)
         self._reads = terms.Reads(
@@ -64,12 +85,12 @@ class Lookup:
             output_bytes=self._samples * tables.outputs_per_sample[table] * blocks.columns * tables.written_bytes,
             table_bytes=tables.rows[table] * row_bytes,
             state_bytes=terms.in_sectors(state, sector),
-            state_arrays=tables.state_arrays[table].astype(float),
+            state_arrays=np.where(self._state_below, 0.0, tables.state_arrays[table]),
         )
         cold = np.minimum((1 - self._hot) * self._lookups, (1 - blocks.cache_fraction) * tables.rows[table])
         cold = np.minimum(cold, self._unique) * (self._hot < 1)
         self._in_place = replace(self._reads, lookups=(1 - self._hot) * self._lookups, unique=cold)
-        in_hbm = tables.rows[table] * np.where(blocks.tier == DDR_SPLIT, blocks.cache_fraction, 1.0)
+        in_hbm = tables.rows[table] * np.where(IS_SPLIT[blocks.tier], blocks.cache_fraction, 1.0)
         self._on_device = replace(
             self._reads,
             lookups=self._hot * self._lookups,
@@ -93,7 +114,13 @@ class Lookup:
         ids, outputs = terms.stream(reads, kind.lookup)
         rows = terms.read_rows(self._on_device, kind.lookup)
         search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
-        host = terms.in_place_bytes(self._in_place, software)
+        brought = terms.in_place_rows(self._in_place, software)
+        row = self._reads.row_bytes
+        host = {
+            name: _Crossing(there * row, terms.read_seconds(there, row, rates))
+            for name, rates in self._addressed()
+            for there in [np.where(self._at(name), brought, 0.0)]
+        }
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
         codec = self._codec_seconds(self._tables.codec_bytes[0])
@@ -104,29 +131,28 @@ class Lookup:
         )
         return self._in_turn(on_device, host)
 
-    def fetch(self, tier: int) -> Loads:
-        """Missed distinct rows of caches over this placement tier brought in, evicted ones written back in the other
-        direction of the link.
+    def fetch(self, memory: MemoryTier) -> Loads:
+        """Missed distinct rows of caches over this memory brought in, evicted ones written back the other way.
 
-        The rank waits for the part that the search of the cache does not hide; the shared links carry all of it.
+        The rank waits for the part that the search of the cache does not hide; what is shared carries all of it.
         """
-        kind, missed = self._kind, np.where(self._blocks.tier == tier, self._missed, 0.0)
+        kind, missed = self._kind, np.where(self._at(memory) & IS_CACHED[self._blocks.tier], self._missed, 0.0)
         moved = missed * self._fetched_row
         waited = terms.fetched_bytes(missed, self._fetched_row, self._software)
         loads: Loads = {
             "host_link": BlockLoad(by_rows=waited / kind.pcie_bytes_per_s),
             "pcie": BlockLoad(by_rows=moved / kind.pcie_bytes_per_s),
         }
-        if tier == DDR_CACHED and kind.ddr_bytes_per_s:
-            loads["ddr"] = BlockLoad(by_rows=2 * moved / kind.ddr_bytes_per_s)
-        if tier == SSD_CACHED and kind.ssd_iops:
-            loads["ssd"] = BlockLoad(by_rows=self._ssd_seconds(missed))
+        if rates := kind.memories.get(memory):
+            loads[memory] = BlockLoad(by_rows=terms.exchange_seconds(missed, self._fetched_row, rates))
+            if rates.is_remote:
+                loads["front_end"] = BlockLoad(by_rows=moved / kind.front_end_bytes_per_s)
         return loads
 
     def backward(self) -> Loads:
         """Gradients of the rows summed, rows and optimizer state read and written.
 
-        State of a table in host memory stays there, whether or not its rows are cached.
+        State of a table in byte-addressable memory stays there, whether or not its rows are cached.
         """
         kind, software, tables, reads = self._kind, self._software, self._tables, self._reads
         by_optimizer = software.backward_passes.by_optimizer
@@ -136,16 +162,19 @@ class Lookup:
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
         hot, cold = self._on_device, self._in_place
-        in_cache = self._blocks.tier == DDR_CACHED
-        on_device = np.where(
-            in_cache,
-            terms.backward_on_cache(reads, passes, kind.lookup, software),
-            terms.backward(hot, passes, kind.lookup, software) + terms.backward_in_place(cold, passes, kind.lookup),
-        )
-        host = terms.row_in_place_bytes(cold, software)
-        host = host + terms.state_in_place_bytes(
-            replace(cold, unique=np.where(in_cache, self._unique, cold.unique)), software
-        )
+        on_device = terms.backward(hot, passes, kind.lookup, software)
+        on_device = on_device + terms.backward_in_place(cold, passes, kind.lookup)
+        managed = KEEPS_STATE_BELOW[self._blocks.tier]
+        on_device = on_device + np.where(managed, self._unique * software.cache_update_s.value, 0.0)
+        rows = terms.rewritten_rows(cold.unique, software)
+        states = terms.rewritten_rows(np.where(self._state_below, self._unique, cold.unique), software)
+        host: dict[MemoryTier, _Crossing] = {}
+        for name, rates in self._addressed():
+            here = np.where(self._at(name), rows, 0.0)
+            state = np.where(self._state_home == MEMORY_TIERS.index(name), states, 0.0)
+            busy_s = terms.update_seconds(here, reads.row_bytes, rates)
+            busy_s = busy_s + terms.update_seconds(state, reads.state_bytes, rates)
+            host[name] = _Crossing(here * reads.row_bytes + state * reads.state_bytes, busy_s)
         if kind.update_passes is not None:  # a calibrated device: its cache serves the update as it does the lookup
             on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
         seconds = on_device + self._lookups * kind.update_row_s
@@ -153,6 +182,14 @@ class Lookup:
         whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
         everywhere = codec / kind.world_size + self._expanding_seconds()
         return self._in_turn(BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere), host)
+
+    def _at(self, memory: MemoryTier) -> NDArray[np.bool_]:
+        """[n] whether what HBM does not hold of a block is in this memory."""
+        return np.asarray(self._home == MEMORY_TIERS.index(memory))
+
+    def _addressed(self) -> Iterator[tuple[MemoryTier, MemoryRates]]:
+        """The memories that kernels read and write in place."""
+        return ((name, rates) for name, rates in self._kind.memories.items() if name in BYTE_ADDRESSABLE)
 
     def _codec_seconds(self, element_bytes: float) -> Floats:
         """Encoding (or decoding) the vectors of all samples that go one by one to the ranks of the samples.
@@ -178,26 +215,19 @@ class Lookup:
         moved = self._software.codec_passes.value * ways * self._missed * self._encoded_bytes
         return np.asarray(moved / self._kind.hbm_bytes_per_s)
 
-    def _in_turn(self, on_device: BlockLoad, host_bytes: Floats) -> Loads:
+    def _in_turn(self, on_device: BlockLoad, host: dict[MemoryTier, _Crossing]) -> Loads:
         """A rank works on its device, then over the host's links. What ranks share idles meanwhile, for as long as
         they work on their devices on average: in step where the load is balanced."""
-        kind = self._kind
-        rates = {"device": (kind.pcie_bytes_per_s, 1), "pcie": (kind.pcie_bytes_per_s, kind.pcie_ranks)}
-        if kind.ddr_bytes_per_s:
-            rates["ddr"] = (kind.ddr_bytes_per_s, kind.node_ranks)
-        return {
-            resource: BlockLoad(
-                fixed=on_device.fixed / ranks,
-                by_rows=on_device.by_rows / ranks + host_bytes / rate,
-                everywhere=on_device.everywhere / ranks,
-            )
-            for resource, (rate, ranks) in rates.items()
-        }
+        kind, none = self._kind, np.zeros(len(self._blocks))
+        waited_s = sum((each.bytes / kind.memories[name].link_bytes_per_s for name, each in host.items()), none)
+        moved = sum((each.bytes for each in host.values()), none)
+        loads: Loads = {name: _after(on_device, kind.node_ranks, each.busy_s) for name, each in host.items()}
+        loads["device"] = _after(on_device, 1, waited_s)
+        loads["pcie"] = _after(on_device, kind.pcie_ranks, moved / kind.pcie_bytes_per_s)
+        return loads
 
-    def _ssd_seconds(self, missed: Floats) -> Floats:
-        """Whole blocks read and written back, or single accesses, whichever takes longer."""
-        kind = self._kind
-        blocks_per_row = np.ceil(self._fetched_row / kind.ssd_block_bytes)
-        moved = missed * blocks_per_row * kind.ssd_block_bytes
-        stream = moved / kind.ssd_read_bytes_per_s + moved / kind.ssd_write_bytes_per_s
-        return np.maximum(stream, missed * blocks_per_row / kind.ssd_iops)
+
+def _after(on_device: BlockLoad, ranks: int, seconds: Floats) -> BlockLoad:
+    """What a resource that so many ranks share has of their work on the device, and then of its own."""
+    part = on_device / ranks
+    return BlockLoad(part.fixed, part.by_rows + seconds, part.everywhere)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import LookupRates
+from cost_models.kinds import LookupRates, MemoryRates
 from cost_models.shards import Floats
 
 Numbers = Floats | float
@@ -73,10 +73,36 @@ def cache_search(reads: Reads, software: SoftwareCoefficients) -> Floats:
     return np.asarray(np.asarray(reads.unique) * software.cache_search_s.value)
 
 
-def in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
-    """Bytes over PCIe of a forward pass over rows in host memory."""
+def in_place_rows(reads: Reads, software: SoftwareCoefficients) -> Floats:
+    """Rows that a forward pass over rows below HBM brings over PCIe, some of them more than once."""
     per_lookup, per_row = software.uvm_forward_passes_per_lookup.value, software.uvm_forward_passes_per_row.value
-    return np.asarray((per_lookup * np.asarray(reads.lookups) + per_row * np.asarray(reads.unique)) * reads.row_bytes)
+    return np.asarray(per_lookup * np.asarray(reads.lookups) + per_row * np.asarray(reads.unique))
+
+
+def rewritten_rows(rows: Numbers, software: SoftwareCoefficients) -> Floats:
+    """Rows, or their optimizer state, that updating so many distinct ones below HBM brings over PCIe."""
+    return np.asarray(software.uvm_backward_passes_per_row.value * np.asarray(rows))
+
+
+def read_seconds(rows: Numbers, row_bytes: Numbers, rates: MemoryRates) -> Floats:
+    """Time of a memory that rows are read in, in whole accesses."""
+    return np.asarray(np.asarray(rows) * in_sectors(row_bytes, rates.access_bytes) / rates.read_bytes_per_s)
+
+
+def update_seconds(rows: Numbers, row_bytes: Numbers, rates: MemoryRates) -> Floats:
+    """Time of a memory that rows are updated in: half of the crossings read, half write."""
+    both_ways = (1 / rates.read_bytes_per_s + 1 / rates.write_bytes_per_s) / 2
+    return np.asarray(np.asarray(rows) * in_sectors(row_bytes, rates.access_bytes) * both_ways)
+
+
+def exchange_seconds(rows: Numbers, row_bytes: Numbers, rates: MemoryRates) -> Floats:
+    """Time of a memory that missed rows come from while as many go back: what it streams in whole accesses, single
+    accesses, or the cards before it, whichever takes longest."""
+    pieces = np.asarray(rows) * np.ceil(np.asarray(row_bytes) / rates.access_bytes)
+    moved = pieces * rates.access_bytes
+    stream = moved / rates.read_bytes_per_s + moved / rates.write_bytes_per_s
+    cards = np.asarray(rows) * row_bytes / rates.cards_bytes_per_s
+    return np.asarray(np.maximum.reduce([stream, pieces / rates.accesses_per_s, cards]))
 
 
 def fetched_bytes(missed: Numbers, row_bytes: Numbers, software: SoftwareCoefficients) -> Floats:
@@ -85,7 +111,7 @@ def fetched_bytes(missed: Numbers, row_bytes: Numbers, software: SoftwareCoeffic
 
 
 def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
-    """Gradients summed by row, rows and their state read and written, all on the device.
+    """Gradients summed by row, rows and the state that is there too read and written, all on the device.
 
     `passes` counts crossings for each lookup; each distinct row adds its update and that of its state arrays.
     """
@@ -94,23 +120,6 @@ def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: Softwa
     return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s)
 
 
-def backward_on_cache(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
-    """The same with rows in the cache; their state is in host memory (see `state_in_place_bytes`)."""
-    crossings = np.asarray(passes) * reads.lookups + software.row_update_passes.value * np.asarray(reads.unique)
-    extra = np.asarray(reads.unique) * software.cache_update_s.value
-    return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s + extra)
-
-
 def backward_in_place(reads: Reads, passes: Numbers, rates: LookupRates) -> Floats:
     """The device's part with rows in host memory: summing gradients."""
     return np.asarray(np.asarray(passes) * reads.lookups * reads.row_bytes / rates.hbm_bytes_per_s)
-
-
-def row_in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
-    """Bytes over PCIe to update distinct rows in host memory."""
-    return np.asarray(software.uvm_backward_passes_per_row.value * np.asarray(reads.unique) * reads.row_bytes)
-
-
-def state_in_place_bytes(reads: Reads, software: SoftwareCoefficients) -> Floats:
-    """Bytes over PCIe to update the optimizer state of distinct rows in host memory."""
-    return np.asarray(software.uvm_backward_passes_per_row.value * np.asarray(reads.unique) * reads.state_bytes)

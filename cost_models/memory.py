@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 from cost_models.loads import BlockLoad
 from cost_models.shards import (
     DATA_PARALLEL,
-    DDR,
-    DDR_CACHED,
-    DDR_SPLIT,
     HBM,
+    HOME,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_SPLIT,
     MEMORY_DDR,
     MEMORY_HBM,
-    MEMORY_SSD,
-    SSD_CACHED,
+    MEMORY_TIERS,
     Blocks,
     Floats,
     Ints,
+    state_memory,
 )
 from cost_models.tables import Tables
 
@@ -33,8 +34,6 @@ REMAP_BYTES_PER_ROW = 4
 """Of every row of a split table: where it is now (RecShard remaps ids on the host)."""
 BATCHES_IN_FLIGHT = {"none": 1, "sparse-dist": 2, "prefetch": 3}
 """Batches whose ids are on the device at once, by pipeline (torchrec.distributed.train_pipeline)."""
-_HOME = np.array([MEMORY_HBM, MEMORY_DDR, MEMORY_DDR, MEMORY_SSD, MEMORY_DDR])
-"""Memory tier that holds the weights, by placement tier."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,12 @@ def cached_share(tables: Tables, blocks: Blocks) -> Floats:
 
 
 def has_way_to_update(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
-    """[n] False where a table needs its cache of full precision and has none: read in place, or replicated."""
-    without_cache = (blocks.tier == DDR) | (blocks.tier == DDR_SPLIT) | (blocks.sharding == DATA_PARALLEL)
-    return np.asarray(~((tables.precision_cache[blocks.table] > 0) & without_cache))
+    """[n] False where a table needs its cache of full precision and has none (read in place, or replicated), and where
+    replicas, which are updated as a whole, have their optimizer state elsewhere."""
+    replicated = blocks.sharding == DATA_PARALLEL
+    without_cache = IS_IN_PLACE[blocks.tier] | IS_SPLIT[blocks.tier] | replicated
+    lacks_cache = (tables.precision_cache[blocks.table] > 0) & without_cache
+    return np.asarray(~(lacks_cache | (replicated & (state_memory(blocks) != HOME[blocks.tier]))))
 
 
 def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tuple[int, Component], BlockLoad]:
@@ -73,19 +75,21 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     rows = tables.rows[table].astype(float)
     weights = rows * tables.row_bytes(table, blocks.columns, blocks.dtype)
     state = rows * tables.row_state_bytes(table, blocks.columns)
-    split = blocks.tier == DDR_SPLIT
+    split, home, state_home = IS_SPLIT[blocks.tier], HOME[blocks.tier], state_memory(blocks)
+    apart = state_home != home
     hot = np.where(split, cached_rows(tables.rows[table], blocks.cache_fraction) / rows, 0.0)
     out: dict[tuple[int, Component], BlockLoad] = {}
-    for tier in (MEMORY_HBM, MEMORY_DDR, MEMORY_SSD):
-        share = np.where(_HOME[blocks.tier] == tier, 1.0 - hot, hot if tier == MEMORY_HBM else 0.0)
+    for tier in range(len(MEMORY_TIERS)):
+        share = np.where(home == tier, 1.0 - hot, hot if tier == MEMORY_HBM else 0.0)
         out[tier, "weights"] = BlockLoad(by_rows=share * weights)
-        out[tier, "optimizer"] = BlockLoad(by_rows=share * state)
+        of_state = np.where(apart, state_home == tier, share)
+        out[tier, "optimizer"] = BlockLoad(by_rows=of_state * state)
     out[MEMORY_DDR, "remap"] = BlockLoad(by_rows=np.where(split, rows * REMAP_BYTES_PER_ROW, 0.0))
 
     beside = is_cached_beside(tables, blocks)
-    cached = (blocks.tier == DDR_CACHED) | (blocks.tier == SSD_CACHED) | beside
+    cached = IS_CACHED[blocks.tier] | beside
     slots = cached_rows(tables.rows[table], cached_share(tables, blocks))
-    state_of_row = np.where(beside, 0, tables.row_state_bytes(table, blocks.columns))
+    state_of_row = np.where(beside | apart, 0, tables.row_state_bytes(table, blocks.columns))
     row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype) + state_of_row
     cache = slots * (row + CACHE_INDEX_BYTES_PER_SLOT) + rows * CACHE_INDEX_BYTES_PER_ROW
     out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
@@ -100,7 +104,8 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     return out
 
 
-def is_supported(tier: int, memory_bytes: tuple[int, int, int]) -> bool:
-    """Whether a rank with these memories can hold a table in this placement tier at all."""
-    home = int(_HOME[tier])
-    return home == MEMORY_HBM or memory_bytes[home] > 0
+def is_supported(blocks: Blocks, memory_bytes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """[n] whether a rank with these memories has those that a block needs, its optimizer state included."""
+    has = np.array(memory_bytes) > 0
+    has[MEMORY_HBM] = True
+    return np.asarray(has[HOME[blocks.tier]] & has[state_memory(blocks)])

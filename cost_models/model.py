@@ -14,11 +14,14 @@ from cost_models.error_bars import ErrorBars
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
 from cost_models.shards import (
+    EVERYWHERE,
     MEMORY_TIERS,
+    SHARED_BY,
     TABLE_COLUMN_WISE,
     Blocks,
     Floats,
     Ints,
+    MemoryTier,
     PlacedShards,
     PlacementTier,
 )
@@ -37,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class BlockCosts:
-    """Costs of n blocks on one kind of rank; C columns of seconds, M = 3 memory tiers of bytes.
+    """Costs of n blocks on one kind of rank; C columns of seconds, M memories of bytes.
 
     See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
     """
@@ -58,7 +61,7 @@ class BlockCosts:
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """Bytes of n blocks in M = 3 memory tiers: `fixed` on each rank that takes part, `by_rows` times its share of the
+    """Bytes of n blocks in M memories: `fixed` on each rank that takes part, `by_rows` times its share of the
     rows."""
 
     fixed: Floats
@@ -82,7 +85,7 @@ class Evaluation:
     rank_stage_seconds: Floats
     """[W, S]"""
     rank_bytes: Floats
-    """[W, M] with the dense part; DDR and SSD: the rank's own share of its node's."""
+    """[W, M] with the dense part; of a memory that ranks share: the rank's own share."""
 
     @property
     def step_s(self) -> float:
@@ -91,7 +94,7 @@ class Evaluation:
 
 
 class CostModel(ABC):
-    """The costs of one workload on one topology; sizes: K kinds of rank, W ranks, C columns, S stages, M tiers."""
+    """The costs of one workload on one topology; sizes: K kinds of rank, W ranks, C columns, S stages, M memories."""
 
     name: str
     """As the command line and the plan document call it."""
@@ -125,8 +128,8 @@ class CostModel(ABC):
     """[K, C] seconds on each rank's resources before any table is placed."""
     base_bytes: Floats
     """[M] bytes on each rank before any table is placed."""
-    memory_capacity: tuple[Floats, Floats, Floats]
-    """Per memory tier, usable bytes of each pool (after the reserve)."""
+    memory_capacity: tuple[Floats, ...]
+    """Per memory, usable bytes of each pool (after the reserve)."""
 
     def __init__(self, topology: Topology, workload: Workload) -> None:
         self.topology, self.workload = topology, workload
@@ -159,9 +162,17 @@ class CostModel(ABC):
         """The bytes among the costs of each block."""
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
-        """Per memory tier, [W] the pool each rank draws on: itself for HBM, its node for DDR and SSD."""
-        return np.arange(len(self.host_of_rank)), self.host_of_rank, self.host_of_rank
+    def memories(self) -> tuple[MemoryTier, ...]:
+        """The M memories of its arrays: HBM, DDR and SSD, and the others that the cluster has."""
+        groups = self.topology.nodes
+        others = (tier for tier in MEMORY_TIERS[len(EVERYWHERE) :] if any(group.memory(tier) for group in groups))
+        return (*EVERYWHERE, *others)
+
+    @cached_property
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
+        """Per memory, [W] the pool each rank draws on: that of itself, of its node or of its node group."""
+        of = {"rank": np.arange(len(self.host_of_rank)), "node": self.host_of_rank, "group": self.kind_of_rank}
+        return tuple(of[SHARED_BY[tier]] for tier in self.memories)
 
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""
@@ -204,7 +215,7 @@ class CostModel(ABC):
 
     def shard_bytes(self, placed: PlacedShards) -> Floats:
         """[n, M] bytes of each shard."""
-        size = np.zeros((len(placed.rank), len(MEMORY_TIERS)))
+        size = np.zeros((len(placed.rank), len(self.memories)))
         share = (placed.rows / self.tables.rows[placed.blocks.table])[:, None]
         distinct, which = placed.blocks.distinct
         kind_of_shard = self.kind_of_rank[placed.rank]
@@ -237,8 +248,8 @@ class MemoryModel(CostModel):
         return self.whole.host_of_rank
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
-        """Per memory tier, [W] the pool each rank draws on."""
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
+        """Per memory, [W] the pool each rank draws on."""
         return self.whole.memory_pool_of_rank
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:

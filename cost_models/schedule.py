@@ -14,7 +14,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import Resource
 from cost_models.model import Column
-from cost_models.shards import Floats, Ints
+from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, SHARED_BY, Floats, Ints, MemoryTier
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -23,6 +23,8 @@ _ORDER = (
     "input_dist",
     "cache_fetch",
     "storage_fetch",
+    "scm_fetch",
+    "remote_fetch",
     "lookup_forward",
     "output_dist",
     "dense",
@@ -35,10 +37,20 @@ _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_red
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
-_FETCHES = (("fetch_ddr", "ddr", "cache_fetch"), ("fetch_ssd", "ssd", "storage_fetch"))
-"""(term, memory, stage) of cache misses: one kernel after the other on a rank."""
+_FETCHES: dict[MemoryTier, str] = {
+    "ddr": "cache_fetch",
+    "ssd": "storage_fetch",
+    "scm": "scm_fetch",
+    "remote": "remote_fetch",
+}
+"""Stage of the cache misses of each memory: one kernel after the other on a rank."""
 WITH_IDS = "_with_ids"
 """Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
+
+
+def fetch_term(memory: MemoryTier) -> str:
+    """The cost term of the cache misses that a memory serves."""
+    return f"fetch_{memory}"
 
 
 @dataclass(frozen=True)
@@ -79,9 +91,8 @@ class Schedule:
             "bottom_mlp_forward": "output_dist",
             "dense": "dense",
         }
-        for term, memory, stage in _FETCHES:
-            if self._has(memory):
-                stages[term] = "dense" if pipeline == "prefetch" and training else stage
+        for memory in self.memories:
+            stages[fetch_term(memory)] = "dense" if pipeline == "prefetch" and training else _FETCHES[memory]
         if training:
             stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
@@ -93,14 +104,18 @@ class Schedule:
 
     def _list_columns(self) -> list[Column]:
         exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
-        host = ["pcie", "ddr"] if self._has("ddr") else []
+        in_place = [memory for memory in self.memories if memory in BYTE_ADDRESSABLE]
+        host = ["pcie", *in_place] if in_place else []
+        fetches = {
+            fetch_term(memory): ["host_link", "pcie", *(["front_end"] if memory == "remote" else []), memory]
+            for memory in self.memories
+        }
         with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
         bottom = ["device"] if self._workload.dense.bottom_mlp else []
         resources = {
             "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
-            "fetch_ddr": ["host_link", "pcie", "ddr"],
-            "fetch_ssd": ["host_link", "pcie", "ssd"],
+            **fetches,
             "output_dist": exchange,
             "bottom_mlp_forward": bottom,
             "bottom_mlp_backward": bottom,
@@ -120,11 +135,12 @@ class Schedule:
     def _has(self, resource: Resource) -> bool:
         if resource.startswith("nic"):
             return any(kind.domain_ranks < kind.world_size for kind in self._kinds)
-        if resource == "ddr":
-            return any(kind.ddr_bytes_per_s for kind in self._kinds)
-        if resource == "ssd":
-            return any(kind.ssd_iops for kind in self._kinds)
         return True
+
+    @property
+    def memories(self) -> tuple[MemoryTier, ...]:
+        """Those below HBM that some node has."""
+        return tuple(memory for memory in BELOW_HBM if any(memory in kind.memories for kind in self._kinds))
 
     @property
     def ids_overlap(self) -> bool:
@@ -245,8 +261,10 @@ class Schedule:
             found = np.asarray(self.fabric.nic_of_rank)
         elif resource == "pcie":
             found = np.asarray(self.fabric.pcie_switch_of_rank)
-        elif resource in {"ddr", "ssd"}:
+        elif resource == "front_end" or SHARED_BY.get(resource) == "node":  # type: ignore[call-overload]
             found = self.node_of_rank
+        elif resource == "remote":
+            found = self.kind_of_rank
         else:
             level = next(uplink.level for uplink in self.uplinks if uplink.resource == resource)
             found = np.asarray(self.fabric.switch_of_node[level])[self.node_of_rank]

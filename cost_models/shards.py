@@ -7,6 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.cluster import MEMORY_TIERS as MEMORY_TIERS
+from topologies.cluster import MemoryTier as MemoryTier
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -31,25 +34,66 @@ SHARDINGS: tuple[Sharding, ...] = (
 )
 DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(7)
 
-PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split"]
-PLACEMENT_TIERS: tuple[PlacementTier, ...] = ("hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split")
-"""Where a table lives: in HBM; in DDR or SSD behind a row cache in HBM; in DDR, read in place (UVM); the rows that are
-read most in HBM and the others in DDR, read in place (Sethi et al., RecShard, ASPLOS 2022)."""
-HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT = range(5)
-PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset({"ddr_cached", "ssd_cached", "ddr_split"})
-"""Tiers of which a share of the rows is in HBM too, or instead."""
-
-MEMORY_TIERS: tuple[Literal["hbm", "ddr", "ssd"], ...] = ("hbm", "ddr", "ssd")
-"""The memories whose bytes are counted: HBM per rank, DDR and SSD per node."""
-HOME_OF_TIER: dict[PlacementTier, Literal["hbm", "ddr", "ssd"]] = {
-    "hbm": "hbm",
-    "ddr_cached": "ddr",
-    "ddr": "ddr",
-    "ssd_cached": "ssd",
-    "ddr_split": "ddr",
+MEMORY_HBM, MEMORY_DDR, MEMORY_SSD, MEMORY_SCM, MEMORY_REMOTE = range(len(MEMORY_TIERS))
+SHARED_BY: dict[MemoryTier, Literal["rank", "node", "group"]] = {
+    "hbm": "rank",
+    "ddr": "node",
+    "ssd": "node",
+    "scm": "node",
+    "remote": "group",
 }
+"""Whose ranks draw on one pool of each memory."""
+EVERYWHERE: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd")
+"""Memories that are counted and named whether a cluster has them or not; the others where it does."""
+BELOW_HBM: tuple[MemoryTier, ...] = MEMORY_TIERS[1:]
+BYTE_ADDRESSABLE: tuple[Literal["ddr", "scm"], ...] = ("ddr", "scm")
+"""Memories below HBM that kernels read and write in place; of the others whole rows are fetched, with their state."""
+
+PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split", "scm_cached", "scm", "remote_cached"]
+"""Where a table lives."""
+
+
+@dataclass(frozen=True)
+class TierForm:
+    """How a table is held."""
+
+    home: MemoryTier
+    """The memory of what HBM does not hold."""
+    how: Literal["whole", "cached", "in_place", "split"]
+    """All in HBM; all at home, behind a row cache in HBM; all at home, read there (UVM); the rows that are read most in
+    HBM and the others at home, read there (Sethi et al., RecShard, ASPLOS 2022)."""
+
+
+TIER_FORMS: dict[PlacementTier, TierForm] = {
+    "hbm": TierForm("hbm", "whole"),
+    "ddr_cached": TierForm("ddr", "cached"),
+    "ddr": TierForm("ddr", "in_place"),
+    "ssd_cached": TierForm("ssd", "cached"),
+    "ddr_split": TierForm("ddr", "split"),
+    "scm_cached": TierForm("scm", "cached"),
+    "scm": TierForm("scm", "in_place"),
+    "remote_cached": TierForm("remote", "cached"),
+}
+PLACEMENT_TIERS: tuple[PlacementTier, ...] = tuple(TIER_FORMS)
+HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED = range(len(PLACEMENT_TIERS))
+PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset(
+    tier for tier, form in TIER_FORMS.items() if form.how in ("cached", "split")
+)
+"""Tiers of which a share of the rows is in HBM too, or instead."""
+HOME_OF_TIER: dict[PlacementTier, MemoryTier] = {tier: form.home for tier, form in TIER_FORMS.items()}
 """The memory that holds what HBM does not."""
-MEMORY_HBM, MEMORY_DDR, MEMORY_SSD = range(3)
+
+StatePlace = Literal["with_table", "ddr", "scm"]
+STATE_PLACES: tuple[StatePlace, ...] = ("with_table", *BYTE_ADDRESSABLE)
+"""Where the optimizer state of a table is: where its rows are at home, or in a memory that kernels write in place."""
+
+# The same by index into PLACEMENT_TIERS.
+HOME: Ints = np.array([MEMORY_TIERS.index(form.home) for form in TIER_FORMS.values()])
+IS_CACHED, IS_IN_PLACE, IS_SPLIT = (
+    np.array([form.how == how for form in TIER_FORMS.values()]) for how in ("cached", "in_place", "split")
+)
+KEEPS_STATE_BELOW = IS_CACHED & np.array([form.home in BYTE_ADDRESSABLE for form in TIER_FORMS.values()])
+"""Tiers whose cache holds rows alone: their optimizer state is updated at home (FBGEMM: state of managed tables)."""
 
 RANK, NODE, WORLD = range(3)
 """The extent of a block: one rank, every rank of one node (rows cut), every rank (rows cut or replicated)."""
@@ -77,6 +121,8 @@ class Blocks:
     """Share of the rows that the HBM cache, or the hot part of a split, holds; 0 where there is none."""
     dtype: Ints | None = None
     """Format of the stored rows, an index into DTYPES, or -1 for the table's own; None: of all tables their own."""
+    state: Ints | None = None
+    """Where the optimizer state is, an index into STATE_PLACES; None: of all blocks with the rows."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -94,6 +140,8 @@ class Blocks:
         ]
         if self.dtype is not None:
             digits.append((self.dtype + 1, int(self.dtype.max(initial=0)) + 2))
+        if self.state is not None:
+            digits.append((self.state, len(STATE_PLACES)))
         key = np.zeros(len(self), dtype=np.int64)
         for digit, base in digits:
             key = key * base + digit
@@ -109,6 +157,7 @@ class Blocks:
             self.columns[index],
             self.cache_fraction[index],
             None if self.dtype is None else self.dtype[index],
+            None if self.state is None else self.state[index],
         )
 
 
@@ -128,3 +177,13 @@ def block_rows(rows: Ints, ranks: Ints | int, position: Ints | int) -> Ints:
     """Rows that the rank at `position` of `ranks` holds when `rows` are cut into ceil-blocks in rank order."""
     size = -(-np.asarray(rows) // ranks)
     return np.clip(rows - position * size, 0, size)
+
+
+_APART = np.array([MEMORY_HBM, *(MEMORY_TIERS.index(place) for place in BYTE_ADDRESSABLE)])
+"""Memory of each of STATE_PLACES; none of the first."""
+
+
+def state_memory(blocks: Blocks) -> Ints:
+    """[n] the memory that holds the optimizer state; of a split table, that of its rows below HBM."""
+    home = HOME[blocks.tier]
+    return home if blocks.state is None else np.where(blocks.state > 0, _APART[blocks.state], home)

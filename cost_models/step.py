@@ -15,14 +15,12 @@ from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BlockCosts, BlockMemory, CostModel
-from cost_models.schedule import WITH_IDS, Schedule
+from cost_models.schedule import WITH_IDS, Schedule, fetch_term
 from cost_models.shards import (
-    DDR_CACHED,
+    BYTE_ADDRESSABLE,
     HBM,
     MEMORY_HBM,
     MEMORY_TIERS,
-    PLACEMENT_TIERS,
-    SSD_CACHED,
     TABLE_WISE,
     Blocks,
     Floats,
@@ -62,25 +60,28 @@ class StepModel(CostModel):
         self.base_loads: Floats = self._base_loads()
         self._let_ids_hide()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
-        self.base_bytes: Floats = np.array([dense if tier == MEMORY_HBM else 0.0 for tier in range(len(MEMORY_TIERS))])
+        self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, dense, 0.0)
         self.memory_capacity = self._memory_capacity()
 
-    def _memory_capacity(self) -> tuple[Floats, Floats, Floats]:
+    def _memory_capacity(self) -> tuple[Floats, ...]:
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
-        first_of_node = np.unique(self.node_of_rank, return_index=True)[1]
-        return of_rank[:, 0], of_rank[first_of_node, 1], of_rank[first_of_node, 2]
+        pools = (np.unique(pool, return_index=True)[1] for pool in self.memory_pool_of_rank)
+        return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(self.memories, pools, strict=True))
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         return self.schedule.resource_of_rank(resource)
 
     def _base_loads(self) -> Floats:
-        """[K, C] seconds on each rank's resources before any table is placed: launches and the dense part."""
+        """[K, C] seconds on each rank's resources before any table is placed: launches, first answers, the dense
+        part."""
         base = np.zeros((len(self.kinds), len(self.columns)))
         software, workload = self.coefficients.software, self.workload
         gradient = dense_size(workload).parameters * software.gradient_bytes.value
         for k, kind in enumerate(self.kinds):
             self._put(base[k], "lookup_forward", _in_step(kind.lookup_launch_s, kind), k)
+            for memory, rates in kind.memories.items():
+                self._put(base[k], fetch_term(memory), {"host_link": rates.latency_s}, k)
             dense = dense_seconds(
                 workload,
                 self.batching.samples_per_rank,
@@ -152,8 +153,7 @@ class StepModel(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
-            "fetch_ddr": lookup.fetch(DDR_CACHED),
-            "fetch_ssd": lookup.fetch(SSD_CACHED),
+            **{fetch_term(memory): lookup.fetch(memory) for memory in self.schedule.memories},
         }
         if not self.coefficients.software.ids_arrive_sharded:
             terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
@@ -169,13 +169,13 @@ class StepModel(CostModel):
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
-        memory_bytes = self.kinds[kind].memory_bytes
-        supported = np.array([is_supported(tier, memory_bytes) for tier in range(len(PLACEMENT_TIERS))])
+        supported = is_supported(blocks, self.kinds[kind].memory_bytes) & has_way_to_update(self.tables, blocks)
         fixed, by_rows = np.zeros((len(blocks), len(MEMORY_TIERS))), np.zeros((len(blocks), len(MEMORY_TIERS)))
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
-        return BlockMemory(fixed, by_rows, supported[blocks.tier] & has_way_to_update(self.tables, blocks))
+        counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
+        return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""
@@ -190,4 +190,5 @@ class StepModel(CostModel):
 
 def _in_step(launch_s: float, kind: RankKind) -> dict[Resource, float]:
     """What a launch on every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
-    return {"device": launch_s, "pcie": launch_s / kind.pcie_ranks, "ddr": launch_s / kind.node_ranks}
+    shared: dict[Resource, float] = dict.fromkeys(BYTE_ADDRESSABLE, launch_s / kind.node_ranks)
+    return {"device": launch_s, "pcie": launch_s / kind.pcie_ranks, **shared}

@@ -35,7 +35,7 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.loads import Resource
-from cost_models.shards import DDR, DDR_CACHED, DDR_SPLIT, HBM, PLACEMENT_TIERS, SSD_CACHED, Floats, Ints, PlacedShards
+from cost_models.shards import BYTE_ADDRESSABLE, HBM, PLACEMENT_TIERS, TIER_FORMS, Floats, Ints, PlacedShards
 from topologies.cluster import NodeGroup
 
 if TYPE_CHECKING:
@@ -50,18 +50,17 @@ _Place = tuple[str, str]
 """device or software, and the name of one of its coefficients."""
 _DEVICE_BY_TIER: dict[str, dict[int, tuple[_Place, ...]]] = {
     "lookup_forward": {
-        HBM: (("device", "lookup_efficiency"),),
-        DDR: (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")),
-        DDR_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
-        SSD_CACHED: (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
-        DDR_SPLIT: (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")),
+        tier: {
+            "whole": (("device", "lookup_efficiency"),),
+            "cached": (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
+        }.get(form.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")))
+        for tier, form in enumerate(TIER_FORMS.values())
     },
     "lookup_backward": {
-        HBM: (("device", "lookup_efficiency"), ("software", "backward_passes")),
-        DDR: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
-        DDR_CACHED: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
-        SSD_CACHED: (("device", "lookup_efficiency"), ("software", "backward_passes")),
-        DDR_SPLIT: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row")),
+        tier: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row"))
+        if form.home in BYTE_ADDRESSABLE
+        else (("device", "lookup_efficiency"), ("software", "backward_passes"))
+        for tier, form in enumerate(TIER_FORMS.values())
     },
 }
 """Stage and tier of a table: the coefficients that its time on the device is proportional to."""
@@ -76,6 +75,7 @@ _MEASURED_INSTEAD = {
 }
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
+_BY_DATA_SHEET = {"ssd": "storage", "scm": "storage-class memory", "front_end": "front-end cards", "remote": "hosts"}
 _HOST = {"host_link": "pcie_efficiency", "pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
 
 
@@ -169,7 +169,7 @@ class _Parts:
     base: float
     """Before any table."""
     by_tier: Floats
-    """[4] of the tables' shards, by placement tier."""
+    """[tiers] of the tables' shards, by placement tier."""
     rest: float
     """What all ranks pay for a table that another holds."""
     row_bytes: float
@@ -208,7 +208,8 @@ class _StageErrors:
         elif self._resource.startswith(("link", "nic")):
             yield self._exchange(self._resource, busy)
         else:
-            name = f"storage of {self._group.name}" if self._resource == "ssd" else "network switches"
+            of = _BY_DATA_SHEET.get(self._resource)
+            name = f"{of} of {self._group.name}" if of else "network switches"
             yield Cause(name, self._group.name, busy / self._seconds, DATA_SHEET_90, "spec")
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, block_rows
+from cost_models.shards import HOME_OF_TIER, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, block_rows
 from cost_models.workload.formats import DTYPES
 from planner.document import (
     Infeasibility,
@@ -159,7 +159,7 @@ def _tables(
     for table, items in enumerate(_items_of_tables(problem, placement, homes)):
         option = int(option_of_table[table])
         matrix = _shard_matrix(problem, options, table, items)
-        shards = Shards.from_matrix(np.round(matrix).astype(np.int64))
+        shards = Shards.from_matrix(np.round(matrix).astype(np.int64), model.memories)
         np.add.at(rank_bytes, shards.rank, matrix[:, 5:])
         sharding = SHARDINGS[options.block_sharding[items[0][0]]]
         tier = PLACEMENT_TIERS[options.tier[option]]
@@ -172,6 +172,7 @@ def _tables(
                 tier=tier,
                 dtype=DTYPES[options.dtype[option]],
                 cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
+                optimizer_state=STATE_PLACES[options.state[option]],
                 shards=shards,
             )
         )
@@ -191,7 +192,7 @@ def _items_of_tables(problem: Problem, placement: Placement, homes: Homes | None
 
 
 def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tuple[int, int]]) -> Floats:
-    """[n, 8] the shards of a table in the order of the document's keys; bytes not yet rounded."""
+    """[n, 5 + M] the shards of a table in the order of the document's keys; bytes not yet rounded."""
     rows = int(problem.table_rows[table])
     parts, column = [], 0
     for block, place in items:
@@ -227,16 +228,12 @@ def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[Rank
         RankPlan(
             rank=rank,
             node=int(model.host_of_rank[rank]),
-            bytes=_tier_bytes(rank_bytes[rank].round().astype(int).tolist()),
-            capacity=_tier_bytes(capacity[rank].tolist()),
+            bytes=TierBytes.of(model.memories, rank_bytes[rank].tolist()),
+            capacity=TierBytes.of(model.memories, capacity[rank].tolist()),
             seconds=dict(zip(model.stages, busy[rank].tolist(), strict=True)),
         )
         for rank in range(len(busy))
     )
-
-
-def _tier_bytes(values: list[int]) -> TierBytes:
-    return TierBytes(**dict(zip(MEMORY_TIERS, values, strict=True)))
 
 
 def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
@@ -255,7 +252,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
             capacity_bytes=int(capacity[m]),
             short_bytes=None if np.isnan(shortage.bytes_short[m]) else int(np.ceil(shortage.bytes_short[m])),
         )
-        for m, tier in enumerate(MEMORY_TIERS)
+        for m, tier in enumerate(model.memories)
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.homeless):
@@ -268,7 +265,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
         may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
         allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
         held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
-        room = sum(size for tier, size in zip(MEMORY_TIERS, capacity, strict=True) if tier in held_in)
+        room = sum(size for tier, size in zip(model.memories, capacity, strict=True) if tier in held_in)
         what = "the tables"
         if shortage.ranks is not None:
             count = f"{len(concerned)} table{'s' * (len(concerned) > 1)}"

@@ -5,7 +5,7 @@ millions. In JSON they are a list of objects.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from cost_models.shards import MEMORY_TIERS, Ints, PlacementTier, Sharding
+from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding, StatePlace
 from cost_models.workload.models import Dtype
 from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
@@ -24,7 +24,6 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
-_SHARD_LINE = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{"hbm":%d,"ddr":%d,"ssd":%d}}'
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
@@ -39,7 +38,7 @@ class Shards:
     column_start: Ints
     columns: Ints
     bytes: Ints
-    """[n, 3] in HBM, DDR and SSD: weights, optimizer state, cache, and the ids and outputs in flight."""
+    """[n, M] in each memory: weights, optimizer state, cache, and the ids and outputs in flight."""
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -47,31 +46,44 @@ class Shards:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Shards) and np.array_equal(self.as_matrix(), other.as_matrix())
 
-    def as_matrix(self) -> Ints:
-        """[n, 8] in the order of the keys of the document."""
+    def as_matrix(self, *, named: bool = False) -> Ints:
+        """[n, 5 + M] in the order of the keys of the document; with the memories that it names only, if so wanted."""
         own = np.stack([self.rank, self.row_start, self.rows, self.column_start, self.columns], axis=1)
-        return np.concatenate([own, self.bytes], axis=1)
+        kept = [MEMORY_TIERS.index(tier) for tier in (self._tiers() if named else MEMORY_TIERS)]
+        return np.concatenate([own, self.bytes[:, kept]], axis=1)
 
     @classmethod
-    def from_matrix(cls, matrix: Ints) -> "Shards":
-        """The inverse of `as_matrix`."""
+    def from_matrix(cls, matrix: Ints, memories: Sequence[MemoryTier] | None = None) -> "Shards":
+        """The inverse of `as_matrix`; of a matrix with the bytes in some `memories` only, else the first ones."""
         rank, row_start, rows, column_start, columns = matrix[:, :5].T
-        return cls(rank, row_start, rows, column_start, columns, matrix[:, 5:])
+        size = np.zeros((len(matrix), len(MEMORY_TIERS)), dtype=np.int64)
+        held = MEMORY_TIERS[: matrix.shape[1] - 5] if memories is None else memories
+        size[:, [MEMORY_TIERS.index(tier) for tier in held]] = matrix[:, 5:]
+        return cls(rank, row_start, rows, column_start, columns, size)
 
     def to_json(self) -> str:
         """The list of objects of the document, one to a line."""
-        matrix = self.as_matrix()
+        tiers = self._tiers()
+        sizes = ",".join(f'"{tier}":%d' for tier in tiers)
+        line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}}"
+        matrix = self.as_matrix(named=True)
         if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
-            head, tail = _SHARD_LINE.split("%d", maxsplit=1)
+            head, tail = line.split("%d", maxsplit=1)
             rest = tail % tuple(matrix[0, 1:].tolist())
             return head + f"{rest},\n{head}".join(map(str, self.rank.tolist())) + rest
-        return ",\n".join(_SHARD_LINE % tuple(row) for row in matrix.tolist())
+        return ",\n".join(line % tuple(row) for row in matrix.tolist())
+
+    def _tiers(self) -> list[MemoryTier]:
+        """Whose bytes are written."""
+        used: list[bool] = np.asarray(self.bytes.any(axis=0)).tolist()
+        return [tier for tier, any_bytes in zip(MEMORY_TIERS, used, strict=True) if tier in EVERYWHERE or any_bytes]
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
+        tiers = self._tiers()
         return [
-            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(MEMORY_TIERS, row[5:], strict=True))), strict=True))
-            for row in self.as_matrix().tolist()
+            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(tiers, row[5:], strict=True))), strict=True))
+            for row in self.as_matrix(named=True).tolist()
         ]
 
     @classmethod
@@ -84,15 +96,16 @@ class Shards:
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
-                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in MEMORY_TIERS]
+                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in EVERYWHERE]
+                row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(EVERYWHERE) :]]
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
             if not all(type(value) is int and 0 <= value < 2**63 for value in row):
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
-            if len(item) != len(_SHARD_KEYS) or len(size) != len(MEMORY_TIERS):
+            if len(item) != len(_SHARD_KEYS) or not set(size) <= set(MEMORY_TIERS):
                 raise ValueError(f"shard {number} has unknown keys")
             rows.append(row)
-        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 8))
+        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 5 + len(MEMORY_TIERS)))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -103,7 +116,7 @@ class Shards:
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         whole = {"type": "integer", "minimum": 0}
-        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(MEMORY_TIERS)}
+        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(EVERYWHERE)}
         properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
         return {
             "type": "array",
@@ -161,6 +174,18 @@ class TierBytes(Record):
     hbm: int
     ddr: int
     ssd: int
+    scm: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
+    remote: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
+
+    @classmethod
+    def of(cls, memories: Iterable[MemoryTier], sizes: Iterable[float]) -> "TierBytes":
+        """Of the bytes in each of some memories, rounded."""
+        return cls(**dict(zip(memories, (round(size) for size in sizes), strict=True)))
+
+    @property
+    def total(self) -> int:
+        """In all tiers."""
+        return sum(getattr(self, tier) for tier in MEMORY_TIERS)
 
 
 class TablePlan(Record):
@@ -172,6 +197,8 @@ class TablePlan(Record):
     dtype: Dtype
     cache_fraction: float | None
     """Share of the rows that the HBM cache holds; null where there is none."""
+    optimizer_state: Annotated[StatePlace, Field(exclude_if=lambda place: place == "with_table")] = "with_table"
+    """Where the optimizer state is; unset: where the rows are at home."""
     shards: Shards
 
 
@@ -183,8 +210,8 @@ class RankPlan(Record):
     bytes: TierBytes
     """All that the rank takes, the dense part included."""
     capacity: TierBytes
-    """Usable bytes, after the reserve: its own HBM, and the DDR and SSD that it shares with its node (or its own part
-    of them, where the cost model gives each rank one)."""
+    """Usable bytes, after the reserve: its own HBM, and the memories that it shares with its node or its node group (or
+    its own part of them, where the cost model gives each rank one)."""
     seconds: dict[str, float]
     """Per stage, on the resources that the rank uses."""
 
@@ -272,7 +299,7 @@ class TableWeight(Record):
 class BytePrice(Record):
     """What a byte of a memory tier is worth in the proof."""
 
-    tier: Literal["hbm", "ddr", "ssd"]
+    tier: MemoryTier
     group: str
     seconds_per_byte: float
     ranks: Confinement = None
@@ -374,7 +401,7 @@ class Proof(Record):
 class TierShortage(Record):
     """What one tier lacks."""
 
-    tier: Literal["hbm", "ddr", "ssd"]
+    tier: MemoryTier
     capacity_bytes: int
     """Usable bytes of the whole cluster."""
     short_bytes: int | None
@@ -393,7 +420,7 @@ class TableDemand(Record):
 class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
-    change: Literal["tiers", "nodes", "hbm", "ddr", "ssd", "reserve", "dtype", "optimizer", "shardings"]
+    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "shardings"] | MemoryTier
     group: str | None
     """The node group that changes; null where it is not the cluster."""
     was: str
@@ -480,7 +507,7 @@ class Moves(Record):
     @property
     def moved_bytes(self) -> int:
         """In all tiers."""
-        return self.moved.hbm + self.moved.ddr + self.moved.ssd
+        return self.moved.total
 
 
 class Plan(Record):
@@ -544,6 +571,8 @@ def _table_json(table: TablePlan) -> str:
         "dtype": table.dtype,
         "cache_fraction": table.cache_fraction,
     }
+    if table.optimizer_state != "with_table":
+        head["optimizer_state"] = table.optimizer_state
     return f'{_dumps(head)[:-1]},"shards":[\n{table.shards.to_json()}\n]}}'
 
 

@@ -12,7 +12,14 @@ import numpy as np
 
 from cost_models.loads import Resource
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import (
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    MemoryTier,
+    PlacementTier,
+    Sharding,
+)
 from planner.document import Plan, StageTime, TablePlan
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
@@ -58,7 +65,7 @@ class StageReasons:
 class MemoryValue:
     """What more of a scarce memory is worth."""
 
-    tier: str
+    tier: MemoryTier
     group: str
     seconds_per_gib: float
     """What the bound falls by at most for 1 GiB more of each pool of the group (each accelerator's, each node's)."""
@@ -263,7 +270,7 @@ class Explainer:
         groups = {group.name: k for k, group in enumerate(self.model.topology.nodes)}
         found = []
         for price in self._plan.proof.byte_prices:
-            tier = MEMORY_TIERS.index(price.tier)
+            tier = self.model.memories.index(price.tier)
             pool = self.model.memory_pool_of_rank[tier][self.model.kind_of_rank == groups[price.group]]
             if not self.model.memory_capacity[tier][pool].any():
                 continue  # what the group does not have cannot grow
@@ -278,7 +285,7 @@ class Explainer:
         share = (self._placed.rows[own] / self.model.tables.rows[table])[:, None]
         opens = self._placed.opens_block[own]
         seconds = np.zeros(len(self.model.columns))
-        memory, size = 0.0, np.zeros(len(MEMORY_TIERS))
+        memory, size = 0.0, np.zeros(len(self.model.memories))
         for k in range(self.model.kind_count):
             costs, of_kind = self.model.block_costs(blocks, k), self.model.kind_of_rank[rank] == k
             weight, ranks = self._prices.weight[k], float((self.model.kind_of_rank == k).sum())
@@ -296,7 +303,7 @@ class Explainer:
             int(opens.sum()),
             sum(parts.values()),
             parts,
-            dict(zip(MEMORY_TIERS, size.round().astype(int).tolist(), strict=True)),
+            dict(zip(self.model.memories, size.round().astype(int).tolist(), strict=True)),
         )
 
     def _others(self, problem: Problem, table: int) -> tuple[OptionReasons, ...]:
@@ -336,7 +343,7 @@ class Explainer:
             len(problem.blocks_of_pick(pick)),
             sum(parts.values()),
             parts,
-            dict(zip(MEMORY_TIERS, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
+            dict(zip(self.model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
             not all(self._usable[block] for block in problem.blocks_of_pick(pick)),
         )
 

@@ -15,9 +15,11 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    HOME,
     MEMORY_TIERS,
     PLACEMENT_TIERS,
     SHARDINGS,
+    STATE_PLACES,
     Floats,
     Ints,
     PlacementTier,
@@ -32,7 +34,7 @@ from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
 
-MEMORY_OF_TIER: Ints = np.array([MEMORY_TIERS.index(tier.split("_")[0]) for tier in PLACEMENT_TIERS])
+MEMORY_OF_TIER: Ints = HOME
 """Where the weights of a placement tier are."""
 ROUNDING = 1e-9
 """Relative amount by which a least number of bytes is rounded down."""
@@ -171,6 +173,7 @@ class Migration:
             loose=block[~there],
             block_columns=options.block_columns,
             block_memory=MEMORY_OF_TIER[options.tier[options.block_option]],
+            memories=np.array([MEMORY_TIERS.index(tier) for tier in self.model.memories]),
             block_bytes=(problem.table_rows[table] * row).astype(float),
         )
 
@@ -199,6 +202,7 @@ class Migration:
         unlike = np.abs(options.cache_fraction[candidates] - (old.cache_fraction or 0.0))
         unlike += 10.0 * (options.tier[candidates] != tier)
         unlike += 2.0 * (options.dtype[candidates] != DTYPES.index(old.dtype))
+        unlike += 1.5 * (options.state[candidates] != STATE_PLACES.index(old.optimizer_state))
         if extent != RANK:
             place = np.full(len(rank), -1)
             if extent == NODE:
@@ -363,8 +367,7 @@ def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int)
 
 
 def _by_tier(size: Floats, memory: Ints) -> TierBytes:
-    total = np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS))
-    return TierBytes(**dict(zip(MEMORY_TIERS, np.round(total).astype(int).tolist(), strict=True)))
+    return TierBytes.of(MEMORY_TIERS, np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS)).tolist())
 
 
 def _busiest(size: Floats) -> RankTraffic | None:
@@ -447,9 +450,10 @@ def plan_fingerprint(plan: Plan) -> str:
     """A hash of where a plan holds its tables."""
     digest = hashlib.sha256()
     for table in plan.tables:
-        head = (table.name, table.sharding, table.tier, table.dtype, table.cache_fraction)
+        head: tuple[object, ...] = (table.name, table.sharding, table.tier, table.dtype, table.cache_fraction)
+        head += (table.optimizer_state,) if table.optimizer_state != "with_table" else ()
         digest.update(repr(head).encode())
-        digest.update(np.ascontiguousarray(table.shards.as_matrix(), dtype="<i8").tobytes())
+        digest.update(np.ascontiguousarray(table.shards.as_matrix(named=True), dtype="<i8").tobytes())
     return f"sha256:{digest.hexdigest()}"
 
 

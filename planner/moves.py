@@ -98,6 +98,8 @@ class Homes:
     """[B]"""
     block_memory: Ints
     """[B] index into the memory tiers."""
+    memories: Ints
+    """[M] the memory tier of each memory of the problem, ascending."""
     block_bytes: Floats
     """[B] weights and optimizer state of all rows of the block."""
 
@@ -194,7 +196,8 @@ class Homes:
         lost = np.maximum(rows * self.table_columns - covered, 0.0)
         single = np.where(self.replicated[held.table], 0.0, cells * cheapest[held.table])
         stored = np.bincount(held.rank, weights=single, minlength=problem.world).astype(float)
-        usable = np.unique(self.block_memory[problem.allowed.any(axis=0)]).tolist()
+        usable = np.unique(self.block_memory[problem.allowed.any(axis=0)])
+        usable = np.searchsorted(self.memories, usable).tolist()
         return float(lost @ cheapest) + _excess_bytes(problem, stored, usable)
 
 

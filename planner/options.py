@@ -23,7 +23,7 @@ from cost_models.shards import (
     Ints,
     PlacementTier,
 )
-from planner.permits import Permits, permits_of
+from planner.permits import Permits, permits_of, permitted_states
 from planner.policy import Policy
 from planner.problem import NODE, RANK, WORLD, Bools, Problem
 
@@ -46,6 +46,9 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "ddr_cached": (0.02, 0.1, 0.3),
     "ssd_cached": (0.05, 0.2),
     "ddr_split": (0.02, 0.1, 0.3),
+    "scm_cached": (0.02, 0.1, 0.3),
+    "scm": (0.0,),
+    "remote_cached": (0.05, 0.2),
 }
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 
@@ -65,6 +68,8 @@ class Options:
     """[O]"""
     dtype: Ints
     """[O] index into DTYPES of the stored format."""
+    state: Ints
+    """[O] index into STATE_PLACES: where the optimizer state is."""
     units: Ints
     """[O] column units that the blocks of a free option tile; 0 for a fixed option."""
     block_option: Ints
@@ -93,6 +98,7 @@ class Options:
             self.block_columns,
             self.cache_fraction[of],
             self.dtype[of],
+            self.state[of] if self.state.any() else None,
         )
 
 
@@ -115,18 +121,22 @@ def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: Cac
     """
     permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
     parts: list[_Variant] = []
-    held: list[tuple[int, Floats, int]] = []
+    held: list[tuple[int, Floats, int, int]] = []
     dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
     tried = coarse_fractions(model) if fractions is None else fractions
     for tier in PLACEMENT_TIERS:
         variants = [_free_variant(model, permits, tier)]
         variants += [_fixed_variant(model, permits, sharding, n, tier) for sharding, n in _fixed_cuts(model, tier)]
-        for of_table, dtype in itertools.product(tried[tier].T, dtypes):
-            parts += [variant.of_tables(~np.isnan(of_table) & permits.dtypes[:, dtype]) for variant in variants]
-            held += [(PLACEMENT_TIERS.index(tier), of_table, dtype)] * len(variants)
+        code = PLACEMENT_TIERS.index(tier)
+        states = permitted_states(permits, code)
+        places = np.flatnonzero(states.any(axis=0)).tolist()
+        for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
+            kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
+            parts += [variant.of_tables(kept) for variant in variants]
+            held += [(code, of_table, dtype, state)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
     parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
-    held.append((0, np.zeros(len(model.tables.rows)), 0))
+    held.append((0, np.zeros(len(model.tables.rows)), 0, 0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.lexsort((units, number, table))
@@ -136,12 +146,13 @@ def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: Cac
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
-    tier_of, fraction_of, dtype_of = (np.array(values) for values in zip(*held, strict=True))
+    tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*held, strict=True))
     return Options(
         table=table[first],
         tier=tier_of[number[first]],
         cache_fraction=fraction_of[number[first], table[first]],
         dtype=dtype_of[number[first]],
+        state=state_of[number[first]],
         units=np.where(units[first] > 0, _units(model, permits)[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,

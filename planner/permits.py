@@ -17,10 +17,12 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
     EXTENT_OF_SHARDING,
-    MEMORY_HBM,
+    HOME_OF_TIER,
+    IS_SPLIT,
     NODE,
     PLACEMENT_TIERS,
     SHARDINGS,
+    STATE_PLACES,
     TABLE_WISE,
     WORLD,
     Ints,
@@ -28,7 +30,7 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.words import Dtype
-from planner.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule, rank_ranges
+from planner.policy import RUNTIMES, USUAL_TIERS, Amount, Group, Limits, Policy, TableRule, rank_ranges
 from planner.problem import Bools, TableGroup
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean
@@ -51,6 +53,8 @@ class Permits:
     """[T, 7]"""
     dtypes: Bools
     """[T, DTYPES] formats of the stored rows: the workload's alone, unless the policy names some."""
+    states: Bools
+    """[T, STATE_PLACES] where the optimizer state may be: with the rows alone, unless the policy names other places."""
     max_shards: Ints
     """[T] parts that a table may be cut into; NO_LIMIT where any number."""
     column_multiple: Ints
@@ -77,13 +81,14 @@ def planning_model(name: str, topology: Topology, workload: Workload, policy: Po
     reduced = copy.copy(model)
     ranks_of_host = np.bincount(model.host_of_rank)
     kept = []
-    for tier, (capacity, pool) in enumerate(zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)):
-        amount = policy.reserve.of_tier(tier)
+    for tier, capacity, pool in zip(model.memories, model.memory_capacity, model.memory_pool_of_rank, strict=True):
+        amount: Amount = getattr(policy.reserve, tier)
         # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
-        part = 1.0 if tier == MEMORY_HBM else 1.0 / ranks_of_host[model.host_of_rank]
+        ranks = np.maximum(ranks_of_host[model.host_of_rank], np.bincount(pool)[pool])
+        part = 1.0 if tier == "hbm" else 1.0 / ranks
         size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
         kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
-    reduced.memory_capacity = (kept[0], kept[1], kept[2])
+    reduced.memory_capacity = tuple(kept)
     return reduced
 
 
@@ -122,10 +127,12 @@ class _Resolver:
         self.tiers = np.ones((count, len(PLACEMENT_TIERS)), dtype=bool)
         self.shardings = np.ones((count, len(SHARDINGS)), dtype=bool)
         self.dtypes = np.ones((count, len(DTYPES)), dtype=bool)
-        self.dtypes_named = np.zeros(count, dtype=bool)
+        self.states = np.ones((count, len(STATE_PLACES)), dtype=bool)
+        self.dtypes_named, self.states_named = (np.zeros(count, dtype=bool) for _ in range(2))
         self.max_shards = np.full(count, NO_LIMIT)
         self.column_multiple = np.ones(count, dtype=np.int64)
-        self.steps: dict[str, list[_Step]] = {"tiers": [], "shardings": [], "dtypes": [], "ranks": []}
+        keys = ("tiers", "shardings", "dtypes", "states", "ranks")
+        self.steps: dict[str, list[_Step]] = {key: [] for key in keys}
         self.rules: list[tuple[str, Bools]] = []
 
     def run(self) -> Permits:
@@ -140,6 +147,7 @@ class _Resolver:
         labels = self._join(together)
         self._part(apart, labels)
         self._follow_ranks()
+        self._leave_what_there_is()
         self._refuse_nothing_left()
         if self.faults:
             raise InputError(dict.fromkeys(self.faults))
@@ -148,6 +156,7 @@ class _Resolver:
             self.tiers,
             self.shardings,
             self._dtypes(),
+            self._states(),
             self.max_shards,
             self.column_multiple,
             sets,
@@ -177,6 +186,7 @@ class _Resolver:
         self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
         self._narrow("shardings", ("runtime",), words, every, shardings)
         self._narrow("dtypes", ("runtime",), words, every, [dtype in rules.dtypes for dtype in DTYPES])
+        self._narrow("states", ("runtime",), words, every, [place in rules.state_places for place in STATE_PLACES])
         sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
@@ -200,6 +210,14 @@ class _Resolver:
             self._narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
             self.dtypes_named |= tables
             self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
+        if limits.optimizer_state is not None:
+            said.append(f"optimizer_state {', '.join(limits.optimizer_state)}")
+            allowed = [place in limits.optimizer_state for place in STATE_PLACES]
+            self._narrow("states", (*path, "optimizer_state"), said[-1] + where, tables, allowed)
+            self.states_named |= tables
+            if not self.model.chooses_dtypes and limits.optimizer_state != ("with_table",):
+                message = f"the cost model {self.model.name} keeps state with the rows; use --cost-model physical"
+                self._fault((*path, "optimizer_state"), message)
         if limits.forbid_tiers is not None:
             said.append(f"forbid_tiers {', '.join(limits.forbid_tiers)}")
             allowed = [tier not in limits.forbid_tiers for tier in PLACEMENT_TIERS]
@@ -240,6 +258,13 @@ class _Resolver:
         """[T, DTYPES] what is named, or the table's own."""
         own = np.array([DTYPES.index(self.model.workload.dtype_of(table)) for table in self.model.workload.tables])
         return np.where(self.dtypes_named[:, None], self.dtypes, np.arange(len(DTYPES)) == own[:, None])
+
+    def _states(self) -> Bools:
+        """[T, STATE_PLACES] what is named; of tables without optimizer state, nothing but with the rows."""
+        of, every = self.model.tables, np.arange(len(self.names))
+        stateless = of.row_state_bytes(every, of.dim) == 0
+        plain = stateless | ~self.states_named
+        return np.where(plain[:, None], np.arange(len(STATE_PLACES)) == 0, self.states)
 
     def _exist(self, path: Path, numbers: Sequence[int]) -> bool:
         key = str(path[-1])
@@ -362,12 +387,48 @@ class _Resolver:
             last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
             self._narrow("shardings", last.path, last.words, tables, allowed)
 
+    def _leave_what_there_is(self) -> None:
+        """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
+        held = {
+            memory
+            for memory, capacity in zip(self.model.memories, self.model.memory_capacity, strict=True)
+            if memory == "hbm" or capacity.any()
+        }
+        there = np.array([HOME_OF_TIER[tier] in held for tier in PLACEMENT_TIERS])
+        stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
+        for tiers in np.unique(self.tiers[stranded], axis=0):
+            victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()
+            named = [tier for tier, may in zip(PLACEMENT_TIERS, tiers.tolist(), strict=True) if may]
+            memories = ", ".join(dict.fromkeys(HOME_OF_TIER[tier] for tier in named))
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            last = next(step for step in reversed(self.steps["tiers"]) if step.tables[victims[0]])
+            message = (
+                f"{self.names[victims[0]]!r}{more} may only be in {', '.join(named)}, and {self.model.topology.name}"
+                f" has no {memories} with a capacity and a bandwidth (as the cost model {self.model.name} counts);"
+                " describe it in the topology, or allow another tier"
+            )
+            self._fault(last.path, message)
+        self.tiers[~stranded] &= there
+        has_place = np.array([place == "with_table" or place in held for place in STATE_PLACES])
+        stranded = np.asarray(self.states_named & self.states.any(axis=1) & ~(self.states & has_place).any(axis=1))
+        if stranded.any():
+            first = int(np.flatnonzero(stranded)[0])
+            last = next(step for step in reversed(self.steps["states"]) if step.tables[first])
+            places = [place for place, may in zip(STATE_PLACES, self.states[first].tolist(), strict=True) if may]
+            message = (
+                f"the optimizer state of {self.names[first]!r} may only be in {', '.join(places)}, and"
+                f" {self.model.topology.name} has none; describe it in the topology, or allow with_table"
+            )
+            self._fault(last.path, message)
+        self.states[~stranded] &= has_place
+
     def _refuse_nothing_left(self) -> None:
         has_rank: Bools = np.array([bool(ranks.any()) for ranks in self.sets])[self.set_of]
         has_sharding: Bools = np.asarray(self.shardings.any(axis=1))
         self._refuse("ranks", ~has_rank, "rank")
         self._refuse("tiers", np.asarray(~self.tiers.any(axis=1)), "tier")
         self._refuse("dtypes", np.asarray(~self.dtypes.any(axis=1)), "dtype")
+        self._refuse("states", np.asarray(~self.states.any(axis=1)), "place for optimizer state")
         self._refuse("shardings", has_rank & ~has_sharding, "sharding")
 
     def _refuse(self, what: str, tables: Bools, word: str) -> None:
@@ -398,12 +459,25 @@ class Held:
     tier: int
     sharding: int
     dtype: int
+    state: int
+    """Index into STATE_PLACES."""
     ranks: Ints
     """Of its shards."""
     parts: int
     """Shards, replicas counted once."""
     widths: Ints
     """Columns of its column blocks."""
+
+
+def permitted_states(permits: Permits, tier: int) -> Bools:
+    """[T, STATE_PLACES] places for the state of tables in a tier; where their rows are at home it is with them."""
+    found, home = permits.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
+    if home in STATE_PLACES:
+        at_home = STATE_PLACES.index(home)
+        if not IS_SPLIT[tier]:
+            found[:, 0] |= found[:, at_home]
+        found[:, at_home] = False
+    return found
 
 
 def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
@@ -417,6 +491,8 @@ def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
             )
         if not permits.dtypes[number, held.dtype]:
             yield f"table {held.name}: is stored as {DTYPES[held.dtype]}, which neither workload nor policy says"
+        if not permitted_states(permits, held.tier)[number, held.state]:
+            yield f"table {held.name}: its optimizer state is in {STATE_PLACES[held.state]}, which no policy says"
         outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
         if len(outside):
             yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"

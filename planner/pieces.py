@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.model import CostModel, MemoryModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document import Remedy, TableDemand, Unplaced
 from planner.options import Options, uncapped_problem
 from planner.problem import Floats, Problem
@@ -36,13 +36,13 @@ class Pieces:
         if (self._dense_room() <= 0).all():
             return "the dense part of the model alone fills the accelerators"
         pick = int(blocks[self._of_pick[blocks].argmin()])
-        kind, m = divmod(self._worst(pick), len(MEMORY_TIERS))
+        kind, m = divmod(self._worst(pick), len(self.model.memories))
         room = self._room(kind)[m]
         taken = float(problem.pool_demand[kind, pick, m]) * room
         option = int(problem.block_option[pick])
         how = f"{SHARDINGS[options.block_sharding[pick]]} in {PLACEMENT_TIERS[options.tier[option]]}"
-        of = "each rank has" if self._shares_pool(m) else "each node has"
-        sizes = f"{format_bytes(taken)} of {MEMORY_TIERS[m]}, where {of} {format_bytes(room)}"
+        of = "each rank has" if self._has_own_pool(m) else f"each {SHARED_BY[self.model.memories[m]]} has"
+        sizes = f"{format_bytes(taken)} of {self.model.memories[m]}, where {of} {format_bytes(room)}"
         return f"its smallest piece, {how}, takes {sizes}"
 
     def _worst(self, block: int) -> int:
@@ -63,7 +63,7 @@ class Pieces:
         """[K] bytes of HBM that the dense part leaves on a rank of each kind."""
         return np.array([self._room(kind)[0] for kind in range(self._problem.kinds)])
 
-    def _shares_pool(self, m: int) -> bool:
+    def _has_own_pool(self, m: int) -> bool:
         return len(self._problem.pool_capacity[m]) == self._problem.world
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, Blocks, PlacedShards
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, PlacedShards
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document import Plan, TablePlan
@@ -45,5 +45,6 @@ def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
         columns=matrix[:, 4],
         cache_fraction=spread([float(table.cache_fraction or 0.0) for table in tables]),
         dtype=spread([DTYPES.index(table.dtype) for table in tables]),
+        state=spread([STATE_PLACES.index(table.optimizer_state) for table in tables]),
     )
     return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, PlacementTier, Sharding, StatePlace
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.words import Dtype
@@ -100,6 +100,7 @@ USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier in PLACEMENT_TIERS 
 """No runtime that we know reads a split table: that tier is used where it is named only."""
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
+StatePlaces = Annotated[tuple[StatePlace, ...], BeforeValidator(_as_list), _in_order(STATE_PLACES)]
 Dtypes = Annotated[
     tuple[Annotated[Dtype, BeforeValidator(spellings.dtype)], ...], BeforeValidator(_as_list), _in_order(DTYPES)
 ]
@@ -136,6 +137,9 @@ class Limits(Record):
     """Only these."""
     dtypes: Dtypes | None = None
     """Rows are stored in one of these formats, whichever makes the step shorter; left out: in the workload's."""
+    optimizer_state: StatePlaces | None = None
+    """The optimizer state is in one of these places, whichever makes the step shorter; left out: with the rows
+    (with_table)."""
     ranks: Ranks | None = None
     """Every shard of the tables stays on these."""
     nodes: Ranks | None = None
@@ -164,17 +168,14 @@ class Group(Record):
 
 
 class Reserve(Record):
-    """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM)
-    and per node (DDR, SSD)."""
+    """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM),
+    per node (DDR, SSD, storage-class memory) and of all hosts of a node group (remote)."""
 
     hbm: Kept = Amount()
     ddr: Kept = Amount()
     ssd: Kept = Amount()
-
-    def of_tier(self, tier: int) -> Amount:
-        """By the index of a memory tier."""
-        amount: Amount = getattr(self, MEMORY_TIERS[tier])
-        return amount
+    scm: Kept = Amount()
+    remote: Kept = Amount()
 
 
 class Policy(Limits):
@@ -207,6 +208,8 @@ class RuntimeRules:
     """Shardings of pooled tables alone."""
     dtypes: tuple[Dtype, ...] = DTYPES
     """Formats of stored rows."""
+    state_places: tuple[StatePlace, ...] = ("with_table",)
+    """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
 
 
 RUNTIMES: dict[Runtime, RuntimeRules] = {
@@ -227,7 +230,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
     "hugectr": RuntimeRules(("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1),
-    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1),
+    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, state_places=STATE_PLACES),
 }
 
 

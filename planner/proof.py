@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS
 from planner.case_bounds import widths_of
 from planner.case_trees import tree_bound_s, tree_faults
 from planner.document import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
@@ -89,7 +88,7 @@ def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[ByteP
     """The prices [D, M] that are not 0, in the document's words."""
     return tuple(
         BytePrice(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
-        for m, tier in enumerate(MEMORY_TIERS)
+        for m, tier in enumerate(model.memories)
         for d, (group, ranks) in enumerate(_places(model, problem))
         if byte[d, m] > 0
     )
@@ -258,9 +257,9 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
         c = index[entry.stage, entry.resource]
         for d in range(problem.kinds) if entry.group is None else [places.index((entry.group, entry.ranks))]:
             weight[d, c] += entry.share / instances[d, c] if instances[d, c] else 0.0
-    byte = np.zeros((len(places), len(MEMORY_TIERS)))
+    byte = np.zeros((len(places), len(model.memories)))
     for price in proof.byte_prices:
-        byte[places.index((price.group, price.ranks)), MEMORY_TIERS.index(price.tier)] = price.seconds_per_byte
+        byte[places.index((price.group, price.ranks)), model.memories.index(price.tier)] = price.seconds_per_byte
     of_table: dict[tuple[int, int], float] = {}
     number = {table.name: t for t, table in enumerate(model.workload.tables)}
     for lone in proof.table_weights:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS
 from planner.case_trees import CaseNode, CaseTree
 from planner.cases import Multipliers, Part
 from planner.document import CasePart, Division, ProofCase, ProofCases
@@ -26,7 +25,7 @@ def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:
             )
             byte_prices = tuple(
                 (tier, rank, value)
-                for tier, row in zip(MEMORY_TIERS, node.multipliers.byte, strict=True)
+                for tier, row in zip(model.memories, node.multipliers.byte, strict=True)
                 for rank, value in _runs(row)
             )
         cases.append(
@@ -45,7 +44,7 @@ def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> CaseTre
     """The tree of a document. Raises ValueError for what does not exist in the plan's inputs."""
     tables = {table.name: number for number, table in enumerate(model.workload.tables)}
     column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
-    tier_of = {tier: m for m, tier in enumerate(MEMORY_TIERS)}
+    tier_of = {tier: m for m, tier in enumerate(model.memories)}
     world, blocks = problem.world, len(problem.block_option)
     nodes = []
     for number, case in enumerate(proof.cases):

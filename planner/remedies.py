@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel, MemoryModel
-from cost_models.shards import HOME_OF_TIER, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, MemoryTier
 from cost_models.tables import STATE_ARRAYS
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Dtype, Optimizer, Workload
@@ -29,13 +29,14 @@ from planner.solvers.packing import block_shares, pack, smallest_shares
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
-Kind = Literal["tiers", "nodes", "hbm", "ddr", "ssd", "reserve", "dtype", "optimizer", "shardings"]
+Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "shardings"] | MemoryTier
 
 MOST_GROWTH = 64
 """Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
 FINEST_STEP = 32
 """A memory grows in steps of a power of two, at most one part in so many of its size; of 1 GiB from 4 GiB on."""
 MIB, GIB = 1 << 20, 1 << 30
+_WHAT: dict[MemoryTier, str] = {"hbm": "HBM per accelerator", "remote": "memory per remote host"}
 DTYPES: tuple[Dtype, ...] = ("fp32", "fp16", "int8")
 """Storage types by size, one of each."""
 OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "adagrad", "rowwise_adagrad", "sgd")
@@ -90,7 +91,7 @@ def remedies(
     """
     trials = _Trials(model, policy, is_over)
     found = []
-    for knob in _knobs(model, policy, np.full(len(MEMORY_TIERS), np.nan) if bytes_short is None else bytes_short):
+    for knob in _knobs(model, policy, np.full(len(model.memories), np.nan) if bytes_short is None else bytes_short):
         if is_over():
             break
         found.append(_remedy(knob, trials))
@@ -209,12 +210,12 @@ def _knobs(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[_K
     yield from _tiers(now)
     for index, group in enumerate(model.topology.nodes):
         yield from _nodes(now, index, group, bytes_short)
-    for m, tier in enumerate(MEMORY_TIERS):
+    for m, tier in enumerate(model.memories):
         for index, group in enumerate(model.topology.nodes):
-            if tier in held_in and _capacity(group, tier):
-                yield _memory(now, index, group, m, float(bytes_short[m]))
+            if tier in held_in and group.memory(tier) is not None:
+                yield _memory(now, index, group, tier, float(bytes_short[m]))
                 if getattr(group.reserve, tier) > 0:
-                    yield _reserve(now, index, group, m)
+                    yield _reserve(now, index, group, tier)
     yield from _dtype(now)
     yield from _optimizer(now)
     yield from _shardings(now)
@@ -228,7 +229,11 @@ def _ladder(kind: Kind, was: str, changes: list[_Change], futile: str) -> Iterat
 
 def _tiers(now: _Inputs) -> Iterator[_Knob]:
     used = now.policy.tiers
-    missing = [tier for tier in USUAL_TIERS if tier not in used]
+    missing = [
+        tier
+        for tier in USUAL_TIERS
+        if tier not in used and any(group.memory(HOME_OF_TIER[tier]) is not None for group in now.topology.nodes)
+    ]
     changes = []
     for added in [[tier] for tier in missing] + ([missing] if len(missing) > 1 else []):
         allowed = tuple(tier for tier in PLACEMENT_TIERS if tier in used or tier in added)
@@ -304,40 +309,40 @@ def _nodes(now: _Inputs, index: int, group: NodeGroup, bytes_short: Floats) -> I
         words = f"{count:,} nodes{of} instead of {group.count:,}"
         return _Change(replace(now, topology=grown), str(count), flags, words)
 
-    capacity = sum(each.count * _capacity(each, "hbm") * each.accelerators.count for each in topology.nodes)
+    capacity = sum(each.count * each.memory_bytes("hbm") * each.accelerators.count for each in topology.nodes)
     share = float(bytes_short[0]) / max(capacity, 1)
     guess = 1 if math.isnan(share) else math.ceil(share * group.count / stride)
     futile = f"more nodes{of} (not even {group.count + most * stride:,})"
     yield _Knob("nodes", group.name, str(group.count), most, at, guess, futile)
 
 
-def _memory(now: _Inputs, index: int, group: NodeGroup, m: int, bytes_short: float) -> _Knob:
-    tier = MEMORY_TIERS[m]
-    size = _capacity(group, tier)
+def _memory(now: _Inputs, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> _Knob:
+    memory = group.memory(tier)
+    assert memory is not None
+    size = memory.capacity
     unit = _step_bytes(size)
     base, limit = size // unit, min(size * MOST_GROWTH * 16, MOST_BYTES)
-    what = f"{tier.upper()} per {'accelerator' if tier == 'hbm' else 'node'}"
+    what = _WHAT.get(tier, f"{tier.upper()} per node")
     of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"
-    path = f"nodes.{index}.{'accelerators' if tier == 'hbm' else 'host'}.{tier}.capacity"
+    path = f"nodes.{index}.{group.memory_path(tier)}.capacity"
 
     def at(step: int) -> _Change:
         larger = (base + step) * unit
         value = f"{larger // GIB}GiB" if larger % GIB == 0 else f"{larger // MIB}MiB"
-        holder = "accelerators" if tier == "hbm" else "host"
-        owner = getattr(group, holder)
-        memory = getattr(owner, tier).model_copy(update={"capacity": larger})
-        grown = _with_group(now.topology, index, {holder: owner.model_copy(update={tier: memory})})
+        of_more = memory.model_copy(update={"capacity": larger})
+        holder, _, part = group.memory_path(tier).partition(".")
+        holds = getattr(group, holder).model_copy(update={part: of_more}) if part else of_more
+        grown = _with_group(now.topology, index, {holder: holds})
         words = f"{format_bytes(larger)} of {what}{of} instead of {format_bytes(size)}"
         return _Change(replace(now, topology=grown, same_blocks=True), value, f"--set topology.{path}={value}", words)
 
-    pools = group.count * (group.accelerators.count if tier == "hbm" else 1) * (1 - getattr(group.reserve, tier))
+    pools = _pools(group, tier) * (1 - getattr(group.reserve, tier))
     guess = 1 << 20 if math.isnan(bytes_short) else math.ceil(bytes_short / max(pools, 1e-9) / unit)
     most = max(int(limit // unit) - base, 1)
-    return _Knob(_kind(tier), group.name, format_bytes(size), most, at, guess, f"more {what}{of}")
+    return _Knob(tier, group.name, format_bytes(size), most, at, guess, f"more {what}{of}")
 
 
-def _reserve(now: _Inputs, index: int, group: NodeGroup, m: int) -> _Knob:
-    tier = MEMORY_TIERS[m]
+def _reserve(now: _Inputs, index: int, group: NodeGroup, tier: MemoryTier) -> _Knob:
     reserved = float(getattr(group.reserve, tier))
     most = math.ceil(reserved * 100 - 1e-9)
     of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"
@@ -357,14 +362,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:g}%"
 
 
-def _kind(tier: Literal["hbm", "ddr", "ssd"]) -> Kind:
-    return tier
-
-
-def _capacity(group: NodeGroup, tier: str) -> int:
-    """Bytes of one accelerator's HBM, or of one node's DDR or SSD."""
-    memory = group.accelerators.hbm if tier == "hbm" else getattr(group.host, tier)
-    return memory.capacity if memory else 0
+def _pools(group: NodeGroup, tier: MemoryTier) -> int:
+    """How many memories of this capacity the group has: of accelerators, nodes or remote hosts."""
+    if tier == "remote":
+        return group.remote.count if group.remote else 0
+    return group.count * (group.accelerators.count if tier == "hbm" else 1)
 
 
 def _step_bytes(size: int) -> int:

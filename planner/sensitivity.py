@@ -108,6 +108,10 @@ RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "DDR bandwidth": ({"ddr"}, _growing("host", "ddr", "bandwidth")),
     "SSD bandwidth": ({"ssd"}, _growing("host", "ssd", "read_bandwidth")),
     "SSD IOPS": ({"ssd"}, _growing("host", "ssd", "iops")),
+    "SCM bandwidth": ({"scm"}, _growing("host", "scm", "read_bandwidth")),
+    "front-end bandwidth": ({"front"}, _growing("links", "front_end", "bandwidth")),
+    "bandwidth of remote hosts' cards": ({"remote"}, _growing("remote", "network_bandwidth")),
+    "memory bandwidth of remote hosts": ({"remote"}, _growing("remote", "bandwidth")),
 }
 """What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 

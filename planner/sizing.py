@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, PlacementTier
+from cost_models.shards import BELOW_HBM, HOME_OF_TIER, PLACEMENT_TIERS, PlacementTier
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.build import document
@@ -147,21 +147,16 @@ def _group_index(topology: Topology, group: str | None) -> int:
 def _variants(
     topology: Topology, policy: Policy, *, each_tier: bool
 ) -> Iterator[tuple[str, tuple[PlacementTier, ...]]]:
-    """Labels and tiers: all of them; without each memory below HBM that the cluster has; HBM alone."""
-    hosts = [group.host for group in topology.nodes]
-    below = [name for name in ("ddr", "ssd") if any(getattr(host, name) is not None for host in hosts)]
-    in_use = [name for name in below if any(_memory(tier) == name for tier in policy.tiers)]
-    yield "all tiers", policy.tiers
+    """Labels and tiers: all whose memory the cluster has; without each memory below HBM; HBM alone."""
+    below = [name for name in BELOW_HBM if any(group.memory(name) is not None for group in topology.nodes)]
+    there = tuple(tier for tier in policy.tiers if HOME_OF_TIER[tier] in ("hbm", *below))
+    in_use = [name for name in below if any(HOME_OF_TIER[tier] == name for tier in there)]
+    yield "all tiers", there or policy.tiers
     left_out = [(name,) for name in reversed(in_use)] + ([tuple(in_use)] if len(in_use) > 1 else [])
     for names in left_out if each_tier else ():
-        tiers = tuple(tier for tier in policy.tiers if _memory(tier) not in names)
+        tiers = tuple(tier for tier in there if HOME_OF_TIER[tier] not in names)
         if tiers:
             yield f"without {' and '.join(names)}", tiers
-
-
-def _memory(tier: PlacementTier) -> str:
-    """Where the rows of a tier are at home."""
-    return HOME_OF_TIER[tier]
 
 
 def _sized(

@@ -18,6 +18,8 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     ROW_WISE,
     SHARDINGS,
+    SHARED_BY,
+    STATE_PLACES,
     TABLE_ROW_WISE,
     TABLE_WISE,
     Ints,
@@ -108,6 +110,7 @@ def _held(table: TablePlan) -> Held:
         PLACEMENT_TIERS.index(table.tier),
         SHARDINGS.index(table.sharding),
         DTYPES.index(table.dtype),
+        STATE_PLACES.index(table.optimizer_state),
         shards.rank,
         1 if replicated else len(shards),
         shards.columns[np.unique(shards.column_start, return_index=True)[1]],
@@ -253,7 +256,9 @@ def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
     placed = placed_shards(plan)
     expected = model.shard_bytes(placed)
     stated = np.concatenate([table.shards.bytes for table in plan.tables])
-    wrong = np.flatnonzero((np.abs(stated - expected) > 1).any(axis=1))
+    counted = [MEMORY_TIERS.index(tier) for tier in model.memories]
+    elsewhere = np.delete(stated, counted, axis=1).any(axis=1)
+    wrong = np.flatnonzero((np.abs(stated[:, counted] - expected) > 1).any(axis=1) | elsewhere)
     if len(wrong):
         first = int(wrong[0])
         name = plan.tables[int(placed.blocks.table[first])].name
@@ -265,7 +270,7 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
         yield f"ranks: not 0 to {model.topology.world_size - 1} in order"
         return
     for rank in plan.ranks:
-        stored = np.array([getattr(rank.bytes, tier) for tier in MEMORY_TIERS])
+        stored = np.array([getattr(rank.bytes, tier) for tier in model.memories])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
             taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
             yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
@@ -277,11 +282,11 @@ def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str
 
 
 def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    pairs = zip(MEMORY_TIERS, model.memory_pool_of_rank, model.memory_capacity, strict=True)
+    pairs = zip(model.memories, model.memory_pool_of_rank, model.memory_capacity, strict=True)
     for m, (tier, pool, capacity) in enumerate(pairs):
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
         for k in np.flatnonzero(taken > capacity + 1).tolist():
-            where = "rank" if len(capacity) == len(pool) else "node"
+            where = "rank" if len(capacity) == len(pool) else SHARED_BY[tier]
             yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
         stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
         if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:

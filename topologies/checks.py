@@ -30,6 +30,10 @@ _DDR_CAPACITY = Range(16e9, 32e12, "B")
 _DDR_BANDWIDTH = Range(15e9, 3e12, "B/s")  # one channel of DDR3 … two sockets of MRDIMM
 _SSD_CAPACITY = Range(100e9, 5e15, "B")
 _SSD_BANDWIDTH = Range(100e6, 500e9, "B/s")
+_SCM_CAPACITY = Range(16e9, 64e12, "B")
+_SCM_BANDWIDTH = Range(1e9, 2e12, "B/s")  # writes of one Optane module … CXL 3 links of a node
+_ACCESS = Range(32, 4096, "B")
+_HOST_CARDS = Range(0.125e9, 400e9, "b/s")  # 1 Gb/s … four cards of 800 Gb/s
 _IOPS = Range(10e3, 200e6, "IOPS")
 _BLOCK = Range(512, 1 << 20, "B")
 _SCALE_UP = Range(16e9, 2e12, "B/s")  # one NVLink 1 … NVLink 6
@@ -39,6 +43,7 @@ _FRONT_END = Range(0.125e9, 100e9, "b/s")  # 1 Gb/s … 800 Gb/s
 _POWER = Range(50, 200e3, "W")
 _PRICE = Range(0.01, 10e3, "USD/h")
 _MOST_LATENCY_S = 1e-3
+_MOST_SCM_LATENCY_S = 1e-5
 _MOST_RESERVE = 0.5
 
 
@@ -73,6 +78,15 @@ def _quantities(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], float | Non
         yield ("host", "ssd", "write_bandwidth"), host.ssd.write_bandwidth, _SSD_BANDWIDTH
         yield ("host", "ssd", "iops"), host.ssd.iops, _IOPS
         yield ("host", "ssd", "block_size"), host.ssd.block_size, _BLOCK
+    if host.scm:
+        yield ("host", "scm", "capacity"), host.scm.capacity, _SCM_CAPACITY
+        yield ("host", "scm", "read_bandwidth"), host.scm.read_bandwidth, _SCM_BANDWIDTH
+        yield ("host", "scm", "write_bandwidth"), host.scm.write_bandwidth, _SCM_BANDWIDTH
+        yield ("host", "scm", "access_size"), host.scm.access_size, _ACCESS
+    if group.remote:
+        yield ("remote", "capacity"), group.remote.capacity, _DDR_CAPACITY
+        yield ("remote", "bandwidth"), group.remote.bandwidth, _DDR_BANDWIDTH
+        yield ("remote", "network_bandwidth"), group.remote.network_bandwidth, _HOST_CARDS
     yield ("links", "pcie", "bandwidth"), links.pcie.bandwidth, _PCIE
     if links.scale_up:
         yield ("links", "scale_up", "bandwidth"), links.scale_up.bandwidth, _SCALE_UP
@@ -137,6 +151,9 @@ def _odd(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], str]]:
     for name, link in (("pcie", links.pcie), ("scale_up", links.scale_up), ("scale_out", links.scale_out)):
         if link and link.latency > _MOST_LATENCY_S:
             yield ("links", name, "latency"), _slow(link.latency)
+    if host.scm and host.scm.latency > _MOST_SCM_LATENCY_S:
+        text = f"{host.scm.latency:g}s is slower than any byte-addressable memory; drives belong into host.ssd"
+        yield ("host", "scm", "latency"), text
     for tier in type(group.reserve).model_fields:
         if (share := getattr(group.reserve, tier)) > _MOST_RESERVE:
             yield ("reserve", tier), f"reserves {share:.0%}, more than half of the tier"

@@ -27,12 +27,18 @@ from topologies.units import (
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 Count = Annotated[int, Field(ge=1, strict=True)]
-Tier = Literal["hbm", "ddr", "ssd"]
-TIERS: tuple[Tier, ...] = ("hbm", "ddr", "ssd")
+MemoryTier = Literal["hbm", "ddr", "ssd", "scm", "remote"]
+MEMORY_TIERS: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd", "scm", "remote")
+"""The memories that hold tables: HBM of an accelerator; DDR, drives and storage-class memory of a node; the memory of
+hosts over the network."""
 
 
 MOST_RANKS = 1 << 18
 """A slip in a count must not take hours and all memory; the largest clusters have some ten thousands."""
+
+
+LATER = Field(exclude_if=lambda value: value is None)
+"""What files need not know of: left out of the content hash where it is unset."""
 
 
 class Memory(Record):
@@ -52,6 +58,34 @@ class Storage(Record):
     """Random reads of one block per second."""
     block_size: ByteCount = 4096
     """The smallest piece that is read or written."""
+
+
+class StorageClass(Record):
+    """The byte-addressable storage-class memory of one node (CXL, Optane), all its modules together."""
+
+    capacity: ByteCount
+    read_bandwidth: BytesPerSecond
+    write_bandwidth: BytesPerSecond
+    latency: Seconds
+    """Of a read that is not served by any cache."""
+    access_size: ByteCount = 64
+    """The smallest piece that is read or written: a line of CXL memory; 256B in Optane modules."""
+
+
+class RemoteHosts(Record):
+    """Parameter hosts: machines without accelerators whose memory the nodes of a group share over the network."""
+
+    count: Count
+    capacity: ByteCount
+    """Of one host, for tables."""
+    bandwidth: BytesPerSecond
+    """Of one host's memory."""
+    kind: Name
+    """Of its network cards."""
+    network_bandwidth: BytesPerSecond
+    """Of one host's cards together, one direction."""
+    latency: Seconds = 2e-5
+    """From a request until the first row is there."""
 
 
 class Flops(Record):
@@ -85,6 +119,7 @@ class Host(Record):
 
     ddr: Memory | None = None
     ssd: Storage | None = None
+    scm: Annotated[StorageClass | None, LATER] = None
 
 
 class ScaleUp(Record):
@@ -127,7 +162,8 @@ class Links(Record):
     scale_out: Nics | None = None
     """Cards for traffic between accelerators; needed by a cluster of more than one node."""
     front_end: Nics | None = None
-    """Cards for the training data. They do not enter the step: data is taken to arrive in time."""
+    """Cards for the training data and for remote hosts. Training data does not enter the step: it is taken to arrive in
+    time."""
 
 
 class Reserve(Record):
@@ -136,6 +172,8 @@ class Reserve(Record):
     hbm: Share = 0.05
     ddr: Share = 0.10
     ssd: Share = 0.05
+    scm: Annotated[Share, Field(exclude_if=lambda share: share == 0.05)] = 0.05
+    remote: Annotated[Share, Field(exclude_if=lambda share: share == 0.10)] = 0.10
 
 
 class NodeGroup(Record):
@@ -145,6 +183,8 @@ class NodeGroup(Record):
     count: Count = 1
     accelerators: Accelerators
     host: Host = Host()
+    remote: Annotated[RemoteHosts | None, LATER] = None
+    """Parameter hosts that the nodes of this group share; they are reached by the cards of links.front_end."""
     links: Links
     reserve: Reserve = Reserve()
     price: DollarsPerHour | None = None
@@ -171,7 +211,32 @@ class NodeGroup(Record):
         if accelerators % self.links.pcie.accelerators_per_switch:
             per_switch = self.links.pcie.accelerators_per_switch
             raise ValueError(f"{accelerators} accelerators do not fill PCIe switches of {per_switch} each")
+        if self.remote is not None and self.links.front_end is None:
+            raise ValueError("remote hosts are reached by the cards of links.front_end; describe these too")
         return self
+
+    def memory(self, tier: MemoryTier) -> "Memory | Storage | StorageClass | RemoteHosts | None":
+        """The memory of this tier; None where the nodes have none."""
+        return self._owner(tier)[1]
+
+    def memory_path(self, tier: MemoryTier) -> str:
+        """Where it stands in a topology file, below the node group."""
+        return self._owner(tier)[0]
+
+    def _owner(self, tier: MemoryTier) -> "tuple[str, Memory | Storage | StorageClass | RemoteHosts | None]":
+        if tier == "hbm":
+            return "accelerators.hbm", self.accelerators.hbm
+        if tier == "remote":
+            return "remote", self.remote
+        found: Memory | Storage | StorageClass | None = getattr(self.host, tier)
+        return f"host.{tier}", found
+
+    def memory_bytes(self, tier: MemoryTier) -> int:
+        """Capacity of one pool: HBM of an accelerator, what a node has, all remote hosts; 0 where there is none."""
+        memory = self.memory(tier)
+        if memory is None:
+            return 0
+        return memory.capacity * (memory.count if isinstance(memory, RemoteHosts) else 1)
 
     @property
     def stride(self) -> int:

@@ -26,8 +26,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Vertex = tuple[str | int, ...]
 """`("rank", 3)`, `("port", 3)`, `("scale-up", 0)`, `("pcie", 1)`, `("host", 0)`, `("nic", 3)`,
-`("switch", level, 2)`, `("core",)`, `("ddr", 0)`, `("ssd", 0)`, `("front-end", 0)`; all numbers count over
-the whole cluster."""
+`("switch", level, 2)`, `("core",)`, `("ddr", 0)`, `("ssd", 0)`, `("scm", 0)`, `("front-end", 0)`, `("remote", 0)` (the
+hosts of a node group); all numbers count over the whole cluster."""
 
 
 @dataclass(frozen=True)

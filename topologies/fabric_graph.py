@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from topologies.fabric import Fabric, Vertex
 
 SCALE_UP_COST, PCIE_COST, CARD_COST, SWITCH_COST = 1.0, 10.0, 1000.0, 1e-3
+_FREE = {"latency": 0.0, "cost": PCIE_COST}
 
 
 class _Builder:
@@ -34,7 +35,7 @@ def build(fabric: "Fabric") -> "nx.DiGraph[Vertex]":
     for rank, group in enumerate(fabric.group_of_rank.tolist()):
         _add_rank(builder, fabric, rank, groups[group])
     for node, group in enumerate(fabric.group_of_node.tolist()):
-        _add_host(builder, node, groups[group])
+        _add_host(builder, fabric, node, groups[group])
     _add_network(builder, fabric)
     return builder.graph
 
@@ -53,17 +54,21 @@ def _add_rank(builder: _Builder, fabric: "Fabric", rank: int, group: NodeGroup) 
         builder.join(port, ("nic", nic), "pcie", rate, 0.0, CARD_COST)
 
 
-def _add_host(builder: _Builder, node: int, group: NodeGroup) -> None:
+def _add_host(builder: _Builder, fabric: "Fabric", node: int, group: NodeGroup) -> None:
     host = ("host", node)
     if ddr := group.host.ddr:
         builder.join(host, ("ddr", node), "ddr", ddr.bandwidth, 0.0, PCIE_COST)
-    if ssd := group.host.ssd:
-        write, read = ssd.write_bandwidth, ssd.read_bandwidth
-        builder.graph.add_edge(host, ("ssd", node), kind="ssd", bandwidth=write, latency=0.0, cost=PCIE_COST)
-        builder.graph.add_edge(("ssd", node), host, kind="ssd", bandwidth=read, latency=0.0, cost=PCIE_COST)
+    for kind, memory in (("ssd", group.host.ssd), ("scm", group.host.scm)):
+        if memory is not None:
+            builder.graph.add_edge(host, (kind, node), kind=kind, bandwidth=memory.write_bandwidth, **_FREE)
+            builder.graph.add_edge((kind, node), host, kind=kind, bandwidth=memory.read_bandwidth, **_FREE)
     if nics := group.links.front_end:
         rate = nics.count * nics.bandwidth
         builder.join(host, ("front-end", node), nics.kind, rate, nics.latency, PCIE_COST)
+    if hosts := group.remote:
+        pool = ("remote", int(fabric.group_of_node[node]))
+        rate = hosts.count * hosts.network_bandwidth
+        builder.join(("front-end", node), pool, hosts.kind, rate, hosts.latency, CARD_COST)
 
 
 def _add_network(builder: _Builder, fabric: "Fabric") -> None:

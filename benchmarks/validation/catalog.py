@@ -23,6 +23,8 @@ STAGE_OF_TASKS = {
     "lookup": "lookup_forward",
     "cache fetch (DDR)": "cache_fetch",
     "cache fetch (SSD)": "storage_fetch",
+    "cache fetch (SCM)": "scm_fetch",
+    "cache fetch (REMOTE)": "remote_fetch",
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",

@@ -3,6 +3,7 @@
 The counts follow the meaning of the shardings, not the closed form's loads; coefficients are the shared ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,22 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import RankKind
+from cost_models.kinds import MemoryRates, RankKind
 from cost_models.shards import (
+    BYTE_ADDRESSABLE,
     DATA_PARALLEL,
-    DDR,
-    DDR_CACHED,
-    DDR_SPLIT,
     EXTENT_OF_SHARDING,
     HBM,
+    HOME,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_SPLIT,
+    KEEPS_STATE_BELOW,
+    MEMORY_TIERS,
     NODE,
     PLACEMENT_TIERS,
     RANK,
-    SSD_CACHED,
     WORLD,
     Floats,
     Ints,
     PlacedShards,
+    state_memory,
 )
 from cost_models.tables import LENGTH_BYTES, Tables
 
@@ -41,15 +46,17 @@ class Demand:
     backward_s: Floats
     """[tiers, W] device time of the update."""
     forward_host_bytes: Floats
-    """Over PCIe while the lookup waits: rows read in place."""
+    """[memories, W] over PCIe while the lookup waits: rows read in place."""
+    forward_host_s: Floats
+    """[memories, W] busy time of the memory for them."""
     backward_host_bytes: Floats
-    """Over PCIe while the update waits: rows and optimizer state in host memory."""
-    fetched_ddr_bytes: Floats
-    """Missed rows of caches over DDR, one direction."""
-    fetched_ssd_bytes: Floats
-    """Missed rows of caches over storage, one direction."""
-    ssd_s: Floats
-    """Busy time of the node's storage for them."""
+    """[memories, W] over PCIe while the update waits: rows and optimizer state below HBM."""
+    backward_host_s: Floats
+    """[memories, W]"""
+    fetched_bytes: Floats
+    """[memories, W] missed rows of caches over each memory, one direction."""
+    fetched_s: Floats
+    """[memories, W] busy time of the memory for them."""
     ids_per_sample_bytes: Floats
     """Ids, and how many there are of each feature, that the rank sends for each of its samples."""
     raw_ids_per_sample_bytes: float
@@ -81,6 +88,8 @@ class _Reads:
     """As the lookup reads it, in whole sectors."""
     state_bytes: Floats
     """Of its optimizer state, in whole sectors."""
+    own_state_bytes: Floats
+    """The same as it is stored."""
     in_place: Floats
     """Of the lookups, those whose rows are read in host memory."""
     unique_in_place: Floats
@@ -125,10 +134,13 @@ class Counter:
         self._unique: Floats = tables.access.unique_rows(distinct.table, asked)[which]
         tier = self._blocks.tier
         self._precise = tables.precision_cache[table] > 0
-        self._cached = np.isin(tier, (DDR_CACHED, SSD_CACHED)) | ((tier == HBM) & self._precise)
+        self._cached = IS_CACHED[tier] | ((tier == HBM) & self._precise)
+        self._home: Ints = HOME[tier]
+        self._state_home: Ints = state_memory(self._blocks)
+        self._state_apart = KEEPS_STATE_BELOW[tier] | (self._state_home != self._home)
         self._missed: Floats = self._missed_rows()
-        self._hot: Floats = np.where(tier == DDR, 0.0, 1.0)
-        split = tier == DDR_SPLIT
+        self._hot: Floats = np.where(IS_IN_PLACE[tier], 0.0, 1.0)
+        split = IS_SPLIT[tier]
         self._hot[split] = tables.access.hit_rate(table[split], self._blocks.cache_fraction[split])
         self._vectors: Floats = self._of_samples * tables.outputs_per_sample[table]
 
@@ -155,14 +167,15 @@ class Counter:
             factor[~self._replicated] = ids.mean(axis=0)[self.table[~self._replicated]]
         own = None if ids is None else ids[:, self.table[self._replicated]]
         parts = [self._on_kind(kind, factor) for kind in self._kinds]
-        everything = np.ones(len(self.table), dtype=bool)
         of_tier = [self._blocks.tier == tier for tier in range(len(PLACEMENT_TIERS))]
-        found = {
-            name: np.stack([self._summed(name, parts, kept, own) for kept in of_tier])
-            if name in {"forward_s", "backward_s"}
-            else self._summed(name, parts, everything, own)
-            for name in parts[0]
-        }
+        found = {}
+        for name, values in parts[0].items():
+            if values.ndim == 1:
+                rows = [self._summed([part[name] for part in parts], kept, own) for kept in of_tier]
+            else:
+                every = np.ones(len(self.table), dtype=bool)
+                rows = [self._summed([part[name][m] for part in parts], every, own) for m in range(len(values))]
+            found[name] = np.stack(rows)
         forward, backward = self._afterwards()
         found["forward_s"][HBM] += forward
         found["backward_s"][HBM] += backward
@@ -188,21 +201,23 @@ class Counter:
         forward = forward + ids * np.array([kind.id_cut_s for kind in self._kinds])[self._kind_of_rank]
         return forward, backward * tables.training
 
-    def _summed(self, name: str, parts: list[dict[str, Floats]], kept: Flags, own: Floats | None) -> Floats:
+    def _summed(self, parts: list[Floats], kept: Flags, own: Floats | None) -> Floats:
         """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its
         kind and for its `own` [W, replicated] ids."""
-        single = np.flatnonzero(~self._replicated & kept)
         total = np.zeros(self._world)
+        if not any(part.any() for part in parts):
+            return total
+        single = np.flatnonzero(~self._replicated & kept)
         for kind, part in enumerate(parts):
             here = self._kind_of_rank == kind
             of_kind = single[here[self._rank[single]]]
-            total += np.bincount(self._rank[of_kind], weights=part[name][of_kind], minlength=self._world)
-            everywhere = np.where(kept, part[name], 0.0)[self._replicated]
+            total += np.bincount(self._rank[of_kind], weights=part[of_kind], minlength=self._world)
+            everywhere = np.where(kept, part, 0.0)[self._replicated]
             total[here] += everywhere.sum() if own is None else own[here] @ everywhere
         return total
 
     def _on_kind(self, kind: RankKind, factor: Floats) -> dict[str, Floats]:
-        """[n] seconds and bytes of each shard on a rank of this kind."""
+        """[n] seconds, and [memories, n] bytes and seconds by memory, of each shard on a rank of this kind."""
         tables, table, columns, dtype = self._tables, self.table, self._blocks.columns, self._blocks.dtype
         sector = kind.lookup.sector_bytes
         plain, full = tables.row_bytes(table, columns, dtype), tables.cached_row_bytes(table, columns, dtype)
@@ -214,6 +229,7 @@ class Counter:
             full_bytes=full.astype(np.float64),
             row_bytes=np.ceil(np.where(self._cached, full, plain) / sector) * sector,
             state_bytes=np.ceil(tables.row_state_bytes(table, columns) / sector) * sector,
+            own_state_bytes=tables.row_state_bytes(table, columns).astype(np.float64),
             in_place=self.lookups * self._share * factor * (1 - self._hot),
             unique_in_place=self._cold_rows() * self._share * factor,
         )
@@ -236,14 +252,29 @@ class Counter:
         forward = forward + self._sent_elements * codec_s * tables.codec_bytes[0]
         crossing = software.uvm_forward_passes_per_lookup.value * reads.in_place
         crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique_in_place
-        return {"forward_s": forward, "forward_host_bytes": crossing * reads.row_bytes}
+        found = {"forward_s": forward, "forward_host_bytes": self._nothing(), "forward_host_s": self._nothing()}
+        for m, here, memory in self._memories(kind):
+            rows = np.where(here, crossing, 0.0)
+            found["forward_host_bytes"][m] = rows * reads.row_bytes
+            found["forward_host_s"][m] = rows * _whole(reads.row_bytes, memory.access_bytes) / memory.read_bytes_per_s
+        return found
+
+    def _nothing(self) -> Floats:
+        """[memories, n]"""
+        return np.zeros((len(MEMORY_TIERS), len(self.table)))
+
+    def _memories(self, kind: RankKind) -> Iterator[tuple[int, Flags, MemoryRates]]:
+        """Number of each memory below HBM, the shards [n] at home there, and what it achieves."""
+        for name, rates in kind.memories.items():
+            m = MEMORY_TIERS.index(name)
+            yield m, self._home == m, rates
 
     def _row_s(self, kind: RankKind, reads: _Reads) -> Floats:
         """[n] seconds of a row that is read, out of L2 or device memory."""
         rates = kind.lookup
         from_l2: Floats = np.zeros(len(self.table))
         if rates.l2_reach_bytes:
-            kept = np.where(self._blocks.tier == DDR_SPLIT, self._blocks.cache_fraction, 1.0)
+            kept = np.where(IS_SPLIT[self._blocks.tier], self._blocks.cache_fraction, 1.0)
             size = kept * self._tables.rows[self.table] * reads.row_bytes
             from_l2 = (1 + (size / rates.l2_reach_bytes) ** 2) ** -0.5
         return reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) / rates.hbm_bytes_per_s)
@@ -251,8 +282,10 @@ class Counter:
     def _updated(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
         """Gradients summed row by row, then rows and state rewritten where they are."""
         tables, software, table, tier = self._tables, self._software, self.table, self._blocks.tier
+        found = {"backward_s": np.zeros(len(table))}
+        found |= {"backward_host_bytes": self._nothing(), "backward_host_s": self._nothing()}
         if not tables.training:
-            return {"backward_s": np.zeros(len(table)), "backward_host_bytes": np.zeros(len(table))}
+            return found
         hbm_s = 1 / kind.lookup.hbm_bytes_per_s
         hot = reads.unique - reads.unique_in_place
         pooled = np.array([software.backward_passes.by_optimizer[name] for name in tables.optimizer])
@@ -265,33 +298,40 @@ class Counter:
         rows_again = software.row_update_passes.value * hot * row_s
         state_again = software.update_passes.value * tables.state_arrays[table] * hot * row_s
         backward = reads.lookups * (passes * row_s + kind.update_row_s)
-        backward = backward + rows_again + np.where(tier == DDR_CACHED, 0.0, state_again)
-        backward = backward + np.where(tier == DDR_CACHED, software.cache_update_s.value * reads.unique, 0.0)
+        backward = backward + rows_again + np.where(self._state_apart, 0.0, state_again)
+        backward = backward + np.where(KEEPS_STATE_BELOW[tier], software.cache_update_s.value * reads.unique, 0.0)
         codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
+        found["backward_s"] = backward + self._sent_elements * codec_s * tables.codec_bytes[1]
         again = software.uvm_backward_passes_per_row.value
-        behind = again * reads.unique_in_place * reads.row_bytes
-        with_state = np.where(tier == DDR_CACHED, reads.unique, reads.unique_in_place)
-        behind = behind + again * with_state * reads.state_bytes
-        return {
-            "backward_s": backward + self._sent_elements * codec_s * tables.codec_bytes[1],
-            "backward_host_bytes": behind,
-        }
+        states = np.where(self._state_apart, reads.unique, reads.unique_in_place)
+        for m, here, rates in self._memories(kind):
+            changes = 0.5 / rates.read_bytes_per_s + 0.5 / rates.write_bytes_per_s
+            kept_here = self._state_home == m
+            if MEMORY_TIERS[m] not in BYTE_ADDRESSABLE:
+                continue
+            for rows, size in (
+                (np.where(here, again * reads.unique_in_place, 0.0), reads.row_bytes),
+                (np.where(kept_here, again * states, 0.0), reads.state_bytes),
+            ):
+                found["backward_host_bytes"][m] += rows * size
+                found["backward_host_s"][m] += rows * _whole(size, rates.access_bytes) * changes
+        return found
 
     def _fetched(self, kind: RankKind, reads: _Reads) -> dict[str, Floats]:
-        """Cache misses: a missed row comes once; from storage it brings its state along, in whole blocks."""
-        tier, from_ssd = self._blocks.tier, self._blocks.tier == SSD_CACHED
-        state = self._tables.row_state_bytes(self.table, self._blocks.columns)
-        stored = reads.plain_bytes + np.where(from_ssd, state, 0)
-        ssd_s: Floats = np.zeros(len(tier))
-        if kind.ssd_iops:
-            both_ways = 1 / kind.ssd_read_bytes_per_s + 1 / kind.ssd_write_bytes_per_s
-            of_block_s = np.maximum(kind.ssd_block_bytes * both_ways, 1 / kind.ssd_iops)
-            ssd_s = np.where(from_ssd, reads.missed, 0.0) * np.ceil(stored / kind.ssd_block_bytes) * of_block_s
-        return {
-            "fetched_ddr_bytes": np.where(tier == DDR_CACHED, reads.missed * stored, 0.0),
-            "fetched_ssd_bytes": np.where(from_ssd, reads.missed * stored, 0.0),
-            "ssd_s": ssd_s,
-        }
+        """Cache misses: a missed row comes once and one goes back; where kernels cannot reach its state, that comes
+        along."""
+        tier = self._blocks.tier
+        along = IS_CACHED[tier] & ~self._state_apart
+        stored = reads.plain_bytes + np.where(along, reads.own_state_bytes, 0.0)
+        found = {"fetched_bytes": self._nothing(), "fetched_s": self._nothing()}
+        for m, here, rates in self._memories(kind):
+            missed = np.where(here & IS_CACHED[tier], reads.missed, 0.0)
+            found["fetched_bytes"][m] = missed * stored
+            piece_s = rates.access_bytes * (1 / rates.read_bytes_per_s + 1 / rates.write_bytes_per_s)
+            piece_s = max(piece_s, 1 / rates.accesses_per_s)
+            row_s = np.maximum(np.ceil(stored / rates.access_bytes) * piece_s, stored / rates.cards_bytes_per_s)
+            found["fetched_s"][m] = missed * row_s
+        return found
 
     @cached_property
     def _sent_elements(self) -> Floats:
@@ -326,3 +366,8 @@ class Counter:
             "world_sums_bytes": summed(self._samples * vector, np.flatnonzero((extent == WORLD) & moving)),
             "replica_gradient_bytes": everywhere * elements * self._software.gradient_bytes.value,
         }
+
+
+def _whole(size: Floats, piece: int) -> Floats:
+    """Bytes in whole pieces."""
+    return np.asarray(np.ceil(size / piece) * piece)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.kinds import RankKind
-from cost_models.shards import Floats, Ints
+from cost_models.shards import BELOW_HBM, SHARED_BY, Floats, Ints, MemoryTier
 from cost_models.simulator.engine import NONE, Hubs, Use
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -23,7 +23,7 @@ class Network:
 
     A resource is named by its sort and number: `("link_out", 3)` is the port of rank 3 into its scale-up domain,
     `nic_out` a card, `uplink0_out` a switch of the lowest level towards the next, `host_link` a rank's own PCIe link,
-    `pcie` a PCIe switch, `ddr`, `ssd` and `front_end` those of a node.
+    `pcie` a PCIe switch, `ddr`, `ssd`, `scm` and `front_end` those of a node, `remote` the hosts of a node group.
     """
 
     def __init__(self, topology: Topology, kinds: tuple[RankKind, ...], lost_cards: Sequence[int] = ()) -> None:
@@ -44,10 +44,21 @@ class Network:
             ("host_link", self.world),
             ("pcie", int(switches.max()) + 1),
             *((sort, topology.node_count) for sort in ("ddr", "ssd", "front_end")),
+            *((tier, self._pools(tier)) for tier in ("scm", "remote") if self._has(tier)),
             *((f"uplink{level}_{way}", number) for level, number in self._levels.items() for way in (OUT, IN)),
         ):
             self.first[sort] = self.count
             self.count += number
+
+    def _has(self, tier: MemoryTier) -> bool:
+        return any(tier in kind.memories for kind in self.kinds)
+
+    def _pools(self, tier: MemoryTier) -> int:
+        return int(self.pool_of_rank(tier).max()) + 1
+
+    def pool_of_rank(self, tier: MemoryTier) -> Ints:
+        """[W] number of the pool of a memory below HBM that each rank draws on."""
+        return self.kind_of_rank if SHARED_BY[tier] == "group" else self.node_of_rank
 
     def _cards(self, lost: Sequence[int]) -> Ints:
         """[W] the scale-out card that each rank uses; ranks of a lost one use the next of their node.
@@ -171,21 +182,39 @@ class Network:
 
     # --- traffic with the host -------------------------------------------------------------------------------------
 
-    def host(self, *, waited: float = 1.0, ddr: float = 0.0) -> list[Use]:
-        """Every rank's traffic with its host: `waited` passes over its own link, one over the switch, `ddr` in DDR."""
+    def host(self, *, waited: float = 1.0) -> list[Use]:
+        """Every rank's traffic with its host: `waited` passes over its own link, one over the switch."""
         pcie = self.of_kind([kind.pcie_bytes_per_s for kind in self.kinds])
-        uses = [
+        return [
             Use(self.resource("host_link", np.arange(self.world)), waited / pcie),
             Use(self.resource("pcie", self.fabric.pcie_switch_of_rank), 1 / pcie),
         ]
-        if ddr:
-            rate = self.of_kind([kind.ddr_bytes_per_s or np.inf for kind in self.kinds])
-            uses.append(Use(self.resource("ddr", self.node_of_rank), ddr / rate))
+
+    def in_place(self, tier: MemoryTier, seconds_per_byte: Floats) -> list[Use]:
+        """Every rank's kernels that read and write a memory of its node."""
+        rates = [kind.memories[tier].link_bytes_per_s if tier in kind.memories else np.inf for kind in self.kinds]
+        link, switch = self.host()
+        return [Use(link.of, 1 / self.of_kind(rates)), switch, self._memory(tier, seconds_per_byte)]
+
+    def fetch(self, tier: MemoryTier, seconds_per_byte: Floats, waited: float) -> list[Use]:
+        """Every rank's traffic with a memory below HBM that missed rows come from, and evicted ones go to."""
+        uses = [*self.host(waited=waited), self._memory(tier, seconds_per_byte)]
+        if tier == "remote":
+            rate = self.of_kind([kind.front_end_bytes_per_s or np.inf for kind in self.kinds])
+            uses.append(Use(self.resource("front_end", self.node_of_rank), 1 / rate))
         return uses
 
-    def storage(self, seconds_per_byte: Floats) -> list[Use]:
-        """Every rank's traffic with the storage of its node."""
-        return [Use(self.resource("ssd", self.node_of_rank), seconds_per_byte)]
+    def _memory(self, tier: MemoryTier, seconds_per_byte: Floats) -> Use:
+        return Use(self.resource(tier, self.pool_of_rank(tier)), seconds_per_byte)
+
+    def memories(self) -> list[Use]:
+        """The memories below HBM that every rank draws on, in their order."""
+        tiers = [tier for tier in BELOW_HBM if tier in self.first]
+        return [self._memory(tier, np.zeros(self.world)) for tier in tiers]
+
+    def first_answer_s(self, tier: MemoryTier) -> Floats:
+        """[W] from a request for missed rows until the first one is there."""
+        return self.of_kind([kind.memories[tier].latency_s if tier in kind.memories else 0.0 for kind in self.kinds])
 
     def front_end(self) -> list[Use] | None:
         """Training data on its way to a rank's node; None where no card is described."""

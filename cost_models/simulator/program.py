@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, dense_parts, dense_size
-from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
 from cost_models.simulator.network import IN, OUT, Network
@@ -156,7 +156,15 @@ class Builder:
         return own
 
     def _move(
-        self, stream: str, name: str, step: int, amount: Floats, uses: list[Use], after: Sequence[Ints | None] = ()
+        self,
+        stream: str,
+        name: str,
+        step: int,
+        amount: Floats,
+        uses: list[Use],
+        after: Sequence[Ints | None] = (),
+        *,
+        yields: bool = False,
     ) -> Ints:
         """Every rank moves something of its own, on its stream."""
         graph = self._program.graph
@@ -165,7 +173,7 @@ class Builder:
         moving = np.flatnonzero(amount > 0)
         if len(moving):
             taken = [Use(use.of[moving], use.weight[moving]) for use in uses]
-            end[moving] = graph.move(amount[moving], taken, (), [begin[moving]])
+            end[moving] = graph.move(amount[moving], taken, (), [begin[moving]], yields=yields)
             self._record(name, stream, step, begin, end)
         self._last[stream] = end
         return end
@@ -237,7 +245,7 @@ class Builder:
         amount = np.full(self._world, self._samples * per_sample)
         arrived = None
         if (front_end := network.front_end()) is not None:
-            loaded = self._move(DATA, "data loading", batch, amount, front_end, [after])
+            loaded = self._move(DATA, "data loading", batch, amount, front_end, [after], yields=True)
             arrived = loaded if self._waits_for_data else None
         return self._move(COPY, "copy to device", batch, amount, network.host(), [arrived, after])
 
@@ -252,18 +260,28 @@ class Builder:
         return self._fetch(PREFETCH, batch, [self._given[batch], after])
 
     def _fetch(self, stream: str, batch: int, after: Sequence[Ints | None]) -> Ints | None:
-        """Cache misses, brought from host memory or storage while evicted rows go back."""
+        """Cache misses, brought from one memory after the other while evicted rows go back."""
         waited = self._software.cache_fetch_passes.value
         network, end = self._network, None
         demand = self._demands[batch]
-        ddr, ssd = demand.fetched_ddr_bytes, demand.fetched_ssd_bytes
-        if ddr.any():
-            end = self._move(stream, "cache fetch (DDR)", batch, ddr, network.host(waited=waited, ddr=2.0), after)
-        if ssd.any():
-            per_byte = demand.ssd_s / np.where(ssd > 0, ssd, 1.0)
-            uses = [*network.host(waited=waited), *network.storage(per_byte)]
-            end = self._move(stream, "cache fetch (SSD)", batch, ssd, uses, after)
+        for m in np.flatnonzero(demand.fetched_bytes.any(axis=1)).tolist():
+            tier, amount = MEMORY_TIERS[m], demand.fetched_bytes[m]
+            name = f"cache fetch ({tier.upper()})"
+            if (first_s := network.first_answer_s(tier)).any():
+                after = [self._run(stream, name, batch, np.where(amount > 0, first_s, 0.0), after)]
+            uses = network.fetch(tier, _per_byte(demand.fetched_s[m], amount), waited)
+            end = self._move(stream, name, batch, amount, uses, after)
         return end
+
+    def _in_place(self, name: str, step: int, amount: Floats, busy_s: Floats) -> Ints:
+        """Kernels read and write memories of the node, [memories, W] bytes, all of them at once."""
+        before, ends = self._last[COMPUTE], [self._last[COMPUTE]]
+        for m in np.flatnonzero(amount.any(axis=1)).tolist():
+            self._last[COMPUTE] = before
+            uses = self._network.in_place(MEMORY_TIERS[m], _per_byte(busy_s[m], amount[m]))
+            words = name if MEMORY_TIERS[m] == "ddr" else f"{name}, {MEMORY_TIERS[m].upper()}"
+            ends.append(self._move(COMPUTE, f"{words} (PCIe)", step, amount[m], uses))
+        return ends[-1] if len(ends) <= 2 else self._joined(COMPUTE, ends)
 
     # --- the step --------------------------------------------------------------------------------------------------
 
@@ -277,10 +295,8 @@ class Builder:
             self._joined(COMPUTE, [self._fetched[step]])
         else:
             self._fetch(COMPUTE, step, ())
-        looked_up = self._kernels("lookup", step, self._launch_s[0], demand.forward_s, slow, [])
-        if demand.forward_host_bytes.any():
-            uses = self._network.host(ddr=1.0)
-            looked_up = self._move(COMPUTE, "lookup (PCIe)", step, demand.forward_host_bytes, uses)
+        self._kernels("lookup", step, self._launch_s[0], demand.forward_s, slow, [])
+        looked_up = self._in_place("lookup", step, demand.forward_host_bytes, demand.forward_host_s)
         outputs = self._outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         if "bottom_mlp" in parts:
             self._dense("bottom_mlp", "forward", step, parts, slow, [])
@@ -321,9 +337,7 @@ class Builder:
             for ready, size in [*buckets, (self._last[COMPUTE], replicas)]:
                 reduced = self._all_reduce(step, size, ready)
         self._kernels("embedding update", step, self._launch_s[1], demand.backward_s, slow, gradients)
-        if demand.backward_host_bytes.any():
-            uses = self._network.host(ddr=1.0)
-            self._move(COMPUTE, "embedding update (PCIe)", step, demand.backward_host_bytes, uses)
+        self._in_place("embedding update", step, demand.backward_host_bytes, demand.backward_host_s)
         if not software.all_reduce_overlaps_dense:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._all_reduce(step, total, self._last[COMPUTE])
@@ -427,3 +441,8 @@ class Builder:
         """The step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
         own = self._optimizer_s(slow) if self._training else 0.0
         return np.maximum(self._software.step_overhead_s.value - own, 0.0) * np.ones(self._world)
+
+
+def _per_byte(seconds: Floats, amount: Floats) -> Floats:
+    """[W] 0 where nothing moves."""
+    return np.asarray(seconds / np.where(amount > 0, amount, 1.0))

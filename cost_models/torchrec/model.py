@@ -15,9 +15,7 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     HBM,
     MEMORY_HBM,
-    MEMORY_TIERS,
     RANK,
-    SSD_CACHED,
     WORLD,
     Blocks,
     Floats,
@@ -60,14 +58,14 @@ class TorchRecModel(CostModel):
             np.arange(len(topology.nodes)), [group.count * group.accelerators.count for group in topology.nodes]
         )
         self.node_of_rank: Ints = np.arange(world) // own.group_size
-        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(MEMORY_TIERS))
-        self.memory_capacity = (np.array(own.hbm_bytes, float), np.array(own.ddr_bytes, float), np.zeros(world))
+        self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
+        held = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
+        self.memory_capacity = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
 
     @cached_property
-    def memory_pool_of_rank(self) -> tuple[Ints, Ints, Ints]:
+    def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory tier, [W] the pool each rank draws on: always its own."""
-        own = np.arange(len(self.node_of_rank))
-        return own, own, own
+        return (np.arange(len(self.node_of_rank)),) * len(self.memories)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""
@@ -92,7 +90,7 @@ class TorchRecModel(CostModel):
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
         ddr = float(np.array(self.torchrec_topology.ddr_bytes)[self.kind_of_rank == kind].min())
-        supported = (blocks.tier == HBM) | ((blocks.tier != SSD_CACHED) & (ddr > 0))
+        supported = (blocks.tier == HBM) | (np.isin(blocks.tier, (DDR, DDR_CACHED)) & (ddr > 0))
         supported &= (blocks.sharding != DATA_PARALLEL) | (blocks.tier == HBM)
         return BlockMemory(*self._bytes(blocks), supported)
 
@@ -104,6 +102,7 @@ class TorchRecModel(CostModel):
         whole = (extent == RANK) | (blocks.sharding == DATA_PARALLEL)
         largest = np.where(whole, rows, -(-rows // ranks))
         held = self.storage.held(blocks, largest)
-        fixed = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        fixed, by_rows = (np.zeros((len(blocks), len(self.memories))) for _ in range(2))
         fixed[:, MEMORY_HBM] = self.storage.in_flight(blocks, largest)
-        return fixed, held * (rows / largest)[:, None]
+        by_rows[:, : held.shape[1]] = held * (rows / largest)[:, None]
+        return fixed, by_rows

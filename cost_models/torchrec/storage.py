@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from cost_models.shards import DDR, DDR_CACHED, HBM, MEMORY_DDR, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
+from cost_models.shards import DDR, DDR_CACHED, EVERYWHERE, HBM, MEMORY_DDR, MEMORY_HBM, Blocks, Floats, Ints
 from cost_models.torchrec.constants import TorchRecCoefficients, torchrec_coefficients
 from cost_models.torchrec.tables import TorchRecTables
 from cost_models.torchrec.topology import TorchRecTopology
@@ -38,7 +38,7 @@ class StorageEstimator:
         cache = self._share(cache, rows * blocks.columns, tables.rows[table] * tables.dim[table])
         in_hbm = np.where(blocks.tier == HBM, own, cache)
         in_ddr = np.where(cached | (blocks.tier == DDR), own, 0)
-        out = np.zeros((len(blocks), len(MEMORY_TIERS)))
+        out = np.zeros((len(blocks), len(EVERYWHERE)))
         out[:, MEMORY_HBM], out[:, MEMORY_DDR] = in_hbm, in_ddr
         if not tables.training:
             return out

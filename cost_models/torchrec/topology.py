@@ -104,7 +104,7 @@ class TorchRecTopology:
         hbm: list[int] = []
         ddr: list[int] = []
         for group in groups:
-            of_rank, of_node, _ = usable_bytes(group)
+            of_rank, of_node, *_ = usable_bytes(group)
             hbm += [of_rank] * local * group.count
             ddr += [of_node // local] * local * group.count
         hosts = [group.host.ddr.bandwidth for group in groups if group.host.ddr]

@@ -35,7 +35,8 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="SORT:N=SHARE",
-            help="What is left of a link: nic:4=50%, link:7=25% (scale-up port), also host_link, pcie, ddr, ssd.",
+            help="What is left of a link: nic:4=50%, link:7=25% (scale-up port), also host_link, pcie, ddr, ssd, scm,"
+            " remote.",
         ),
     ] = None,
     lost_card: Annotated[

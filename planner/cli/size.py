@@ -23,7 +23,7 @@ def size(
     group: Annotated[
         str | None, typer.Option(metavar="NAME", help="The node group to size, where there are several.")
     ] = None,
-    each_tier: Annotated[bool, typer.Option(help="Size without DDR, without SSD and without both, too.")] = True,
+    each_tier: Annotated[bool, typer.Option(help="Size without each memory below HBM, and without all, too.")] = True,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
     policy: flags.PolicyFlag = None,

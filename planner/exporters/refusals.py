@@ -63,6 +63,8 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
     if table.dtype not in rules.dtypes:
         yield f"its rows are {table.dtype}, and only {', '.join(rules.dtypes)} can be"
+    if table.optimizer_state not in rules.state_places:
+        yield f"its optimizer state is in {table.optimizer_state}, and {runtime} keeps it where the rows are; {remedy}"
     if table.sharding not in rules.shardings and not (runtime == "hugectr" and is_rows):
         yield f"it is {table.sharding}, and only {', '.join(rules.shardings)} can be; {remedy}"
         return

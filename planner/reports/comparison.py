@@ -82,7 +82,7 @@ def _memory(plan: Plan) -> Record:
     origin = plan.provenance
     model = planning_model(origin.cost_model, *planned_inputs(plan), origin.policy)
     found: Record = {}
-    for tier, pool in zip(MEMORY_TIERS, model.memory_pool_of_rank, strict=True):
+    for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]
         room = np.array([getattr(plan.ranks[rank].capacity, tier) for rank in first], dtype=float)
         taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS
+from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from planner.document import Plan
 from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.reports.words import amount, grid, render_error_bar, resource_words
@@ -82,7 +82,8 @@ def _render_contributors(each: StageReasons, model: CostModel, console: "Console
 def _render_memory(reasons: PlanReasons, console: "Console") -> None:
     model = reasons.model
     for memory in reasons.memory:
-        where = "accelerator" if memory.tier == "hbm" else "node"
+        shared_by = SHARED_BY[memory.tier]
+        where = "accelerator" if shared_by == "rank" else shared_by
         of = f" of {memory.group}" if len(model.topology.nodes) > 1 else ""
         saved = amount(memory.seconds_per_gib, model)
         console.print(
@@ -104,6 +105,8 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     )
     cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
     console.print(f"{planned.name}: {profile.rows:,} rows x {profile.dim} columns of {planned.dtype}")
+    if planned.optimizer_state != "with_table":
+        cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
     console.print()
     table = grid(

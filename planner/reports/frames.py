@@ -20,7 +20,7 @@ def shard_frame(plan: Plan) -> "pd.DataFrame":
     count = [len(table.shards) for table in plan.tables]
     head = {
         name: np.repeat(np.array([getattr(table, name) for table in plan.tables], dtype=object), count)
-        for name in ("name", "sharding", "tier", "dtype", "cache_fraction")
+        for name in ("name", "sharding", "tier", "dtype", "cache_fraction", "optimizer_state")
     }
     none = np.zeros((0, len(_SHARD_COLUMNS)), dtype=np.int64)
     matrix = np.concatenate([none, *(table.shards.as_matrix() for table in plan.tables)])

@@ -8,7 +8,17 @@ import numpy as np
 from cost_models.dense import dense_bytes
 from cost_models.memory import block_bytes
 from cost_models.model import CostModel
-from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
+from cost_models.shards import (
+    HBM,
+    MEMORY_HBM,
+    MEMORY_TIERS,
+    SHARED_BY,
+    TABLE_WISE,
+    Blocks,
+    Floats,
+    MemoryTier,
+    PlacedShards,
+)
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document import Plan
@@ -60,11 +70,11 @@ def _whole_tables(model: CostModel) -> PlacedShards:
 
 def _records(model: CostModel, placed: PlacedShards) -> list[Record]:
     parts = _physical_parts(model, placed) if isinstance(model, StepModel) else _parts(model, placed)
-    capacity = np.sum([group.count * _capacity(group) for group in model.topology.nodes], axis=0)
+    capacity = np.sum([group.count * _capacity(group, model.memories) for group in model.topology.nodes], axis=0)
     usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
     taken = np.sum(list(parts.values()), axis=0)
     parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity}
-    return [_record(part, size) for part, size in parts.items()]
+    return [_record(part, size, model.memories) for part, size in parts.items()]
 
 
 def _parts(model: CostModel, placed: PlacedShards) -> dict[str, Floats]:
@@ -78,26 +88,27 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
     blocks, which = placed.blocks.distinct
     shards = np.bincount(which, minlength=len(blocks)).astype(float)
     rows = np.bincount(which, weights=placed.rows / model.tables.rows[placed.blocks.table], minlength=len(blocks))
-    parts: dict[str, Floats] = {words: np.zeros(len(MEMORY_TIERS)) for words in PARTS.values()}
+    parts: dict[str, Floats] = {words: np.zeros(len(model.memories)) for words in PARTS.values()}
     for (tier, component), load in block_bytes(model.tables, blocks, model.batching).items():
-        parts[PARTS[component]][tier] += (load.fixed * shards).sum() + (load.by_rows * rows).sum()
+        if MEMORY_TIERS[tier] in model.memories:
+            size = (load.fixed * shards).sum() + (load.by_rows * rows).sum()
+            parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
     if not parts[PARTS["remap"]].any():
         del parts[PARTS["remap"]]
     world = model.topology.world_size
     for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
-        parts[DENSE_PARTS[name]] = np.array([size * world, 0.0, 0.0])
+        parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * world, 0.0)
     return parts
 
 
-def _capacity(group: NodeGroup) -> Floats:
-    """[M] bytes of one node, before the reserve."""
-    host = group.host
-    hbm = group.accelerators.count * group.accelerators.hbm.capacity
-    return np.array([hbm, host.ddr.capacity if host.ddr else 0, host.ssd.capacity if host.ssd else 0], dtype=float)
+def _capacity(group: NodeGroup, memories: Sequence[MemoryTier]) -> Floats:
+    """[M] bytes of one node, before the reserve; of what the nodes of a group share, its part."""
+    pools = {"rank": group.accelerators.count, "node": 1, "group": 1 / group.count}
+    return np.array([group.memory_bytes(tier) * pools[SHARED_BY[tier]] for tier in memories])
 
 
-def _record(part: str, size: Floats) -> Record:
-    return {"part": part, **{f"{tier}_bytes": round(float(size[m])) for m, tier in enumerate(MEMORY_TIERS)}}
+def _record(part: str, size: Floats, memories: Sequence[MemoryTier]) -> Record:
+    return {"part": part, **{f"{tier}_bytes": round(float(size[m])) for m, tier in enumerate(memories)}}
 
 
 def render(records: Sequence[Record], console: "Console") -> None:
@@ -106,11 +117,12 @@ def render(records: Sequence[Record], console: "Console") -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
     table.add_column("whole cluster")
-    for tier in MEMORY_TIERS:
+    tiers = [tier for tier in MEMORY_TIERS if f"{tier}_bytes" in records[0]]
+    for tier in tiers:
         table.add_column(tier, justify="right")
     for record in records:
         if record["part"] == "total":
             table.add_section()
-        sizes = [record[f"{tier}_bytes"] for tier in MEMORY_TIERS]
+        sizes = [record[f"{tier}_bytes"] for tier in tiers]
         table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))
     console.print(table)

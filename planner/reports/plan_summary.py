@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
@@ -46,6 +46,9 @@ def render(plan: Plan, console: "Console") -> None:
     if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
         formats = Counter(table.dtype for table in plan.tables).most_common()
         console.print(f"Stored as {', '.join(f'{dtype}: {count:,} tables' for dtype, count in formats)}.")
+    apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
+    for place, count in apart.most_common():
+        console.print(f"Optimizer state of {count:,} table{'s' * (count > 1)} is in {place}, apart from the rows.")
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
@@ -113,7 +116,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
         ("usable", "right"),
         ("", "right"),
     )
-    for tier, pool in zip(MEMORY_TIERS, model.memory_pool_of_rank, strict=True):
+    for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
         capacity = np.array([getattr(rank.capacity, tier) for rank in plan.ranks], dtype=float)
         capacity = capacity[np.unique(pool, return_index=True)[1]]
@@ -122,7 +125,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
         full = int((taken / np.maximum(capacity, 1)).argmax())
         table.add_row(
             tier,
-            "rank" if len(capacity) == len(pool) else "node",
+            "rank" if len(capacity) == len(pool) else SHARED_BY[tier],
             format_bytes(float(taken.mean())),
             format_bytes(float(taken[full])),
             format_bytes(float(capacity[full])),

@@ -17,7 +17,6 @@ import planner
 import topologies
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
-from cost_models.shards import MEMORY_TIERS
 from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.build import document
@@ -207,10 +206,10 @@ def _placement(start: Start | None, options: Options, problem: Problem) -> Place
 
 def _digest(options: Options, problem: Problem) -> str:
     """Of what the numbers of a placement mean."""
-    blocks = options.blocks
     arrays = (
-        *(blocks.table, blocks.sharding, blocks.tier, blocks.columns, blocks.cache_fraction, blocks.dtype),
-        *(options.block_option, options.block_count, problem.allowed, problem.block_units),
+        *(options.table, options.tier, options.cache_fraction, options.dtype),
+        *(options.block_sharding, options.block_columns),
+        *(options.block_option, options.block_count, options.state, problem.allowed, problem.block_units),
     )
     digest = hashlib.sha256()
     for array in arrays:
@@ -236,7 +235,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
             "simulated_step_s": plan.simulated.step_s,
             "simulated_samples_per_s": plan.simulated.samples_per_s,
         }
-    used = {tier: sum(getattr(rank.bytes, tier) for rank in plan.ranks) for tier in MEMORY_TIERS}
+    used = {tier: sum(getattr(rank.bytes, tier) for rank in plan.ranks) for tier in model.memories}
     placed = placed_shards(plan)
     return {
         **record,
@@ -249,7 +248,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
 
 
 def _capacity(model: CostModel) -> dict[str, int]:
-    return {tier: int(pools.sum()) for tier, pools in zip(MEMORY_TIERS, model.memory_capacity, strict=True)}
+    return {tier: int(pools.sum()) for tier, pools in zip(model.memories, model.memory_capacity, strict=True)}
 
 
 def _saves(plan: Plan, model: CostModel, found: list[Any]) -> dict[str, float]:
@@ -259,7 +258,7 @@ def _saves(plan: Plan, model: CostModel, found: list[Any]) -> dict[str, float]:
     saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in found}
     saves = {_column(resource): share for resource, share in saved.items()}
     capacity = _capacity(model)
-    for tier in MEMORY_TIERS:
+    for tier in model.memories:
         if not capacity[tier]:
             continue
         prices = () if plan.proof is None else plan.proof.byte_prices

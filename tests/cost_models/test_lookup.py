@@ -37,7 +37,7 @@ class Case:
 
     def fetch(self) -> Loads:
         """What the misses of its cache load; nothing where it has none."""
-        return self.lookup.fetch(SSD_CACHED if self.tier == SSD_CACHED else DDR_CACHED)
+        return self.lookup.fetch("ssd" if self.tier == SSD_CACHED else "ddr")
 
     def in_all(self) -> float:
         """Seconds on the device and on its link, all passes together."""
@@ -99,7 +99,9 @@ def test_rows_in_place_come_over_the_link() -> None:
     forward, kind = case.lookup.forward(), case.kind
     assert case.seconds(forward, "device") == pytest.approx(device + host / kind.pcie_bytes_per_s)
     assert case.seconds(forward, "pcie") == pytest.approx(device / kind.pcie_ranks + host / kind.pcie_bytes_per_s)
-    assert case.seconds(forward, "ddr") == pytest.approx(device / kind.node_ranks + host / kind.ddr_bytes_per_s)
+    assert case.seconds(forward, "ddr") == pytest.approx(
+        device / kind.node_ranks + host / kind.memories["ddr"].read_bytes_per_s
+    )
     assert case.seconds(case.fetch(), "host_link") == 0
 
 
@@ -112,7 +114,7 @@ def test_a_cache_fetches_what_it_misses() -> None:
     waited = case.software.cache_fetch_passes.value * moved / case.kind.pcie_bytes_per_s
     assert case.seconds(fetch, "host_link") == pytest.approx(waited, rel=1e-3)
     assert case.seconds(fetch, "pcie") == pytest.approx(moved / case.kind.pcie_bytes_per_s, rel=1e-3)
-    assert case.seconds(fetch, "ddr") == pytest.approx(2 * moved / case.kind.ddr_bytes_per_s, rel=1e-3)
+    assert case.seconds(fetch, "ddr") == pytest.approx(2 * moved / case.kind.memories["ddr"].read_bytes_per_s, rel=1e-3)
 
 
 @pytest.mark.parametrize("tier", [DDR_CACHED, SSD_CACHED])
@@ -154,9 +156,10 @@ def test_storage_moves_whole_blocks_within_its_iops() -> None:
     """Whole blocks are read and written back, or single accesses take longer."""
     case = Case(SSD_CACHED, 0.25)
     missed = 0.75 * case.unique
-    block = case.kind.ssd_block_bytes
-    stream = missed * block * (1 / case.kind.ssd_read_bytes_per_s + 1 / case.kind.ssd_write_bytes_per_s)
-    expected = max(stream, missed / case.kind.ssd_iops)
+    drives = case.kind.memories["ssd"]
+    block = drives.access_bytes
+    stream = missed * block * (1 / drives.read_bytes_per_s + 1 / drives.write_bytes_per_s)
+    expected = max(stream, missed / drives.accesses_per_s)
     assert case.seconds(case.fetch(), "ssd") == pytest.approx(expected, rel=1e-3)
     assert case.seconds(case.fetch(), "ddr") == 0
     assert case.seconds(Case(DDR_CACHED, 0.25).fetch(), "ssd") == 0

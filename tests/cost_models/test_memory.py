@@ -16,10 +16,15 @@ from cost_models.shards import (
     DATA_PARALLEL,
     DDR,
     DDR_CACHED,
+    DDR_SPLIT,
     HBM,
     MEMORY_DDR,
     MEMORY_HBM,
     MEMORY_SSD,
+    PLACEMENT_TIERS,
+    REMOTE_CACHED,
+    SCM,
+    SCM_CACHED,
     SSD_CACHED,
     TABLE_WISE,
     Blocks,
@@ -129,15 +134,19 @@ def test_a_sequence_gives_a_vector_for_every_id() -> None:
 @pytest.mark.parametrize(
     ("memories", "tiers"),
     [
-        ((1, 0, 0), {HBM}),
-        ((1, 1, 0), {HBM, DDR_CACHED, DDR}),
-        ((1, 0, 1), {HBM, SSD_CACHED}),
-        ((1, 1, 1), {0, 1, 2, 3}),
+        ((1, 0, 0, 0, 0), {HBM}),
+        ((1, 1, 0, 0, 0), {HBM, DDR_CACHED, DDR, DDR_SPLIT}),
+        ((1, 0, 1, 0, 0), {HBM, SSD_CACHED}),
+        ((1, 0, 0, 1, 0), {HBM, SCM_CACHED, SCM}),
+        ((1, 0, 0, 0, 1), {HBM, REMOTE_CACHED}),
+        ((1, 1, 1, 1, 1), set(range(len(PLACEMENT_TIERS)))),
     ],
 )
-def test_a_tier_needs_its_memory(memories: tuple[int, int, int], tiers: set[int]) -> None:
+def test_a_tier_needs_its_memory(memories: tuple[int, ...], tiers: set[int]) -> None:
     """HBM alone holds HBM alone, and so on."""
-    assert {tier for tier in range(4) if is_supported(tier, memories)} == tiers
+    every = np.arange(len(PLACEMENT_TIERS))
+    blocks = Blocks(0 * every, 0 * every + TABLE_WISE, every, 0 * every + 64, np.zeros(len(every)))
+    assert set(np.flatnonzero(is_supported(blocks, memories)).tolist()) == tiers
 
 
 @pytest.mark.parametrize(("dtype", "share", "bits"), [("int8", "5%", 9.6), ("int4", "1%", 4.32)])

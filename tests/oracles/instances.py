@@ -7,7 +7,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
-from cost_models.shards import PLACEMENT_TIERS, PlacementTier
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, PlacementTier
 from cost_models.workload.models import Workload
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import planning_model
@@ -48,6 +48,8 @@ def node_group(
     hbm_bytes_per_s: float = 1.5e12,
     ddr_bytes: float | None = 10e9,
     ssd_bytes: float | None = None,
+    scm_bytes: float | None = None,
+    remote_bytes: float | None = None,
     ranks_per_switch: int = 1,
     cards: int | None = None,
     has_scale_up: bool = True,
@@ -60,12 +62,20 @@ def node_group(
     if ssd_bytes is not None:
         speeds = {"read_bandwidth": "6GB/s", "write_bandwidth": "4GB/s", "iops": "1MIOPS"}
         host["ssd"] = {"capacity": f"{ssd_bytes:.0f}B", **speeds}
+    if scm_bytes is not None:
+        rates = {"read_bandwidth": "40GB/s", "write_bandwidth": "10GB/s", "latency": "350ns", "access_size": "256B"}
+        host["scm"] = {"capacity": f"{scm_bytes:.0f}B", **rates}
     links: dict[str, object] = {
         "pcie": {"bandwidth": "31.5GB/s", "accelerators_per_switch": ranks_per_switch},
         "scale_out": {"kind": "roce", "count": cards or ranks, "bandwidth": f"{nic_bytes_per_s:.0f}B/s"},
     }
     if has_scale_up:
         links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s"}
+    remote = {}
+    if remote_bytes is not None:
+        card = {"kind": "ethernet", "network_bandwidth": "12.5GB/s"}
+        remote["remote"] = {"count": 2, "capacity": f"{remote_bytes / 2:.0f}B", "bandwidth": "100GB/s", **card}
+        links["front_end"] = {"kind": "ethernet", "count": 1, "bandwidth": "12.5GB/s"}
     return {
         "name": name,
         "count": nodes,
@@ -77,7 +87,8 @@ def node_group(
         },
         "host": host,
         "links": links,
-        "reserve": {"hbm": 0, "ddr": 0, "ssd": 0},
+        "reserve": dict.fromkeys(MEMORY_TIERS, 0),
+        **remote,
     }
 
 
@@ -136,6 +147,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         tier=options.tier[kept],
         cache_fraction=options.cache_fraction[kept],
         dtype=options.dtype[kept],
+        state=options.state[kept],
         units=options.units[kept],
         block_option=number[options.block_option[blocks]],
         block_sharding=options.block_sharding[blocks],
@@ -215,6 +227,7 @@ def tiny_instance(seed: int, objective: str = "physical") -> Instance:
     ranks = sum(nodes * each for nodes, each in shape)
     needed = _bytes_needed(model_workload, policy, ranks)
     groups = []
+    more = np.random.default_rng([seed, 2])
     for i, (nodes, each) in enumerate(shape):
         hbm = room * needed["hbm"] / ranks * random.uniform(0.8, 1.25)
         ddr = room * needed["ddr"] * each / ranks * random.uniform(0.8, 1.25)
@@ -227,6 +240,8 @@ def tiny_instance(seed: int, objective: str = "physical") -> Instance:
                 hbm_bytes_per_s=float(random.choice([0.9e12, 1.5e12, 3.3e12])),
                 ddr_bytes=max(ddr, 1e4) if random.random() < 0.9 or "hbm" not in policy.tiers else None,
                 ssd_bytes=1e12 if random.random() < 0.3 else None,
+                scm_bytes=0.3 * ddr + 1e4 if more.random() < 0.2 else None,
+                remote_bytes=0.3 * nodes * ddr + 1e4 if more.random() < 0.2 else None,
                 ranks_per_switch=int(random.choice([n for n in (1, 2) if each % n == 0])),
                 cards=int(random.choice([n for n in (1, 2, each) if each % n == 0])),
                 has_scale_up=bool(random.random() < 0.8),

@@ -194,7 +194,7 @@ def test_shards_are_equal_when_all_their_numbers_are() -> None:
     """As a matrix and back; one number off is another set of shards."""
     matrix = np.arange(16).reshape(2, 8)
     shards = Shards.from_matrix(matrix)
-    assert np.array_equal(shards.as_matrix(), matrix)
+    assert np.array_equal(shards.as_matrix(named=True), matrix)
     assert shards == Shards.from_matrix(matrix.copy())
     other = matrix.copy()
     other[1, 7] += 1

@@ -33,7 +33,7 @@ class FluidProgram:
         kinds = range(problem.kinds)
         self._load = [[self._base(k, c) for c in range(len(problem.stage_of_column))] for k in kinds]
         base = problem.base_bytes * problem.ranks_of_kind[:, None]
-        self._size = [[mathopt.LinearExpression(float(base[k, m])) for m in range(3)] for k in kinds]
+        self._size = [[mathopt.LinearExpression(float(base[k, m])) for m in range(len(base[k]))] for k in kinds]
         for table in range(problem.tables):
             own = np.flatnonzero(problem.option_table == table)
             self._model.add_linear_constraint(mathopt.fast_sum([self._option[o] for o in own]) == 1.0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.shards import HBM, MEMORY_TIERS, TABLE_WISE
+from cost_models.shards import EVERYWHERE, HBM, TABLE_WISE
 from cost_models.step import StepModel
 from planner.build import placed_plan
 from planner.document import Plan, TablePlan
@@ -157,7 +157,7 @@ def test_figures_are_those_of_the_cells(seed: int) -> None:
     found = Migration(old, "old", new_side.model, lost).measure(new.tables, 0, None, None)
     expected = Count(old, new, new_side.model, lost)
     for name, size in expected.size.items():
-        assert [getattr(getattr(found, name), tier) for tier in MEMORY_TIERS] == size.round().tolist(), name
+        assert [getattr(getattr(found, name), tier) for tier in EVERYWHERE] == size.round().tolist(), name
     assert (found.tables, found.shards) == (expected.tables, expected.shards)
     assert abs(found.lost_bytes - expected.lost) <= 1
     for stated, counted in ((found.busiest_in, expected.received), (found.busiest_out, expected.sent)):

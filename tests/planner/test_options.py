@@ -195,7 +195,8 @@ def test_replicas_live_in_hbm(model: StepModel) -> None:
 
 def test_the_tables_of_one_rank_are_whole() -> None:
     """One rank leaves one sharding: table_wise, in every tier that is not asked for by name, with every cache."""
-    one = StepModel(topology(node_group("a", ranks=1, ssd_bytes=1e12)), workload([{"rows": BIG, "dim": 64}]))
+    memories = {"ssd_bytes": 1e12, "scm_bytes": 1e12, "remote_bytes": 1e12}
+    one = StepModel(topology(node_group("a", ranks=1, **memories)), workload([{"rows": BIG, "dim": 64}]))
     options = enumerate_options(one, Policy())
     assert {SHARDINGS[sharding] for sharding in options.block_sharding} == {"table_wise"}
     assert len(options.table) == sum(len(CACHE_FRACTIONS[tier]) for tier in Policy().tiers)

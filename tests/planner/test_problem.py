@@ -66,7 +66,10 @@ def test_one_rank_is_charged_alike_alone_and_as_a_slice(seed: int) -> None:
     """`add_on_rank` and `add` over one rank are the same thing, and `add` over two is both."""
     problem = tiny_instance(seed).problem
     random = np.random.default_rng(seed)
-    seconds, size = random.random((len(problem.resource_of_rank), 2)), random.random((3, 2)) * 1e6
+    seconds, size = (
+        random.random((len(problem.resource_of_rank), 2)),
+        random.random((len(problem.pool_of_rank), 2)) * 1e6,
+    )
     together, apart = LoadState(problem), LoadState(problem)
     first = int(random.integers(problem.world - 1))
     together.add(seconds, size, slice(first, first + 2))

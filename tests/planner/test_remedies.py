@@ -7,7 +7,7 @@ import pytest
 
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
-from cost_models.shards import MEMORY_TIERS
+from cost_models.shards import EVERYWHERE
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from cost_models.workload.models import Workload
@@ -189,6 +189,6 @@ def test_the_bytes_of_a_cost_model_are_those_of_its_costs(name: str) -> None:
     bare = build_problem(MemoryModel(whole), enumerate_options(MemoryModel(whole), policy))
     for field in ("bytes_fixed", "bytes_by_rows", "allowed", "pool_of_rank", "base_bytes", "block_units"):
         assert np.array_equal(getattr(full, field), getattr(bare, field)), field
-    assert len(full.pool_capacity) == len(MEMORY_TIERS)
+    assert len(full.pool_capacity) == len(EVERYWHERE)
     assert not bare.fixed.any()
     assert replace(bare, fixed=full.fixed).world == full.world

@@ -21,6 +21,7 @@ from tests.oracles.instances import confined_instance, tiny_instance
 from tests.oracles.placements import random_placement
 from topologies.cluster import Topology
 from topologies.documents import Record
+from topologies.errors import InputError
 
 REGROUPED = 0.01
 """Relative amount by which a smaller set of ranks may lower a bound: ranks are counted together in another way, and
@@ -40,6 +41,13 @@ LARGER = (
     "host.ssd.read_bandwidth",
     "host.ssd.write_bandwidth",
     "host.ssd.iops",
+    "host.scm.capacity",
+    "host.scm.read_bandwidth",
+    "host.scm.write_bandwidth",
+    "remote.capacity",
+    "remote.bandwidth",
+    "remote.network_bandwidth",
+    "links.front_end.bandwidth",
     "links.scale_out.bandwidth",
     "links.scale_up.bandwidth",
     "links.pcie.bandwidth",
@@ -47,9 +55,14 @@ LARGER = (
 
 
 def bound_s(topology: Topology, workload: Workload, policy: Policy, tolerance: float = SOLVED) -> float:
-    """The fluid bound over all options that the policy allows; infinite where nothing fits."""
+    """The fluid bound over all options that the policy allows; infinite where nothing fits, or a policy names tiers
+    alone whose memory the cluster lacks."""
     model = planning_model("physical", topology, workload, policy)
-    fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
+    try:
+        fluid = Fluid(build_problem(model, enumerate_options(model, policy)))
+    except InputError as error:
+        assert "may only be in" in str(error)
+        return math.inf
     return math.inf if shortage(fluid) else fluid.solve(tolerance=tolerance).bound_s
 
 
@@ -73,7 +86,7 @@ def test_more_hardware_never_raises_the_bound(seed: int, path: str, factor: floa
     for chosen in [min(group, len(groups) - 1)] if group else range(len(groups)):
         groups[chosen] = enlarged(groups[chosen], path.split("."), factor)
     larger = instance.model.topology.model_copy(update={"nodes": tuple(groups)})
-    assert larger != instance.model.topology or path.startswith(("host", "links.scale_up"))
+    assert larger != instance.model.topology or path.startswith(("host", "remote", "links.scale_up", "links.front_end"))
     after = bound_s(larger, instance.model.workload, instance.policy)
     assert after <= before * (1 + SOLVED)
 

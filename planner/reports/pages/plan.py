@@ -173,7 +173,7 @@ def _by_rank(plan: Plan, name: str, values: Sequence[float], colour: str, hovers
 def _memory(plan: Plan, model: CostModel) -> Chart:
     """The bytes of each memory, by the ranks or nodes that own it, against what is usable."""
     views = []
-    for tier, pool in zip(MEMORY_TIERS, model.memory_pool_of_rank, strict=True):
+    for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]
         room = np.array([getattr(plan.ranks[rank].capacity, tier) for rank in first], dtype=float)
         if not room.any():

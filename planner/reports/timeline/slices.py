@@ -81,7 +81,7 @@ def resources(simulation: Simulation, rank: int) -> list[int]:
     uses = [*network.port(OUT), *network.port(IN)]
     if network.leaves_domain:
         uses += [*network.card(OUT), *network.card(IN)]
-    uses += [*network.host(ddr=1.0), *network.storage(np.zeros(network.world)), *(network.front_end() or [])]
+    uses += [*network.host(), *network.memories(), *(network.front_end() or [])]
     return [int(use.of[rank]) for use in uses if use.of[rank] != NONE]
 
 

@@ -60,7 +60,7 @@ def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: s
     for loads, seconds in ((lookup.forward(), forward), (lookup.backward(), backward)):
         load, busy = loads["device"], np.asarray(seconds)
         if tier == DDR_CACHED and seconds is backward:  # state in host memory, counted apart
-            busy = busy + found.backward_host_bytes / model.kinds[0].pcie_bytes_per_s
+            busy = busy + found.backward_host_bytes.sum(axis=0) / model.kinds[0].pcie_bytes_per_s
         own = np.bincount(rank, weights=np.broadcast_to(load.fixed + load.by_rows, rank.shape), minlength=4)
         assert busy == pytest.approx(own + np.sum(np.broadcast_to(load.everywhere, rank.shape)), rel=1e-9)
 

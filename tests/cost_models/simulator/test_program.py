@@ -1,5 +1,6 @@
 """Steps of a few ranks whose times can be worked out by hand; equal to 0.1 %."""
 
+import itertools
 from dataclasses import fields, replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
+from cost_models.shards import MEMORY_DDR, MEMORY_TIERS
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Engine, Floats
@@ -23,9 +25,12 @@ EXACT = 1e-3
 
 def nothing(world: int) -> Demand:
     zero = Demand(**{one.name: np.zeros(world) for one in fields(Demand)})  # type: ignore[arg-type]
-    return replace(
-        zero, forward_s=in_hbm(np.zeros(world)), backward_s=in_hbm(np.zeros(world)), raw_ids_per_sample_bytes=0.0
-    )
+    per_memory = {
+        f"{name}_{what}": np.zeros((len(MEMORY_TIERS), world))
+        for name, what in itertools.product(("forward_host", "backward_host", "fetched"), ("bytes", "s"))
+    }
+    by_tier = {"forward_s": in_hbm(np.zeros(world)), "backward_s": in_hbm(np.zeros(world))}
+    return replace(zero, **by_tier, **per_memory, raw_ids_per_sample_bytes=0.0)
 
 
 def in_hbm(seconds: Floats) -> Floats:
@@ -165,11 +170,14 @@ def test_cache_misses_share_the_switch() -> None:
     times = []
     for ranks_per_switch in (1, 2):
         cluster = topology(node_group("a", ranks=2, ranks_per_switch=ranks_per_switch))
-        demand = replace(nothing(2), fetched_ddr_bytes=np.full(2, 100e6))
+        rate = kind_of(cluster, model).memories["ddr"].read_bytes_per_s
+        moved = np.zeros((len(MEMORY_TIERS), 2))
+        moved[MEMORY_DDR] = 100e6
+        demand = replace(nothing(2), fetched_bytes=moved, fetched_s=2 * moved / rate)
         times.append(seconds(steps_of(cluster, model, demand), "cache fetch (DDR)"))
     kind = kind_of(cluster, model)
     passes = software_coefficients("torchrec").cache_fetch_passes.value
-    host = 2 * 2 * 100e6 / kind.ddr_bytes_per_s  # both ranks, both directions
+    host = 2 * 2 * 100e6 / kind.memories["ddr"].read_bytes_per_s  # both ranks, both directions
     assert times[0] == pytest.approx(max(100e6 / kind.pcie_bytes_per_s, host), rel=EXACT)
     assert times[1] == pytest.approx(max(200e6 / kind.pcie_bytes_per_s, host), rel=EXACT)
     assert passes < 1

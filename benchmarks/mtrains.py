@@ -1,0 +1,134 @@
+"""Fewer nodes with more memories: `python -m benchmarks.mtrains [--targets 3e5,1e6,…] [--json] [--check]`.
+
+MTrainS (Kassa et al., arXiv:2305.01515) trains models that need many nodes for their memory alone on 4 to 8 times
+fewer, with storage-class memory and drives in the nodes. Here Neo's Model-F, 12 T parameters, on ZionEX nodes with HBM
+only, then with DDR, byte-addressable memory and drives added one after the other: the fewest nodes that reach a
+throughput, by the estimate. Below a factor of 4 the line says what holds up the next smaller cluster.
+
+What the nodes have is the catalog's; the byte-addressable memory is two sockets with six Optane modules of 512 GB each,
+39.4 GB/s read and 13.9 GB/s written per socket, 305 ns, accesses of 256 B (Izraelevitz et al., arXiv:1903.05714).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from cost_models.shards import HOME_OF_TIER, MemoryTier
+from cost_models.workload.loading import load_workload
+from cost_models.workload.models import Workload
+from planner.policy import Policy
+from planner.sizing import Sizing, size
+from topologies.cluster import StorageClass, Topology
+from topologies.loading import load_topology
+
+CLUSTER, MODEL = "zionex-16", "model-f"
+TARGETS = (1e5, 3e5, 1e6, 2e6, 4e6)
+"""Samples per second; Neo reached 1.7 million on 16 nodes."""
+MEMORIES: tuple[MemoryTier, ...] = ("hbm", "ddr", "scm", "ssd")
+MOST_NODES = 256
+CLAIM = 4.0
+OPTANE = StorageClass.model_validate(
+    {
+        "capacity": "6.144TB",
+        "read_bandwidth": "78.8GB/s",
+        "write_bandwidth": "27.8GB/s",
+        "latency": "305ns",
+        "access_size": "256B",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The fewest nodes with some memories for one target."""
+
+    target: float
+    memories: str
+    nodes: int | None
+    """None: no size does, up to MOST_NODES."""
+    factor: float | None
+    """Nodes with HBM alone over these."""
+    samples_per_s: float | None
+    simulated: float | None
+    held_up_by: str
+    """Why one size less does not do."""
+
+
+def with_optane(topology: Topology) -> Topology:
+    """The cluster with byte-addressable memory in every node."""
+    groups = (
+        group.model_copy(update={"host": group.host.model_copy(update={"scm": OPTANE})}) for group in topology.nodes
+    )
+    return topology.model_copy(update={"nodes": tuple(groups)})
+
+
+def rows(
+    topology: Topology, workload: Workload, targets: Sequence[float], most_nodes: int = MOST_NODES, effort: int = 0
+) -> Iterator[Row]:
+    """Target by target, memory by memory."""
+    for target in targets:
+        alone: int | None = None
+        for count in range(1, len(MEMORIES) + 1):
+            there = MEMORIES[:count]
+            tiers = tuple(tier for tier in Policy().tiers if HOME_OF_TIER[tier] in there)
+            (found,) = size(
+                topology,
+                workload,
+                target_samples_per_s=target,
+                max_nodes=most_nodes,
+                policy=Policy(tiers=tiers),
+                each_tier=False,
+                effort=effort,
+            )
+            nodes = found.answer.nodes if found.answer else None
+            alone = nodes if count == 1 else alone
+            yield Row(
+                target,
+                " + ".join(there),
+                nodes,
+                None if nodes is None or alone is None else alone / nodes,
+                found.answer.samples_per_s if found.answer else None,
+                found.plan.simulated.samples_per_s if found.plan and found.plan.simulated else None,
+                held_up_by(found),
+            )
+
+
+def held_up_by(found: Sizing) -> str:
+    """The reason against the largest size below the answer; of all, where there is none."""
+    smaller = [one for one in found.candidates if found.answer is None or one.nodes < found.answer.nodes]
+    return next((f"{one.nodes} nodes: {one.reason}" for one in reversed(smaller) if one.reason), "")
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mtrains", description="Fewer nodes with more memories.")
+    parser.add_argument("--targets", default=",".join(f"{target:g}" for target in TARGETS), help="samples per second")
+    parser.add_argument("--effort", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON list")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if no target needs 4 times fewer nodes")
+    wanted = parser.parse_args()
+    targets = [float(word) for word in wanted.targets.split(",")]
+    found = []
+    if not wanted.json:
+        print(f"{'samples/s':>10}  {'memories':24}{'nodes':>6}{'x':>7}{'reached':>12}{'simulated':>12}")
+    for row in rows(with_optane(load_topology(CLUSTER)), load_workload(MODEL), targets, effort=wanted.effort):
+        found.append(row)
+        if wanted.json:
+            continue
+        nodes = "none" if row.nodes is None else str(row.nodes)
+        factor = "" if row.factor is None else f"{row.factor:.1f}"
+        rates = "".join(f"{'' if rate is None else f'{rate:,.0f}':>12}" for rate in (row.samples_per_s, row.simulated))
+        print(f"{row.target:10,.0f}  {row.memories:24}{nodes:>6}{factor:>7}{rates}", flush=True)
+        is_full = row.memories.endswith(MEMORIES[-1])
+        if is_full and (row.factor is None or row.factor < CLAIM):
+            print(f"{'':12}less than {CLAIM:g} times: {row.held_up_by}", flush=True)
+    if wanted.json:
+        print(json.dumps([asdict(each) for each in found], indent=1))
+    best = max((row.factor for row in found if row.factor is not None), default=0.0)
+    return int(wanted.check and best < CLAIM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
