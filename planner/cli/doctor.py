@@ -16,7 +16,7 @@ from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 
-EXTRAS = ("torch", "matplotlib", "plotly", "dask")
+EXTRAS = ("torch", "matplotlib", "plotly", "distributed")
 OLDEST_PYTHON = (3, 11)
 
 

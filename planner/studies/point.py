@@ -6,15 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import cost_models
-import planner
-import topologies
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
 from cost_models.workload.models import Workload
@@ -101,8 +98,8 @@ class Answer:
 def code_digest() -> str:
     """A hash over the planner's own files and the versions of what it computes with: other code, other results."""
     digest = hashlib.sha256(VERSION.encode())
-    for package in (planner, cost_models, topologies):
-        root = Path(package.__path__[0])
+    for package in ("planner", "cost_models", "topologies"):
+        root = Path(str(resources.files(package)))
         for path in sorted(root.rglob("*")):
             if path.suffix in {".py", ".yaml", ".csv"}:
                 digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
