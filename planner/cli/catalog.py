@@ -100,7 +100,8 @@ def show(
         )
     if len(found) > 1:
         raise typer.BadParameter(
-            f"{name!r} is both a {found[0].value} and a {found[1].value}; add --kind",
+            f"{name!r} is both a {found[0].value} and a {found[1].value}; add --kind {found[0].value}"
+            f" or --kind {found[1].value}",
             param_hint="NAME",
         )
     print((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8"), end="")

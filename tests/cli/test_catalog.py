@@ -30,14 +30,14 @@ def test_key_figures(run):
     assert round(dcnv2["weight_bytes"] / 2**30, 2) == 97.36
 
 
-def test_both_shelves_in_one_list(run):
-    """Unasked, both are shown; in a machine format as one list with the kind."""
+def test_all_shelves_in_one_list(run):
+    """Unasked, all are shown; in a machine format as one list with the kind."""
     table = run("catalog", "list").stdout
     assert "zionex-16" in table
     assert "dlrm-dcnv2" in table
     assert max(map(len, table.splitlines())) <= 80
     records = list(csv.DictReader(io.StringIO(run("catalog", "list", "--format", "csv").stdout)))
-    assert {record["kind"] for record in records} == {"topology", "workload"}
+    assert {record["kind"] for record in records} == {"topology", "workload", "study", "price sheet"}
 
 
 def test_an_entry_is_shown_as_shipped(run, tmp_path):
