@@ -30,6 +30,8 @@ from topologies.loading import load_topology
 
 DEFAULT_TIME_LIMIT_S = 60.0
 DEFAULT_EFFORT = 1
+CACHE_SIZES_SHARE = 0.5
+"""Of the time limit that finding cache sizes may take: sizes that are a little off cost less than places that are."""
 
 
 def plan(
@@ -83,10 +85,11 @@ def plan(
     problem = build_problem(model, options)
     migration = None if previous is None else migration_from(previous, model, lost_nodes)
     former_fractions = None if migration is None else migration.cache_fractions()
-    options, problem = with_own_fractions(model, options, problem, former_fractions)
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
-    limits = Limits(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
+    watch = _Watch(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, stop)
+    options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
+    limits = Limits(watch.left_s(), gap, effort, seed, stop)
     origin = provenance(model, allowed, seed, options.fractions)
     helpful = _Helper(model, allowed, limits, progress)
     judged = with_simulation if simulate else _as_it_is
@@ -105,6 +108,22 @@ def plan(
     new = document(model, options, problem, found.outcome, origin, homes, helps)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return judged(with_moves(new, moves))
+
+
+class _Watch:
+    """The time limit of a plan: that of cache sizes and of the search together."""
+
+    def __init__(self, limit_s: float, stop: Callable[[], bool] | None) -> None:
+        self._limit_s, self._stop, self._began = limit_s, stop or (lambda: False), time.monotonic()
+
+    def has_time(self, seconds: float) -> bool:
+        """Whether so many seconds more leave the search what it needs."""
+        used_s = time.monotonic() - self._began
+        return used_s + seconds <= CACHE_SIZES_SHARE * self._limit_s and not self._stop()
+
+    def left_s(self) -> float:
+        """At least 0."""
+        return max(self._limit_s - (time.monotonic() - self._began), 0.0)
 
 
 class _Helper:

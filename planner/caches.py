@@ -7,7 +7,8 @@ prices do not see: whole tables on single ranks. The relaxation over these gives
 falling. This is column generation (Gilmore & Gomory 1961) over a continuous choice.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -53,13 +54,18 @@ ALIKE = 1.02
 
 
 def with_own_fractions(
-    model: CostModel, options: Options, problem: Problem, more: CacheFractions | None = None
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    more: CacheFractions | None = None,
+    has_time: Callable[[float], bool] = lambda _: True,
 ) -> tuple[Options, Problem]:
     """The options with cache shares of each table's own, and their problem; unchanged where HBM is not scarce.
 
-    `more` are shares that are to be options in any case.
+    `more` are shares that are to be options in any case. `has_time` is asked before each round whether there is time
+    for one that takes as many seconds as the last.
     """
-    own = _own_fractions(model, options, problem)
+    own = _own_fractions(model, options, problem, has_time)
     if own is None and more is None:
         return options, problem
     own = coarse_fractions(model) if own is None else own
@@ -72,10 +78,12 @@ def rebuilt(model: CostModel, options: Options, fractions: CacheFractions) -> tu
     return found, build_problem(model, found)
 
 
-def _own_fractions(model: CostModel, options: Options, problem: Problem) -> CacheFractions | None:
-    """None where the shares stay as they are: HBM has no price, or nothing is cached, or nothing fits."""
+def _own_fractions(
+    model: CostModel, options: Options, problem: Problem, has_time: Callable[[float], bool]
+) -> CacheFractions | None:
+    """None where the shares stay as they are: HBM has no price, nothing is cached or fits, or there is no time."""
     tiers = _free_tiers(model, options, problem)
-    if not tiers or _is_roomy(model, options, problem):
+    if not tiers or not has_time(0.0) or _is_roomy(model, options, problem):
         return None
     fluid, found = Fluid(problem, grain_seconds(problem)), None
     if shortage(fluid) is not None:
@@ -87,7 +95,11 @@ def _own_fractions(model: CostModel, options: Options, problem: Problem) -> Cach
     curves = {tier: _Curve(model, problem, tier) for tier in tiers}
     before_s = np.inf
     is_large = len(problem.block_option) > LARGE_BLOCKS
+    began, lasted_s = time.monotonic(), 0.0
     for factors in FACTORS[:LARGE_ROUNDS] if is_large else FACTORS:
+        began, lasted_s = time.monotonic(), time.monotonic() - began
+        if not has_time(lasted_s):
+            break
         relaxed = fluid.solve(tolerance=CONVERGED)
         is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
         if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):

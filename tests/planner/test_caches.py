@@ -171,6 +171,26 @@ def test_shares_that_cannot_be_are_named(
     assert any(words in fault for fault in verify(Plan.model_validate(document)))
 
 
+def test_rounds_end_with_their_time(scarce: tuple[Topology, Workload, Plan]) -> None:
+    """Without time the usual shares stay; a round is begun only where one that lasts as long as the last has time."""
+    cluster, model, _ = scarce
+    costs = StepModel(cluster, model)
+    options = enumerate_options(costs, Policy())
+    problem = build_problem(costs, options)
+    assert with_own_fractions(costs, options, problem, None, lambda _: False) == (options, problem)
+    asked: list[float] = []
+
+    def twice(seconds: float) -> bool:
+        asked.append(seconds)
+        return len(asked) < 4
+
+    found, _ = with_own_fractions(costs, options, problem, None, twice)
+    assert found.fractions is not None
+    assert asked[0] == 0.0
+    assert len(asked) <= 4
+    assert all(seconds > 0 for seconds in asked[2:])
+
+
 @pytest.mark.parametrize("seed", range(2, 90, 3))
 def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
     """Tiny instances with tight memory: the optimum over the shares found is known by trying everything."""
