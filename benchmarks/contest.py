@@ -13,7 +13,7 @@ from benchmarks.baselines import BASELINES
 from benchmarks.figures import Limit
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
-from cost_models.shards import EXTENT_OF_SHARDING, MEMORY_TIERS, RANK, PlacedShards
+from cost_models.shards import EXTENT_OF_SHARDING, RANK, PlacedShards
 from cost_models.workload.models import Workload
 from planner import api
 from planner.document import Plan
@@ -134,7 +134,7 @@ def attempt(instance: Instance, name: str, solver: Search | None, seed: int) -> 
 def judged(model: CostModel, placed: PlacedShards) -> float | None:
     """The objective of a placement by the cost model's own sums over its shards; None where a memory overflows."""
     evaluation = model.evaluate(placed)
-    for m in range(len(MEMORY_TIERS)):
+    for m in range(len(model.memories)):
         capacity, pool = model.memory_capacity[m], model.memory_pool_of_rank[m]
         taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m], minlength=len(capacity))
         if (taken > capacity + 1).any():

@@ -5,6 +5,7 @@ rows come from that law, not from its usual sum. A cache is 32-way set associati
 benchmark reads 100 batches again and again.
 """
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -160,9 +161,10 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     host = rates.pcie_bytes_per_s
     ids, outputs = terms.stream(reads, rates)
     fetched = terms.fetched_bytes(rows.missed.to_numpy(), row_bytes, software) / host
-    rows_in_place, state_in_place = (
-        term(reads, software) / host for term in (terms.row_in_place_bytes, terms.state_in_place_bytes)
-    )
+    rewritten = terms.rewritten_rows(reads.unique, software)
+    rows_in_place, state_in_place = rewritten * reads.row_bytes / host, rewritten * reads.state_bytes / host
+    without_state = replace(reads, state_arrays=0.0)
+    on_cache = terms.backward(without_state, passes, rates, software) + reads.unique * software.cache_update_s.value
     tiers = [rows.tier == "hbm", rows.tier == "uvm_caching", rows.tier == "uvm"]
     on_device = terms.read_rows(reads, rates)
     forward = (
@@ -173,7 +175,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
             [
                 on_device,
                 on_device + terms.cache_search(reads, software) + fetched,
-                terms.in_place_bytes(reads, software) / host,
+                terms.in_place_rows(reads, software) * reads.row_bytes / host,
             ],
         )
     )
@@ -181,7 +183,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
         tiers,
         [
             terms.backward(reads, passes, rates, software),
-            terms.backward_on_cache(reads, passes, rates, software) + state_in_place,
+            on_cache + state_in_place,
             terms.backward_in_place(reads, passes, rates) + rows_in_place + state_in_place,
         ],
     )
