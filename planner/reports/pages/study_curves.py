@@ -17,6 +17,7 @@ from planner.reports.pages.charts import (
     layout,
     legend_px,
     line,
+    shortened,
     spread_ticks,
 )
 from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
@@ -53,11 +54,12 @@ def scaling(points: Points) -> Chart | LeftOut | None:
         name = points.group_name(others, key) or "plans"
         x = [ranks[point] for point in inside]
         y = [float(speeds[point] or 0.0) for point in inside]
-        share = [100 * value / y[0] * x[0] / size for value, size in zip(y, x, strict=True)]
+        best = max(value / size for value, size in zip(y, x, strict=True))
+        share = [100 * value / size / best for value, size in zip(y, x, strict=True)]
         under = [hovers[point] for point in inside]
         told = [f"{text}<br>efficiency: {part:.0f}%" for text, part in zip(under, share, strict=True)]
         data.append(line(name, x, y, colour, told, legendgroup=name))
-        ideal = line(name, [x[0], x[-1]], [y[0], y[0] * x[-1] / x[0]], colour, legendgroup=name, showlegend=False)
+        ideal = line(name, [x[0], x[-1]], [best * x[0], best * x[-1]], colour, legendgroup=name, showlegend=False)
         data.append(ideal | {"mode": "lines", "line": {"color": colour, "width": 1, "dash": "dot"}})
         data.append(line(name, x, share, colour, told, legendgroup=name, showlegend=False, yaxis="y2"))
     sizes = sorted({ranks[point] for key in kept for point in curves[key]})
@@ -76,7 +78,7 @@ def scaling(points: Points) -> Chart | LeftOut | None:
         yaxis=axis(unit, domain=[0.4, 1], **(_round_ticks(data) if spread else {"rangemode": "tozero"})),
         yaxis2=axis("efficiency", domain=[0, 0.3], rangemode="tozero", ticksuffix="%", nticks=5),
     )
-    words = "Dotted: ideal scaling from the smallest cluster of each curve, which is 100% efficient."
+    words = "Dotted: as fast for each rank as the most efficient cluster of the curve, which is 100%."
     return Chart("scaling", title, (View(title, data, drawn),), " ".join(filter(None, (words, note))))
 
 
@@ -224,7 +226,8 @@ def pareto(points: Points) -> Chart | LeftOut | None:
     faint = {"mode": "markers", "marker": {"color": "#c4ccd4", "size": 7}}
     data = [line("other plans", [x[p] for p in rest], [y[p] for p in rest], FAINT, [hovers[p] for p in rest]) | faint]  # type: ignore[misc]
     joined = line("frontier", [x[p] for p in front], [y[p] for p in front], SERIES[0], [hovers[p] for p in front])  # type: ignore[misc]
-    joined |= {"mode": "lines+markers+text", "text": _labels(points, front, x), "textposition": "top center"}
+    joined |= {"mode": "lines+markers+text", "text": _labels(points, front, x)}
+    joined["textposition"] = ["top right", *["top center"] * (len(front) - 2), "top left"][: len(front)]
     joined |= {"textfont": {"size": 11}, "cliponaxis": False}
     data.append(joined)
     drawn = layout(
@@ -234,11 +237,13 @@ def pareto(points: Points) -> Chart | LeftOut | None:
         xaxis=axis(escaped(points.scale(first).titled(TITLES.get(first, first)))),
         yaxis=axis(escaped(points.scale(second).titled(TITLES.get(second, second)))),
     )
-    ways = [
-        f"{'more' if column in LARGER_IS_BETTER else 'less'} {TITLES.get(column, column)}" for column in (first, second)
-    ]
+    ways = [f"{_better(column)} {TITLES.get(column, column)}" for column in (first, second)]
     note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier in both."
     return Chart("pareto", title, (View(title, data, drawn),), note)
+
+
+def _better(column: str) -> str:
+    return "more" if column in LARGER_IS_BETTER else "fewer" if column in ("nodes", "ranks") else "less"
 
 
 def _labels(points: Points, front: Sequence[int], x: Sequence[float | None]) -> list[str]:
@@ -246,8 +251,10 @@ def _labels(points: Points, front: Sequence[int], x: Sequence[float | None]) -> 
     places = [float(x[point] or 0.0) for point in front]
     labels, free = [], -np.inf
     for point, place in zip(front, places, strict=True):
-        half = LETTER / 2 * len(points.names[point]) * (max(places) - min(places))
-        is_free = place - half >= free
-        labels.append(escaped(points.names[point]) if is_free else "")
-        free = place + half if is_free else free
+        name = shortened(points.names[point])
+        wide = LETTER * len(name) * (max(places) - min(places))
+        start = place - wide * (0.0 if point == front[0] else 1.0 if point == front[-1] else 0.5)
+        is_free = start >= free
+        labels.append(escaped(name) if is_free else "")
+        free = start + wide if is_free else free
     return labels
