@@ -36,7 +36,7 @@ MOST_CHANGES = 4
 """Changes of the limit that are listed."""
 MOST_REASONS, MOST_LINES = 3, 4
 HALF = 0.5
-"""Share of linear scaling at which it is said to end."""
+"""Share of the highest throughput of a rank at which scaling is said to end."""
 
 
 def best_point(results: StudyResults) -> Row | None:
@@ -247,13 +247,16 @@ def _scaling(results: StudyResults, best: Row) -> Iterator[str]:
         if len({row["ranks"] for row in rows}) < 2:
             continue
         first, last = rows[0], rows[-1]
-        grown = last["samples_per_s"] / first["samples_per_s"]
-        shares = [row["samples_per_s"] / row["ranks"] * first["ranks"] / first["samples_per_s"] for row in rows]
-        text = f"From {first['ranks']:,.0f} to {last['ranks']:,.0f} ranks throughput grows {grown:,.3g} times,"
-        text += f" {shares[-1]:.0%} of linear"
-        below = [row for row, share in zip(rows, shares, strict=True) if share < HALF]
-        if below and len(rows) > 2:
-            text += f"; below half of linear from {below[0]['ranks']:,.0f} ranks"
+        of_rank = [row["samples_per_s"] / row["ranks"] for row in rows]
+        at = of_rank.index(max(of_rank))
+        text = f"From {first['ranks']:,.0f} to {last['ranks']:,.0f} ranks throughput grows"
+        text += f" {last['samples_per_s'] / first['samples_per_s']:,.3g} times"
+        if at < len(rows) - 1:
+            text += f"; per rank it is highest at {rows[at]['ranks']:,.0f}, and {of_rank[-1] / of_rank[at]:.0%} of that"
+            text += f" at {last['ranks']:,.0f}"
+        below = [row for row, speed in zip(rows[at:], of_rank[at:], strict=True) if speed < HALF * of_rank[at]]
+        if below:
+            text += f", below half of it from {below[0]['ranks']:,.0f}"
         yield f"{text}."
 
 
