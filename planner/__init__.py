@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from planner.document import Plan, read_plan, write_plan
     from planner.policy import Policy, load_policy
     from planner.reports.frames import shard_frame
+    from planner.studies.run import run_study
     from planner.verification import verify
     from topologies.loading import load_topology
 
@@ -24,6 +25,7 @@ __all__ = [
     "load_workload",
     "plan",
     "read_plan",
+    "run_study",
     "shard_frame",
     "verify",
     "write_plan",
@@ -37,6 +39,7 @@ _HOMES = {
     "load_workload": "cost_models.workload.loading",
     "plan": "planner.api",
     "read_plan": "planner.document",
+    "run_study": "planner.studies.run",
     "shard_frame": "planner.reports.frames",
     "verify": "planner.verification",
     "write_plan": "planner.document",

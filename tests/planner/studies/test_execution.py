@@ -1,6 +1,7 @@
 """Runs of a study: the same results whoever computes them, nothing twice, a death takes nothing with it."""
 
 import itertools
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -131,6 +132,20 @@ def test_a_job_that_kills_its_process_does_not_end_the_others(
         found = results(points, run_grid(points, pool))
     assert list(found.frame["status"]) == ["feasible", "error", "feasible", "feasible"]
     assert "died 2 times" in found.frame["reason"][1]
+
+
+def test_python_and_the_command_line_agree(study_file: Callable[..., Path], tmp_path: Path, monkeypatch) -> None:
+    """The same table, and the same sentences."""
+    from typer.testing import CliRunner
+
+    from planner import run_study
+    from planner.cli.app import app
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = study_file(axes={NODES: [1, 2]})
+    words = ["study", str(file), "--workers", "1", "--format", "json", "-q", "--no-cache"]
+    printed = json.loads(CliRunner().invoke(app, words).stdout)
+    assert as_document(run_study(file, runner=Serial())) == printed
 
 
 def test_results_read_back_are_the_same(computed: Callable[..., StudyResults], tmp_path: Path) -> None:
