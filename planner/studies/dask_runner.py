@@ -11,7 +11,7 @@ from planner.studies.point import Answer, Job, answer, code_digest, failed
 from planner.studies.runners import WAIT_S, usable_cores
 from topologies.errors import InputError
 
-CONNECT_S = 8.0
+CONNECT_S = 6.0
 """How long a scheduler, and then its first worker, is waited for."""
 RETRIES = 3
 """Deaths of workers over one job, before it is given up."""
