@@ -18,6 +18,7 @@ from planner.reports.pages import Page, plan_page, study_page, to_html, write_pi
 from planner.reports.pages.charts import LABEL_LENGTH
 from tests.oracles import studies
 from tests.oracles.instances import node_group, topology, workload
+from topologies.errors import InputError
 
 FLAGS = (
     "--headless",
@@ -193,3 +194,12 @@ def test_pictures_are_those_of_the_page_and_the_same_each_time(tmp_path: Path) -
         assert len(first) == len({file.name for file in first}) == views
         assert all(file.read_bytes().startswith(start) for file in first)
         assert [file.read_bytes() for file in first] == [file.read_bytes() for file in again]
+
+
+def test_a_browser_that_does_not_start_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "chrome"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("BROWSER_PATH", str(broken))
+    with pytest.raises(InputError, match="pictures need a browser, and that of this machine fails: The browser"):
+        write_pictures(study_page(studies.study([])), tmp_path / "pictures")
