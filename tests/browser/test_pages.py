@@ -1,5 +1,6 @@
 """In Chromium a report opens without a network, draws its charts, sorts its tables and logs no error."""
 
+import dataclasses
 import json
 import shutil
 import tempfile
@@ -187,7 +188,8 @@ def test_names_from_files_are_text(browser: WebDriver, tmp_path: Path) -> None:
 
 def test_pictures_are_those_of_the_page_and_the_same_each_time(tmp_path: Path) -> None:
     """One file for each view; equal results give equal bytes."""
-    page = study_page(studies.study([(studies.NODES, [1, 2, 4]), (studies.NIC, [12.5e9, 25e9])]))
+    page = study_page(studies.grid())
+    page = dataclasses.replace(page, charts=[one for one in page.charts if one.title in ("Scaling", "Memory")])
     views = sum(len(getattr(chart, "views", ())) for chart in page.charts)
     for picture_format, start in (("png", b"\x89PNG"), ("svg", b"<svg")):
         first, again = (write_pictures(page, tmp_path / f"{picture_format}{n}", picture_format) for n in (0, 1))
