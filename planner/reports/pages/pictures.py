@@ -56,10 +56,12 @@ def _drawn(figures: Sequence[Json], directory: Path, picture_format: PictureForm
 
     try:
         found = asyncio.run(draw())
-    except (BrowserDepsError, BrowserFailedError, ChromeNotFoundError) as error:
-        why = str(error).partition("\n")[0].rstrip(".")
-        remedy = "pictures need Chrome or Chromium on this machine; the page itself does not"
-        raise InputError.at(str(directory), f"{remedy} ({why})") from None
+    except ChromeNotFoundError:
+        words = "pictures need Chrome or Chromium, and there is none on this machine; the page itself needs none"
+        raise InputError.at(str(directory), words) from None
+    except (BrowserDepsError, BrowserFailedError) as error:
+        why = str(error.args[0] if error.args else error).partition("\n")[0].rstrip(".")
+        raise InputError.at(str(directory), f"pictures need a browser, and that of this machine fails: {why}") from None
     return [_with_steady_ids(content) for content in found] if picture_format == "svg" else found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from planner.reports.pages.charts import Chart, LeftOut
@@ -13,6 +14,8 @@ from planner.reports.pages.study_curves import along_an_axis, pareto, scaling
 from planner.reports.pages.study_heat_maps import heat_maps
 from planner.studies.results import FIGURES, StudyResults
 
+MOST_ROWS = 5000
+"""Of the table: a browser takes seconds to sort more."""
 CHARTS: tuple[Callable[[Points], Chart | LeftOut | None], ...] = (
     heat_maps,
     scaling,
@@ -57,21 +60,28 @@ def _facts(points: Points) -> list[str]:
 
 def _table(points: Points) -> Table:
     frame, columns = points.frame, [Column("point", "point")]
+    note = "A click on a heading sorts."
+    if len(frame) > MOST_ROWS:
+        ranked = points.ranked()
+        others = np.setdiff1d(np.arange(len(frame)), ranked)
+        kept = sorted([*ranked, *others.tolist()][:MOST_ROWS])
+        note += f" {MOST_ROWS:,} of {len(frame):,} points, the best by {points.objective_words}."
+        frame = frame.iloc[kept]
     columns += [Column(axis.column, axis.label, axis.unit) for axis in points.axes]
     columns.append(Column("status", "status"))
     if not points.meets[points.planned].all():
         columns.append(Column("meets", "keeps constraints"))
     shown = [name for name in FIGURES if points.has(name)]
     said = [points.values_of[axis.column] for axis in points.axes]
-    columns += [Column(name, TITLES[name], FIGURES[name]) for name in shown if frame[name].tolist() not in said]
+    columns += [Column(name, TITLES[name], FIGURES[name]) for name in shown if points.frame[name].tolist() not in said]
     unknown = [TITLES.get(name, name) for name in FIGURES if name not in shown and name in frame]
     for name, title in (("limit", "limited by"), ("on_pareto", "on the Pareto front"), ("reason", "reason")):
         if name in frame and _says_something(frame[name]):
             columns.append(Column(name, title))
-    note = "A click on a heading sorts."
     if unknown:
         note += f" Unknown for every point: {', '.join(unknown)}."
-    return Table("points", "All points", frame, columns, f"{note} More columns are in the file of the results.")
+    title = "All points" if frame is points.frame else "Points"
+    return Table("points", title, frame, columns, f"{note} More columns are in the file of the results.")
 
 
 def _says_something(values: "pd.Series[Any]") -> bool:

@@ -24,7 +24,7 @@ from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Point
 from planner.reports.pages.scales import scale_of, significant, trimmed
 from planner.studies.results import Axis
 
-MOST_CURVES = 8
+MOST_CURVES, MOST_MARKS = 8, 5000
 WIDE = 50.0
 """An axis whose largest value is so many times its smallest is logarithmic."""
 LETTER = 0.0085
@@ -221,7 +221,8 @@ def pareto(points: Points) -> Chart | LeftOut | None:
     both = [p for p in range(len(x)) if x[p] is not None and y[p] is not None]
     marked = points.marked("on_pareto")
     front = sorted((p for p in both if marked[p]), key=lambda p: (x[p], y[p]))
-    rest = [p for p in both if not marked[p]]
+    near = set(points.ranked()[:MOST_MARKS])
+    rest = [p for p in both if not marked[p] and p in near]
     hovers = points.hovers(first, second, "step_s", "nodes", "ranks")
     faint = {"mode": "markers", "marker": {"color": "#c4ccd4", "size": 7}}
     data = [line("other plans", [x[p] for p in rest], [y[p] for p in rest], FAINT, [hovers[p] for p in rest]) | faint]  # type: ignore[misc]
@@ -239,6 +240,8 @@ def pareto(points: Points) -> Chart | LeftOut | None:
     )
     ways = [f"{_better(column)} {TITLES.get(column, column)}" for column in (first, second)]
     note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier in both."
+    if len(points.ranked()) > MOST_MARKS:
+        note += f" Of the other plans the best {MOST_MARKS:,} by {points.objective_words}."
     return Chart("pareto", title, (View(title, data, drawn),), note)
 
 

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from planner.reports.pages import study_page, to_html
@@ -308,3 +309,14 @@ def test_an_axis_may_be_unset_and_two_may_have_the_same_label() -> None:
     assert view(chart(page, "heat-map"), "throughput").layout["yaxis"]["ticktext"] == ["unset", "50 GB/s"]
     assert "along" not in names(page)
     assert f'<th class="n"><button type="button">{NODES.column}</button>' in to_html(page)
+
+
+def test_of_very_many_points_the_best_are_listed() -> None:
+    """A page of 100,000 rows would not open."""
+    once = studies.grid().frame
+    frame = pd.concat([once] * 300, ignore_index=True).assign(point=range(6000))
+    page = study_page(dataclasses.replace(studies.grid(), frame=frame))
+    (table,) = page.tables
+    assert len(table.frame) == 5000
+    assert table.frame["step_s"].notna().sum() == frame["step_s"].notna().sum()
+    assert "5,000 of 6,000 points, the best by lowest USD per billion samples." in table.note
