@@ -3,6 +3,7 @@
 Needs the extra `dask`. Dask computes again what a worker that died was computing.
 """
 
+import asyncio
 import queue
 from collections.abc import Mapping
 from typing import Any, Self
@@ -11,7 +12,7 @@ from planner.studies.point import Answer, Job, answer, code_digest, failed
 from planner.studies.runners import WAIT_S, usable_cores
 from topologies.errors import InputError
 
-CONNECT_S = 6.0
+CONNECT_S = 5.0
 """How long a scheduler, and then its first worker, is waited for."""
 RETRIES = 3
 """Deaths of workers over one job, before it is given up."""
@@ -36,16 +37,16 @@ class Cluster:
         dask.config.set({"distributed.scheduler.allowed-failures": RETRIES})
         if self._address is None:
             self._cluster = library.LocalCluster(n_workers=self._workers, threads_per_worker=1, dashboard_address=None)
+        else:
+            _expect_scheduler(self._address)
         try:
             self._client = library.Client(self._cluster or self._address, timeout=CONNECT_S, set_as_default=False)
             self._client.wait_for_workers(1, timeout=CONNECT_S)
             found = self._client.run(code_digest)
-        except (OSError, TimeoutError, ValueError) as error:
+        except TimeoutError:
             self.__exit__()
-            where = self._address or "this machine"
-            what = "has no workers" if self._client is not None else "does not answer"
-            message = f"the scheduler {what} within {CONNECT_S:.0f} s ({error}); start one with `dask scheduler` and"
-            raise InputError.at(where, f"{message} `dask worker`, or leave --scheduler out") from None
+            message = f"the scheduler has no workers after {CONNECT_S:.0f} s; start some with `dask worker`"
+            raise InputError.at(str(self._address), message) from None
         except Exception as error:  # noqa: BLE001 - whatever a worker without the planner raises
             self.__exit__()
             raise InputError.at(str(self._address), f"its workers cannot run the planner: {error}") from None
@@ -90,3 +91,22 @@ class Cluster:
         if isinstance(error, KilledWorker):
             reason = f"the workers that computed it died {RETRIES} times; it may need more memory than they have"
         return {number: Answer(failed(job, reason), is_bug=True)}
+
+
+def _expect_scheduler(address: str) -> None:
+    """Raise InputError unless a scheduler answers at an address in time; nothing is left open."""
+    import distributed
+
+    library: Any = distributed
+
+    async def ask() -> str:
+        async with library.rpc(address) as scheduler:
+            return str((await scheduler.identity())["type"])
+
+    try:
+        kind = asyncio.run(asyncio.wait_for(ask(), CONNECT_S))
+    except Exception as error:  # noqa: BLE001 - what stands behind a wrong address may answer anything
+        kind = f"{type(error).__name__} {error}".strip()
+    if kind != "Scheduler":
+        message = f"no Dask scheduler answers there within {CONNECT_S:.0f} s ({kind}); start one with `dask scheduler`,"
+        raise InputError.at(address, f"{message} or leave --scheduler out")
