@@ -55,15 +55,17 @@ class _Offers:
         kind = problem.kind_of_rank[items.rank[self._item]]
         self._growth: Floats = goods.spread_growth(kind, block, self._option)
         """[n, C]"""
+        self._off: Floats = goods.load[kind, block]
+        """[n, C] what the ranks that hold the tables get rid of; what replaces it loads all ranks alike."""
 
     def down(self, steps: list[tuple[int, float, float]]) -> tuple[Ints, Ints] | None:
         """The cheapest ones that bring the mean of each step's column below it; None where that is too dear."""
         problem, state = self._goods.problem, self._state
         columns = np.array([column for column, _, _ in steps])
         wanted = np.array([above_s + ROOM * problem.reach.sum() * height_s for _, above_s, height_s in steps])
-        share = (-problem.world * self._growth[:, columns] / wanted).min(axis=1)
+        share = (self._off[:, columns] / wanted).min(axis=1)
         relieved = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
-        paid = np.where(relieved, np.maximum(self._growth, 0.0), self._growth)
+        paid = self._growth + np.where(relieved, self._off / problem.world, 0.0)
         mean, size = self._mean.copy(), np.zeros(self._size.shape[1])
         open_to, taken, gained = share > 0, [], 0.0
         for part in range(1, PARTS + 1):

@@ -527,19 +527,22 @@ class _Search:
         return slimmed(self._fluid.problem)
 
     def _worth_a_look(self) -> Bools:
-        """[O] options that are not much dearer, at the bound's prices, than their tables' cheapest ones.
+        """[O] options that local search may change to: not much dearer, at the bound's prices, than the cheapest ones.
 
-        Another memory tier, or another size of a cache, is none where bytes have no price.
+        Of fixed ones only what is spread over the world. Another memory tier, or another size of a cache, is none where
+        bytes have no price: then the cheapest of a table's free options is enough, and of those of the world.
         """
         problem, prices = self._fluid.problem, self.relaxed.prices
         value = np.minimum.reduceat(self._fluid.pick_values(prices), problem.block_start[:-1])
         cheapest, _ = self._fluid.price(prices)
-        kept = value <= WORTH_A_LOOK * cheapest[problem.option_table]
+        is_free = problem.option_units > 0
+        is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
+        kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_free | is_wide)
         if not prices.byte.any():
-            free = np.flatnonzero(problem.option_units > 0)
-            least = np.full(problem.tables, np.inf)
-            np.minimum.at(least, problem.option_table[free], value[free])
-            kept[free] &= value[free] == least[problem.option_table[free]]
+            for some in (np.flatnonzero(is_free), np.flatnonzero(~is_free & is_wide)):
+                least = np.full(problem.tables, np.inf)
+                np.minimum.at(least, problem.option_table[some], value[some])
+                kept[some] &= value[some] == least[problem.option_table[some]]
         return np.asarray(kept)
 
     def _improving_picks(self, step_s: float) -> Bools:
