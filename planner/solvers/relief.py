@@ -9,15 +9,10 @@ import numpy as np
 
 from planner.problem import Floats, Ints, LoadState
 from planner.solvers.items import Items
+from planner.solvers.steps import ALIKE, HEIGHTS, NEAR, common_amount
 from planner.solvers.trading import Goods
 
-ALIKE = 0.5
-"""Share of the ranks whose loads differ by whole steps."""
-NEAR = 1e-3
-"""Share of a step by which a load may be off it."""
-HEIGHTS = (4, 2, 1)
-"""Column units that a step may be high."""
-ROOM = 0.2
+ROOM = 0.04
 """Of the height of a step, by so much the mean is brought below it: exchanges need some room."""
 PARTS = 20
 """Tables are chosen in so many parts; what one costs depends on those before."""
@@ -116,15 +111,8 @@ def _steps(goods: Goods, state: LoadState, units: int) -> list[tuple[int, float,
 
 def _height(goods: Goods, column: int) -> float:
     """Seconds of which all blocks of single ranks take whole multiples; 0 where there is nothing like that."""
-    problem = goods.problem
-    blocks = np.flatnonzero(problem.block_is_free)
-    seconds = np.unique(np.round(goods.load[:, blocks, column], 15))
-    seconds = seconds[seconds > 0]
-    if not len(seconds):
-        return 0.0
-    height_s = float(min(seconds[0], np.diff(seconds).min(initial=np.inf)))
-    parts = seconds / height_s
-    return height_s if (np.abs(parts - np.round(parts)) < NEAR).all() else 0.0
+    blocks = np.flatnonzero(goods.problem.block_is_free)
+    return common_amount(goods.load[:, blocks, column])
 
 
 def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints]:

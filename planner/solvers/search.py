@@ -25,12 +25,15 @@ from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.sharpening import sharpen
 from planner.solvers.slimming import Slim, slimmed, with_options
+from planner.solvers.steps import blocks_in_steps
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
 STAGE_CAPS = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+OFF_STEP = 0.75
+"""A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
@@ -401,6 +404,7 @@ class _Search:
         """
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
+        seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
         pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
