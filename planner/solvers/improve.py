@@ -30,6 +30,7 @@ from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.relief import relief
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
+from planner.solvers.steps import HEIGHTS, NEAR, level_below
 from planner.solvers.trading import Aim, Goods, Trade, within_spare
 
 TURNS = 8
@@ -243,7 +244,13 @@ class Improver:
         if self._target_s is None:
             mean = np.zeros(len(longest))
             np.maximum.at(mean, stage[near], load[near][:, problem.reach].mean(axis=1))
+            levels = self._levels_below(longest)
+            for of, level_s in levels.items():
+                self._steps[of] *= level_s >= mean[of]
             self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+            for of, level_s in levels.items():
+                if self._steps[of] == FIRST_STEP:
+                    self._target_s[of] = level_s
         gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
         share = load[near] / self._target_s[stage[near], None]
         columns: list[int] = []
@@ -260,6 +267,19 @@ class Improver:
         reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
         least = np.where(self._steps > LAST_STEP, 0.0, longest)
         return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, least)
+
+    def _levels_below(self, longest: Floats) -> dict[int, float]:
+        """Of each stage that lasts `longest` [S] for a resource whose loads come in steps: the next level below."""
+        problem, load = self._problem, self._state.load
+        stage, peak, found = problem.stage_of_column, load.max(axis=1), {}
+        for column in np.flatnonzero((peak == longest[stage]) & (self._goods.amount > 0)).tolist():
+            for units in HEIGHTS:
+                step_s = units * float(self._goods.amount[column])
+                level_s = level_below(load[column, problem.reach], step_s, float(peak[column]) - step_s * 2 * NEAR)
+                if level_s is not None:
+                    found[int(stage[column])] = level_s
+                    break
+        return found
 
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""

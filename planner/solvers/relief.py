@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.problem import Floats, Ints, LoadState
 from planner.solvers.items import Items
-from planner.solvers.steps import ALIKE, HEIGHTS, NEAR, common_amount
+from planner.solvers.steps import HEIGHTS, level_below
 from planner.solvers.trading import Goods
 
 ROOM = 0.04
@@ -94,25 +94,13 @@ def _steps(goods: Goods, state: LoadState, units: int) -> list[tuple[int, float,
     for stage in np.unique(problem.stage_of_column).tolist():
         members = np.flatnonzero(problem.stage_of_column == stage)
         column = int(members[peak[members].argmax()])
-        height_s = units * _height(goods, column)
-        if not height_s:
-            continue
+        height_s = units * float(goods.amount[column])
         load: Floats = state.load[column, problem.reach]
-        beyond = np.round(np.mod(load, height_s) / height_s / NEAR) % round(1 / NEAR)
-        usual, count = np.unique(beyond, return_counts=True)
-        if count.max() < ALIKE * len(load):
-            continue
-        offset_s = float(usual[count.argmax()]) * NEAR * height_s
         mean_s = float(load.mean())
-        below_s = offset_s + float(np.floor((mean_s - offset_s) / height_s)) * height_s
-        found.append((column, len(load) * (mean_s - below_s), height_s))
+        below_s = level_below(load, height_s, mean_s) if height_s else None
+        if below_s is not None:
+            found.append((column, len(load) * (mean_s - below_s), height_s))
     return found
-
-
-def _height(goods: Goods, column: int) -> float:
-    """Seconds of which all blocks of single ranks take whole multiples; 0 where there is nothing like that."""
-    blocks = np.flatnonzero(goods.problem.block_is_free)
-    return common_amount(goods.load[:, blocks, column])
 
 
 def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints]:

@@ -28,6 +28,17 @@ def common_amount(seconds: Floats) -> float:
     return amount if _are_multiples(levels, amount).all() else 0.0
 
 
+def level_below(load: Floats, step_s: float, most_s: float) -> float | None:
+    """The highest level, no more than `most_s`, of ranks' loads [n] that mostly differ by whole steps; None where less
+    of them do."""
+    beyond = np.round(np.mod(load, step_s) / step_s / NEAR) % round(1 / NEAR)
+    usual, count = np.unique(beyond, return_counts=True)
+    if count.max() < ALIKE * len(load):
+        return None
+    offset_s = float(load[beyond == usual[count.argmax()]][0]) % step_s
+    return offset_s + float(np.floor((most_s - offset_s) / step_s + NEAR)) * step_s
+
+
 def blocks_in_steps(problem: Problem, relaxed: FluidSolution) -> Bools:
     """[B] blocks that take whole steps of what tables take that the optimum holds uncut on single ranks.
 

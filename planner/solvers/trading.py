@@ -14,6 +14,7 @@ import numpy as np
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Problem
 from planner.solvers.items import Items
 from planner.solvers.levelling import FILL, Market, Offers, Sets, sets_of
+from planner.solvers.steps import common_amount
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -67,6 +68,12 @@ class Goods:
     def whole(self) -> Ints:
         """[F] units of each family's table."""
         return self.problem.option_units[self.problem.option_units > 0]
+
+    @cached_property
+    def amount(self) -> Floats:
+        """[C] seconds of which all blocks take whole multiples; 0 where there is nothing like that."""
+        blocks = np.flatnonzero(self.problem.block_is_free)
+        return np.array([common_amount(seconds) for seconds in self.load[:, blocks].transpose(2, 0, 1)])
 
     @cached_property
     def sharing(self) -> Ints:
@@ -197,7 +204,9 @@ class Trade:
         """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
         kind = int(self._problem.kind_of_rank[rank])
         best: tuple[float, int, Ints, Ints, int, int] | None = None
-        for other, roomy in itertools.product(range(self._problem.kinds), (False, True)):
+        for roomy, other in itertools.product((False, True), range(self._problem.kinds)):
+            if roomy and best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+                break
             if roomy and not (self._problem.kind_of_rank[self._roomy] == other).any():
                 continue
             market = self._market(kind, other, roomy=roomy)
