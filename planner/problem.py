@@ -183,7 +183,7 @@ class Problem:
         leaves = np.asarray((self.rank_sets & ~ranks).any(axis=1))
         return np.asarray(~leaves[self.table_rank_set])
 
-    @property
+    @cached_property
     def is_confined(self) -> bool:
         """Whether some table may not be everywhere, or not beside every other."""
         return bool(self.grouped.any() or not self.rank_sets[self.table_rank_set].all())

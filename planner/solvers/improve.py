@@ -54,7 +54,9 @@ CRITICAL = 0.9
 FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
-SLOW = 0.02
+OVER = 0.2
+"""..."""
+SLOW = 0.2
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1
 """Columns with more than this share of what is left above are those whose aim is too low."""
@@ -242,23 +244,26 @@ class Improver:
         np.maximum.at(longest, stage, peak)
         near = np.flatnonzero(peak >= np.maximum(CRITICAL * longest[stage], 1e-15))
         if self._target_s is None:
-            mean = np.zeros(len(longest))
+            mean, few = np.zeros(len(longest)), np.zeros(len(longest))
             np.maximum.at(mean, stage[near], load[near][:, problem.reach].mean(axis=1))
+            np.maximum.at(few, stage[near], np.quantile(load[near][:, problem.reach], 1 - OVER, axis=1))
             levels = self._levels_below(longest)
             for of, level_s in levels.items():
                 self._steps[of] *= level_s >= mean[of]
             self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+            self._target_s = np.minimum(np.maximum(self._target_s, few), longest)
             for of, level_s in levels.items():
                 if self._steps[of] == FIRST_STEP:
                     self._target_s[of] = level_s
         gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
-        share = load[near] / self._target_s[stage[near], None]
+        excess = load[near] - self._target_s[stage[near], None]
         columns: list[int] = []
         weight: list[float] = []
         for row, column in enumerate(near.tolist()):
-            twin = [k for k, other in enumerate(columns) if np.allclose(share[row], share[other], rtol=1e-6)]
+            slack_s = 1e-6 * float(self._target_s[stage[column]])
+            twin = [k for k, other in enumerate(columns) if np.allclose(excess[row], excess[other], 0.0, slack_s)]
             if twin:
-                weight[twin[0]] += float(self._target_s[stage[column]] / self._target_s[stage[near[columns[twin[0]]]]])
+                weight[twin[0]] += 1.0
             elif self._load[:, self._block_of[self._items.family, self._items.units], column].any():
                 columns.append(row)
                 weight.append(1.0)

@@ -81,6 +81,8 @@ class _Cells:
         """`come` [D, n] seconds of the sets, of which a rank has `room` [D] at most."""
         columns, spread = _most_telling(come, room)
         *self._columns, self._sorted = columns
+        self.filters = [d for d in range(len(come)) if d not in columns] + columns[:-1]
+        """Columns in which not all sets of a range are between the limits."""
         self._width = np.maximum(room[self._columns], spread[:-1] / MOST_STRIPS).astype(float)[:, None]
         self._low = come[self._columns].min(axis=1, initial=0.0).astype(float)[:, None]
         high = come[self._columns].max(axis=1, initial=0.0).astype(float)[:, None]
@@ -174,14 +176,17 @@ class Market:
     def best(self, rank: int, offers: Offers, free: Bools, random: np.random.Generator) -> tuple[Ints, Ints, Singles]:
         """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
         excess = self._load[:, rank] - self._aim
-        first, count, which = self._cells.between(
-            offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]
-        )
+        least, most = offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]
+        first, count, which = self._cells.between(least, most)
         if count.sum() > MOST_PRICED:
             lottery = random.permutation(len(count))
             count[lottery[count[lottery].cumsum() > MOST_PRICED]] = 0
         offer = np.repeat(which, count)
         taken = np.arange(len(offer)) + np.repeat(first - (count.cumsum() - count), count)
+        for d in self._cells.filters:
+            come = self._come[d][taken]
+            fits = np.flatnonzero((come >= least[d][offer]) & (come <= most[d][offer]))
+            offer, taken = offer[fits], taken[fits]
         value = offers.cost[offer] - self._was_over[taken]
         for d, weight in enumerate(self._weight):
             here = (excess[d] - offers.gone[d])[offer] + self._come[d][taken]

@@ -150,9 +150,12 @@ class Trade:
         self.settled: list[int] = []
         self._room = state.free.copy()
         self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
+        self._peak: Floats = state.load.max(axis=1)
         self._slack = self._slack_of_columns()
         self._by_rank = np.argsort(items.rank, kind="stable")
         self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
+        families = items.family[self._by_rank].tolist()
+        self._families = [set(families[a:b]) for a, b in itertools.pairwise(self._first.tolist())]
         count = np.diff(self._first)
         most = 1
         while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS:
@@ -266,22 +269,23 @@ class Trade:
 
     def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
         """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
-        more, less = self._bytes(rank, partner, given, asked, item, units)
-        changed = more.any() or less.any()
-        room = within_spare(self._room[:, [rank, partner]], self._spare)
-        if changed and (room < np.stack([more, less], axis=1)).any():
-            return False
         goods, items, problem = self._goods, self._items, self._problem
         handed = np.append(given, item) if item >= 0 else given
         for moved, place in ((asked, rank), (handed, partner)):
+            if not self._families[place].isdisjoint(items.family[moved].tolist()):
+                return False
             kind = problem.kind_of_rank[place]
             wide = np.where(moved == item, units, items.units[moved])
-            there = self._by_rank[self._first[place] : self._first[place + 1]]
-            ok = goods.allowed[kind, goods.block_of[items.family[moved], wide]]
-            ok &= problem.is_within(goods.table_of_family[items.family[moved]], np.full(len(moved), place))
-            if not ok.all() or np.isin(items.family[moved], items.family[there]).any():
+            if not goods.allowed[kind, goods.block_of[items.family[moved], wide]].all():
                 return False
-        return True
+            of_table = goods.table_of_family[items.family[moved]]
+            if problem.is_confined and not problem.is_within(of_table, np.full(len(moved), place)).all():
+                return False
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        if not (more.any() or less.any()):
+            return True
+        room = within_spare(self._room[:, [rank, partner]], self._spare)
+        return bool((room >= np.stack([more, less], axis=1)).all())
 
     def _bytes(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> tuple[Floats, Floats]:
         """[M] bytes that the rank takes more, and that its partner takes more."""
@@ -328,7 +332,10 @@ class Trade:
         block = goods.block_of[items.family[item], items.units[item]]
         off = goods.load[kind, block]
         mean_growth = goods.spread_growth(np.full(len(block), kind), block, option)
-        cost = goods.growth_of_step(mean_growth, self._mean, aim.least)
+        level, growth = self._mean.copy(), mean_growth.copy()
+        is_done = aim.least[problem.stage_of_column] > 0
+        level[is_done], growth[:, is_done] = self._peak[is_done], load[option][:, is_done]
+        cost = goods.growth_of_step(growth, level, aim.least)
         excess = self._load_now[aim.columns, rank] - aim.load
         after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
         gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
