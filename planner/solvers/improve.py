@@ -289,7 +289,8 @@ class Improver:
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
         worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
-        trade = Trade(self._goods, self._items, self._state, self._spare, aim, worth, self._random)
+        effort = FIRST_STEP / float(self._steps[self._steps > LAST_STEP].min())
+        trade = Trade(self._goods, self._items, self._state, self._spare, aim, worth, effort, self._random)
         worth_s = WORTH * aim.gain_s
         gained = 0.0
         for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():

@@ -134,6 +134,7 @@ class Trade:
         spare: Floats,
         aim: Aim,
         worth: float,
+        effort: float,
         random: np.random.Generator,
     ) -> None:
         """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
@@ -158,7 +159,7 @@ class Trade:
         self._families = [set(families[a:b]) for a, b in itertools.pairwise(self._first.tolist())]
         count = np.diff(self._first)
         most = 1
-        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS:
+        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS * effort:
             most += 1
         self._sets = sets_of(items.rank, problem.world, most, WIDE, random)
         block = goods.block_of[items.family, items.units]
