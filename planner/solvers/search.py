@@ -30,7 +30,7 @@ from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
+STAGE_CAPS = (0.6, 0.45, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 OFF_STEP = 0.75
 """A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
@@ -57,8 +57,8 @@ SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 LATER_SQUARINGS = (5, 6, 7)
 """Those of a pass that goes on from the best plan."""
-ROUNDS = 40
-"""Rounds at each norm."""
+ROUNDS, LARGE_ROUNDS = 40, 20
+"""Rounds at each norm; in large problems levelling gains more in the same time."""
 TRIAL_ROUNDS = 4
 """Rounds at each norm to compare starts by."""
 LEVEL_ROUNDS = 60
@@ -487,6 +487,8 @@ class _Search:
         """
         slim, number = self._slim_for(placement), 0
         improver = Improver(slim.problem, slim.inside(placement), seed)
+        if self._is_large:
+            rounds = min(rounds, LARGE_ROUNDS)
 
         def best() -> Placement:
             return slim.outside(improver.best())
@@ -518,13 +520,17 @@ class _Search:
     def _slim_for(self, placement: Placement) -> Slim:
         """What local search works on; of large problems, the options that the placement has or that may be better."""
         problem = self._fluid.problem
-        if len(problem.block_option) <= SLIM_BLOCKS:
+        if not self._is_large:
             return self._slim
         if self._slimmest is None or not self._slimmest.holds(placement):
             kept = self._worth_a_look()
             kept[problem.block_option[placement.item_block]] = True
             self._slimmest = with_options(problem, kept)
         return self._slimmest
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._fluid.problem.block_option) > SLIM_BLOCKS
 
     @cached_property
     def _slim(self) -> Slim:
