@@ -254,7 +254,7 @@ class Improver:
             self._target_s = np.minimum(np.maximum(self._target_s, few), longest)
             for of, level_s in levels.items():
                 if self._steps[of] == FIRST_STEP:
-                    self._target_s[of] = level_s
+                    self._target_s[of] = min(level_s, float(self._target_s[of]))
         gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
         excess = load[near] - self._target_s[stage[near], None]
         columns: list[int] = []

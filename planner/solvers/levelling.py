@@ -52,6 +52,8 @@ class Offers:
     """[D, n] by which the other's rise."""
     cost: Singles
     """[n] seconds of violation that the offer costs beside."""
+    size: Singles
+    """[M, n] bytes that the other gets."""
 
 
 def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> Sets:
@@ -150,10 +152,12 @@ class Market:
         aim: Floats,
         weight: Floats,
         reach: Floats,
+        size: Singles,
+        free: Floats,
         roomy: Ints | None = None,
     ) -> None:
         """`gone` [D, n] where the sets stand, `come` [D, n] on the kind that looks; `load` [D, W] and `aim` [D] in
-        seconds; `weight` [D] of a second above the aim. The sets may stand on few `roomy` ranks alone."""
+        seconds; `weight` [D] of a second above the aim; `size` [M, n] of the sets and `free` [M, W] bytes. The sets may stand on few `roomy` ranks alone."""
         self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))
         looked_at = self._aim[:, None] - (self._load if roomy is None else self._load[:, roomy])
         self._room = np.maximum(np.quantile(looked_at, FILL if roomy is None else 1.0, axis=1), 0.0).astype(np.float32)
@@ -161,6 +165,7 @@ class Market:
         order = self._cells.order
         self.rank, self.items = sets.rank[order], sets.items[order]
         self._come = np.ascontiguousarray(come[:, order])
+        self._size, self._free = np.ascontiguousarray(size[:, order]), free.astype(np.float32)
         self._rest = self._load[:, self.rank] - gone[:, order]
         self._steep = (1.0 / np.maximum(reach, 1e-30)).astype(np.float32)
         excess = self._load - self._aim[:, None]
@@ -186,6 +191,10 @@ class Market:
         for d in self._cells.filters:
             come = self._come[d][taken]
             fits = np.flatnonzero((come >= least[d][offer]) & (come <= most[d][offer]))
+            offer, taken = offer[fits], taken[fits]
+        for size, given, left in zip(self._size, offers.size, self._free, strict=True):
+            more = size[taken] - given[offer]
+            fits = np.flatnonzero((more <= left[rank]) & (-more <= left[self.rank[taken]]))
             offer, taken = offer[fits], taken[fits]
         value = offers.cost[offer] - self._was_over[taken]
         for d, weight in enumerate(self._weight):

@@ -165,6 +165,7 @@ class Trade:
         block = goods.block_of[items.family, items.units]
         self._size = goods.size[:, block]
         self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
+        self._stored = [self._sets.load(size) for size in self._size]
         self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
         self._markets: dict[tuple[int, int, bool], Market] = {}
         room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
@@ -199,8 +200,9 @@ class Trade:
             gone, come = self._load[other][:, here], self._load[kind][:, here]
             load = self._load_now[self._aim.columns]
             only = self._roomy if roomy else None
+            aim, size, free = self._aim, self._stored[kind][:, here], within_spare(self._room, self._spare)
             self._markets[kind, other, roomy] = Market(
-                sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach, only
+                sets, gone, come, load, aim.load, aim.weight, aim.reach, size, free, only
             )
         return self._markets[kind, other, roomy]
 
@@ -265,6 +267,7 @@ class Trade:
             np.concatenate([gone, off.astype(np.float32)], axis=1),
             np.concatenate([come, on.astype(np.float32)], axis=1),
             np.concatenate([none, cost]).astype(np.float32),
+            np.concatenate([self._stored[other][:, rows], goods.size[other, part].T.astype(np.float32)], axis=1),
         )
         return offers, list(zip(item.tolist(), units.tolist(), strict=True))
 
