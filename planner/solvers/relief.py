@@ -16,8 +16,6 @@ ROOM = 0.04
 """Of the height of a step, by so much the mean is brought below it: exchanges need some room."""
 PARTS = 20
 """Tables are chosen in so many parts; what one costs depends on those before."""
-DEAR = 0.2
-"""Share of the steps' heights by which spreading the tables may make the step longer, were all loads even."""
 
 
 def relief(goods: Goods, items: Items, state: LoadState) -> tuple[Ints, Ints]:
@@ -25,17 +23,14 @@ def relief(goods: Goods, items: Items, state: LoadState) -> tuple[Ints, Ints]:
 
     Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.
     """
-    nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    widest = _steps(goods, state, 1) if len(goods.world_options[0]) else []
-    if not widest:
-        return nothing
-    offers = _Offers(goods, items, state)
-    for units in HEIGHTS:
+    for units in HEIGHTS if len(goods.world_options[0]) else ():
         steps = _steps(goods, state, units)
-        found = offers.down(steps) if len(steps) == len(widest) else None
-        if found is not None:
-            return found
-    return nothing
+        if steps:
+            found = _Offers(goods, items, state).down(steps)
+            if found is not None:
+                return found
+            break
+    return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
 
 class _Offers:
@@ -76,8 +71,8 @@ class _Offers:
                     mean += self._growth[at]
                     size += self._size[self._option[at]] * self._goods.sharing
         longer_s = float(self._of_step((mean - self._mean)[None], self._mean)[0])
-        is_cheap = gained >= 1 and longer_s <= DEAR * sum(height_s for _, _, height_s in steps)
-        if not is_cheap or (size > state.free.min(axis=1)).any():
+        spared_s = sum(height_s * (1 - ROOM) - above_s / problem.reach.sum() for _, above_s, height_s in steps)
+        if gained < 1 or longer_s > spared_s or (size > state.free.min(axis=1)).any():
             return None
         return self._item[taken], self._goods.world_options[0][self._option[taken]]
 

@@ -14,6 +14,8 @@ NEAR = 1e-3
 """Share of a step by which a load may be off it."""
 HEIGHTS = (4, 2, 1)
 """Column units that a step may be high."""
+MOST_STEPS = 256
+"""Steps that a block may take at most, for them to matter."""
 ALIKE = 0.5
 """Share of the ranks whose loads differ by whole steps."""
 
@@ -25,7 +27,7 @@ def common_amount(seconds: Floats) -> float:
     if not len(levels):
         return 0.0
     amount = float(min(levels[0], np.diff(levels).min(initial=np.inf)))
-    return amount if _are_multiples(levels, amount).all() else 0.0
+    return amount if levels[-1] <= MOST_STEPS * amount and _are_multiples(levels, amount).all() else 0.0
 
 
 def level_below(load: Floats, step_s: float, most_s: float) -> float | None:
