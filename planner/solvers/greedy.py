@@ -277,8 +277,8 @@ class _Greedy:
         return True
 
     def _load_no_others(self, blocks: Ints) -> Bools:
-        """[n] blocks of single ranks that share neither memory nor, noticeably, resources with other ranks: a shared one
-        is never longer loaded by blocks like it than some rank's own."""
+        """[n] blocks of single ranks that share no memory with other ranks, and resources only where these are never
+        longer loaded than a rank's own by blocks like it."""
         problem = self._problem
         load, size = self._asked(blocks)
         sharing = np.array([np.bincount(of).max() for of in problem.resource_of_rank])

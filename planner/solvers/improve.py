@@ -55,7 +55,7 @@ FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
 OVER = 0.2
-"""..."""
+"""Share of the ranks that are above an aim at most: the next one is lower."""
 SLOW = 0.2
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1

@@ -157,7 +157,8 @@ class Market:
         roomy: Ints | None = None,
     ) -> None:
         """`gone` [D, n] where the sets stand, `come` [D, n] on the kind that looks; `load` [D, W] and `aim` [D] in
-        seconds; `weight` [D] of a second above the aim; `size` [M, n] of the sets and `free` [M, W] bytes. The sets may stand on few `roomy` ranks alone."""
+        seconds; `weight` [D] of a second above the aim; `size` [M, n] of the sets and `free` [M, W] in bytes. The sets
+        may stand on few `roomy` ranks alone."""
         self._load, self._aim, self._weight = (array.astype(np.float32) for array in (load, aim, weight))
         looked_at = self._aim[:, None] - (self._load if roomy is None else self._load[:, roomy])
         self._room = np.maximum(np.quantile(looked_at, FILL if roomy is None else 1.0, axis=1), 0.0).astype(np.float32)

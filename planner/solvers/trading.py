@@ -138,7 +138,7 @@ class Trade:
         random: np.random.Generator,
     ) -> None:
         """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
-        aim that a second is worth by which all ranks grow."""
+        aim that a second is worth by which all ranks grow; `effort`: so many times more sets than usual are listed."""
         self._spare = spare
         self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
         problem = self._problem = goods.problem
