@@ -122,6 +122,7 @@ class Improver:
         self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
         self._steps[np.setdiff1d(np.arange(len(self._steps)), problem.stage_of_column)] = 0.0
         self._target_s: Floats | None = None
+        self._least_s: Floats = np.zeros(len(self._steps))
 
     def _movable(self, placement: Placement) -> Bools:
         """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
@@ -224,16 +225,27 @@ class Improver:
         return True
 
     def relieve(self) -> bool:
-        """Spread tables over the world where that lets stages end a step lower, once all is levelled."""
-        item, option = relief(self._goods, self._items, self._state)
-        if not len(item):
+        """Spread tables over the world, or bring some back, where that lets stages end on a step."""
+        problem, items, held = self._problem, self._items, self._problem.block_option[self._settled.item_block]
+        change = relief(self._goods, items, self._state, held)
+        if change is None:
             return False
-        kept = np.ones(len(self._items.rank), dtype=bool)
-        kept[item] = False
-        problem, items = self._problem, self._items
-        blocks = np.flatnonzero(np.isin(problem.block_option, option))
-        self._replace(Items(items.family[kept], items.units[kept], items.rank[kept]))
-        self._settle(np.repeat(blocks, problem.block_count[blocks]))
+        kept = np.ones(len(items.rank), dtype=bool)
+        kept[change.items] = False
+        left = ~np.isin(held, change.back)
+        blocks = np.flatnonzero(np.isin(problem.block_option, change.options))
+        blocks = np.repeat(blocks, problem.block_count[blocks])
+        self._settled = Placement(
+            np.concatenate([self._settled.item_block[left], blocks]),
+            np.concatenate([self._settled.item_place[left], np.full(len(blocks), -1)]),
+        )
+        both = zip(
+            (items.family, items.units, items.rank),
+            (change.placed.family, change.placed.units, change.placed.rank),
+            strict=True,
+        )
+        self._items = merged_items(Items(*(np.concatenate([old[kept], new]) for old, new in both)), problem.world)
+        self._state = load_state(problem, self._placement())
         return True
 
     def _aim(self) -> Aim:
@@ -255,6 +267,9 @@ class Improver:
             for of, level_s in levels.items():
                 if self._steps[of] == FIRST_STEP:
                     self._target_s[of] = min(level_s, float(self._target_s[of]))
+            on_level = [of for of, level_s in levels.items() if self._target_s[of] == level_s]
+            self._least_s = np.where(self._steps > LAST_STEP, 0.0, longest)
+            self._least_s[on_level] = self._target_s[on_level]
         gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
         excess = load[near] - self._target_s[stage[near], None]
         columns: list[int] = []
@@ -270,8 +285,7 @@ class Improver:
         kept = near[columns]
         target_s = self._target_s[stage[kept]]
         reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
-        least = np.where(self._steps > LAST_STEP, 0.0, longest)
-        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, least)
+        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, self._least_s)
 
     def _levels_below(self, longest: Floats) -> dict[int, float]:
         """Of each stage that lasts `longest` [S] for a resource whose loads come in steps: the next level below."""
