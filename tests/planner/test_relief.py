@@ -13,7 +13,7 @@ from planner.problem import Placement, Problem, load_state
 from planner.solvers.fluid import Fluid
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
-from planner.solvers.relief import ROOM, _steps
+from planner.solvers.relief import ROOM, _Offers, _steps
 from planner.solvers.rounding import round_picks
 from planner.solvers.steps import HEIGHTS
 from tests.oracles.placements import faults
@@ -68,8 +68,49 @@ def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -
 def test_no_relief_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
     """A table that is spread takes bytes of all ranks: none is where one rank is full."""
     improver = Improver(*start, 0)
-    improver._state.free[0, 5] = 0.0
-    assert not improver.relieve()
+    goods, items, state = improver._goods, improver._items, improver._state
+    steps = next(steps for units in HEIGHTS if (steps := _steps(goods, state, units)))
+    change = _Offers(goods, items, state).down(steps)
+    assert change is not None
+    assert len(change.items) == len(change.options) > 0
+    state.free[0, 5] = 0.0
+    assert _Offers(goods, items, state).down(steps) is None
+
+
+def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Placement]) -> None:
+    """After many were spread: those whose gradients cost most stand on single ranks again, within memory, the mean is
+    still below the step, and the step is shorter were all loads even."""
+    problem, placement = start
+    improver = Improver(problem, placement, 0)
+    goods = improver._goods
+    options, load, _ = goods.world_options
+    table = problem.option_table[options]
+    single = np.flatnonzero(improver._items.units == goods.whole[improver._items.family])
+    spread = [item for item in single.tolist() if (table == goods.table_of_family[improver._items.family[item]]).any()]
+    dear = sorted(spread, key=lambda item: load[table == goods.table_of_family[improver._items.family[item]]].sum())
+    moved = dear[-40:]
+    numbers = [int(np.flatnonzero(table == goods.table_of_family[improver._items.family[i]])[0]) for i in moved]
+    kept = np.ones(len(improver._items.rank), dtype=bool)
+    kept[moved] = False
+    items = improver._items
+    blocks = np.concatenate([np.flatnonzero(problem.block_option == options[n]) for n in numbers])
+    free = (improver._settled, Placement(improver._node_block, improver._node))
+    singles = improver._block_of[items.family[kept], items.units[kept]]
+    block = np.concatenate([part.item_block for part in free] + [singles, blocks])
+    place = np.concatenate([part.item_place for part in free] + [items.rank[kept], np.full(len(blocks), -1)])
+    order = np.lexsort((place, block))
+    improver = Improver(problem, Placement(block[order], place[order]), 0)
+    step_s = improver._state.load.mean(axis=1)
+    assert improver.relieve()
+    assert len(improver._items.rank) > kept.sum()
+    now = improver._placement()
+    assert faults(problem, now) == []
+    np.testing.assert_allclose(improver._state.load, load_state(problem, now).load, rtol=1e-9, atol=1e-12)
+    stage = problem.stage_of_column
+    longest = [np.bincount(stage, minlength=1) * 0.0 for _ in range(2)]
+    for total, mean in zip(longest, (step_s, improver._state.load.mean(axis=1)), strict=True):
+        np.maximum.at(total, stage, mean)
+    assert longest[1].sum() < longest[0].sum()
 
 
 def test_no_relief_where_tables_may_not_be_spread() -> None:
