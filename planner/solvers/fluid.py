@@ -188,6 +188,22 @@ class Fluid:
         parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
         return np.where(problem.block_is_free, parts, problem.block_count)
 
+    @cached_property
+    def _barred(self) -> Ints:
+        """Blocks that no kind of rank may hold."""
+        return np.flatnonzero(~self.problem.allowed.any(axis=0))
+
+    @cached_property
+    def _manifold(self) -> Ints:
+        """Fixed options of several block types."""
+        problem = self.problem
+        return np.flatnonzero((problem.option_units == 0) & (np.diff(problem.block_start) > 1))
+
+    @cached_property
+    def _of_manifold(self) -> Ints:
+        """Their blocks."""
+        return np.flatnonzero(np.isin(self.problem.block_option, self._manifold))
+
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
@@ -212,11 +228,12 @@ class Fluid:
         if usable is not None:
             value = np.where(usable, value, np.inf)
         whole = value * self._times
-        found = np.where(problem.block_is_free, whole, np.inf)
-        fixed = np.flatnonzero(problem.option_units == 0)
-        if len(fixed):
+        found = whole
+        if len(self._manifold):
             start = problem.block_start[:-1]
-            found[start[fixed]] = np.add.reduceat(whole, start)[fixed]
+            sums = np.add.reduceat(whole, start)[self._manifold]
+            found[self._of_manifold] = np.inf
+            found[start[self._manifold]] = sums
         for (table, stage), weight in prices.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
             found[own] += weight * self._peaks_of_table(table)[:, stage]
@@ -229,6 +246,10 @@ class Fluid:
         everywhere = np.zeros(local.shape[1])
         for kind, weight in enumerate(self._everywhere_weight(prices)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
+        if problem.kinds == 1:
+            value = local[0] + everywhere
+            value[self._barred] = np.inf
+            return np.asarray(value)
         placed = np.where(problem.allowed, local, np.inf).min(axis=0)
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
