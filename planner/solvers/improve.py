@@ -54,9 +54,9 @@ CRITICAL = 0.9
 FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
-OVER = 0.2
+OVER = 0.4
 """Share of the ranks that are above an aim at most: the next one is lower."""
-SLOW = 0.2
+SLOW = 0.1
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1
 """Columns with more than this share of what is left above are those whose aim is too low."""
