@@ -1,7 +1,7 @@
 """Local search towards a target: a rank that is over it exchanges blocks with whichever rank suits best.
 
-Of every rank all sets of few blocks are listed, in strips by what they ask of one column, and sorted by another column
-in each strip. What a rank may take for a set that it gives away is then in a short range of few strips, so that all
+Of every rank all sets of few blocks are listed, in cells by what they ask of two columns, and sorted by a third column
+in each cell. What a rank may take for a set that it gives away is then in a short range of few cells, so that all
 other ranks are looked at for each rank at once.
 """
 

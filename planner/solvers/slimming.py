@@ -23,7 +23,8 @@ class Slim:
     tiers: Ints
     """Its memory tiers that are left."""
     column_for: Ints
-    """[C] the column, of the whole problem, that is never less loaded; its own where it is left, -1 where idle."""
+    """[C] the column, of the whole problem, whose fullest instance is never less loaded; its own where it is left, -1
+    where idle."""
     weight_share: Floats
     """[D, C] of what a second on the column weighs, what then a second on the column that stands for it weighs."""
     blocks: Ints | None = None
