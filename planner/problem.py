@@ -183,7 +183,7 @@ class Problem:
         leaves = np.asarray((self.rank_sets & ~ranks).any(axis=1))
         return np.asarray(~leaves[self.table_rank_set])
 
-    @property
+    @cached_property
     def is_confined(self) -> bool:
         """Whether some table may not be everywhere, or not beside every other."""
         return bool(self.grouped.any() or not self.rank_sets[self.table_rank_set].all())
@@ -352,16 +352,22 @@ class Problem:
     @cached_property
     def stage_peaks_of_kind(self) -> Floats:
         """[K, B, S] the same if it is on ranks of the kind."""
-        found = np.full((self.kinds, len(self.block_option), len(self.stage_constants)), np.inf)
+        found = np.empty((self.kinds, len(self.block_option), len(self.stage_constants)))
+        for begin in range(0, found.shape[1], _BLOCKS_AT_ONCE):
+            some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, found.shape[1]))
+            found[:, some] = self.stage_peaks_of(some)
+        return found
+
+    def stage_peaks_of(self, blocks: Ints) -> Floats:
+        """[K, n, S] the same of these blocks."""
+        found = np.full((self.kinds, len(blocks), len(self.stage_constants)), np.inf)
         for kind in range(self.kinds):
-            for begin in range(0, found.shape[1], _BLOCKS_AT_ONCE):
-                some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, found.shape[1]))
-                some = some[self.allowed[kind, some]]
-                load = self.peak_load(kind, some) + self.base_of_instance[kind]
-                peak = np.zeros((len(some), found.shape[2]))
-                for column, stage in enumerate(self.stage_of_column):
-                    peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
-                found[kind, some] = peak
+            possible = np.flatnonzero(self.allowed[kind, blocks])
+            load = self.peak_load(kind, blocks[possible]) + self.base_of_instance[kind]
+            peak = np.zeros((len(possible), found.shape[2]))
+            for column, stage in enumerate(self.stage_of_column):
+                peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
+            found[kind, possible] = peak
         return found
 
     def world_share(self, block: int) -> Floats:

@@ -59,6 +59,7 @@ class Fluid:
         self.grain = np.zeros(len(problem.stage_constants)) if grain is None else grain
         kinds, columns = problem.kinds, len(problem.stage_of_column)
         self._world = problem.block_extent == WORLD
+        self._table_peaks: dict[int, Floats] = {}
         self._cost: Floats = np.empty((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
         for k in range(kinds):
@@ -129,6 +130,27 @@ class Fluid:
         found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
         return found
 
+    def peaks_of(self, picks: Ints) -> Floats:
+        """[n, S] the same of some options, each named by one of its blocks."""
+        problem = self.problem
+        option = problem.block_option[picks]
+        free = problem.block_units[picks] > 0
+        starts = np.where(free, picks, problem.block_start[option])
+        lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
+        first = lengths.cumsum() - lengths
+        blocks = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
+        return np.asarray(np.maximum.reduceat(problem.stage_peaks_of(blocks).min(axis=0), first))
+
+    def _peaks_of_table(self, table: int) -> Floats:
+        """[n, S] of all its blocks."""
+        if table not in self._table_peaks:
+            start = self.problem.table_block_start
+            self._table_peaks[table] = self.peaks_of(np.arange(start[table], start[table + 1]))
+        return self._table_peaks[table]
+
+    def _peak(self, pick: int, table: int, stage: int) -> float:
+        return float(self._peaks_of_table(table)[pick - self.problem.table_block_start[table], stage])
+
     @property
     def shared_columns(self) -> Bools:
         """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
@@ -159,6 +181,29 @@ class Fluid:
         """Nothing has a price."""
         return Prices(np.zeros_like(self.instances), np.zeros_like(self.capacity))
 
+    @cached_property
+    def _times(self) -> Floats:
+        """[B] how often a block is taken by the option that it names, in fractions; by a fixed one, with its others."""
+        problem = self.problem
+        parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
+        return np.where(problem.block_is_free, parts, problem.block_count)
+
+    @cached_property
+    def _barred(self) -> Ints:
+        """Blocks that no kind of rank may hold."""
+        return np.flatnonzero(~self.problem.allowed.any(axis=0))
+
+    @cached_property
+    def _manifold(self) -> Ints:
+        """Fixed options of several block types."""
+        problem = self.problem
+        return np.flatnonzero((problem.option_units == 0) & (np.diff(problem.block_start) > 1))
+
+    @cached_property
+    def _of_manifold(self) -> Ints:
+        """Their blocks."""
+        return np.flatnonzero(np.isin(self.problem.block_option, self._manifold))
+
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
@@ -169,9 +214,8 @@ class Fluid:
         cheapest, pick = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
         if len(start):
             cheapest[has_blocks] = np.minimum.reduceat(values, start)
-            per_block = np.repeat(cheapest, np.diff(chosen))
-            position = np.where(values == per_block, np.arange(len(values)), len(values) - 1)
-            pick[has_blocks] = np.minimum.reduceat(position, start)
+            found = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
+            pick[has_blocks] = found[np.searchsorted(found, start)]
         return cheapest, pick
 
     def pick_values(self, prices: Prices, usable: Bools | None = None) -> Floats:
@@ -183,17 +227,16 @@ class Fluid:
         value = self.block_values(prices)
         if usable is not None:
             value = np.where(usable, value, np.inf)
-        option = problem.block_option
-        parts = problem.option_units[option] / np.maximum(problem.block_units, 1)
-        whole = value * np.where(problem.block_is_free, parts, problem.block_count)
-        found = np.where(problem.block_is_free, whole, np.inf)
-        fixed = np.flatnonzero(problem.option_units == 0)
-        if len(fixed):
+        whole = value * self._times
+        found = whole
+        if len(self._manifold):
             start = problem.block_start[:-1]
-            found[start[fixed]] = np.add.reduceat(whole, start)[fixed]
+            sums = np.add.reduceat(whole, start)[self._manifold]
+            found[self._of_manifold] = np.inf
+            found[start[self._manifold]] = sums
         for (table, stage), weight in prices.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
-            found[own] += weight * self.peaks[own, stage]
+            found[own] += weight * self._peaks_of_table(table)[:, stage]
         return found
 
     def block_values(self, prices: Prices, more: Floats | float = 0.0) -> Floats:
@@ -203,12 +246,18 @@ class Fluid:
         everywhere = np.zeros(local.shape[1])
         for kind, weight in enumerate(self._everywhere_weight(prices)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
+        if problem.kinds == 1:
+            value = local[0] + everywhere
+            value[self._barred] = np.inf
+            return np.asarray(value)
         placed = np.where(problem.allowed, local, np.inf).min(axis=0)
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
 
     def kinds_of(self, prices: Prices, blocks: Ints, more: Floats | float = 0.0) -> Ints:
         """[n] the kind of rank on which each block costs least; `more` [K, n] on top of the prices."""
+        if self.problem.kinds == 1:
+            return np.zeros(len(blocks), dtype=np.int64)
         local = self._local_values(prices, blocks) + more
         return np.asarray(np.where(self.problem.allowed[:, blocks], local, np.inf).argmin(axis=0))
 
@@ -264,10 +313,8 @@ class Fluid:
 
     def pick_bytes(self, kind: int, tier: int) -> Floats:
         """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
-        problem, option = self.problem, self.problem.block_option
-        size = self._cost[kind, self._columns + tier]
-        parts = problem.option_units[option] / np.maximum(problem.block_units, 1)
-        found = size * np.where(problem.block_is_free, parts, problem.block_count)
+        problem = self.problem
+        found = self._cost[kind, self._columns + tier] * self._times
         fixed = np.flatnonzero(problem.option_units == 0)
         found[problem.block_start[fixed]] = np.add.reduceat(found, problem.block_start[:-1])[fixed]
         return np.asarray(found)
@@ -332,7 +379,7 @@ class Fluid:
                 best_bound, best = value, prices
             proposals.append(picks)
             seconds, size = self.usage(prices, picks)
-            master.add_cut(seconds, size, [float(self.peaks[picks[table], stage]) for table, stage in pairs])
+            master.add_cut(seconds, size, [self._peak(int(picks[table]), table, stage) for table, stage in pairs])
             prices, ceiling = master.solve()
             ceiling += float(self.problem.stage_constants.sum())
             if target_s is not None and not best_bound < target_s <= ceiling:
@@ -366,7 +413,7 @@ class Fluid:
     ) -> None:
         """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
         for table, stage in new:
-            master.add_table(table, stage, [float(self.peaks[picks[table], stage]) for picks in proposals])
+            master.add_table(table, stage, [self._peak(int(picks[table]), table, stage) for picks in proposals])
             pairs.append((table, stage))
 
     def _too_long(self, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
@@ -375,7 +422,7 @@ class Fluid:
         shares = master.shares()
         peaks = np.zeros((self.problem.tables, len(self.problem.stage_constants)))
         for p in np.flatnonzero(shares > 1e-9).tolist():
-            peaks += shares[p] * self.peaks[proposals[p]]
+            peaks += shares[p] * self.peaks_of(proposals[p])
         over = peaks - master.stage_seconds()
         found = []
         for stage in range(over.shape[1]):

@@ -1,5 +1,7 @@
 """Longest-first placement of the chosen options' blocks, all stages and all memory tiers at once."""
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,8 @@ _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
 
 _HEAVY = 0.5
-"""Share of a rank's memory above which a single rank's block is placed before those that need a node."""
+"""Share of a rank's memory above which a single rank's block is placed before those that need a node; where these find
+no room then, they are placed first."""
 _FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
 _ONE_OF, _WORTHWHILE = 32, 8
@@ -56,8 +59,9 @@ def place(
     """
     tiers = np.zeros(len(problem.pool_capacity), dtype=bool) if scarce is None else scarce
     others = [] if loose is None else loose.tolist()
-    for kept in (spare, None) if spare is not None and spare.any() else (None,):
-        found = _Greedy(problem, stage_seconds, held, random, tiers, kept).run(picks, others)
+    kept = (spare, None) if spare is not None and spare.any() else (None,)
+    for heavy, left in itertools.product((_HEAVY, np.inf), kept):
+        found = _Greedy(problem, stage_seconds, held, random, tiers, left).run(picks, others, heavy)
         if found is not None:
             return found
     return None
@@ -85,7 +89,7 @@ class _Greedy:
         self._items: list[int] = [] if held is None else held.item_block.tolist()
         self._places: list[int] = [] if held is None else held.item_place.tolist()
 
-    def run(self, picks: Ints, loose: list[int]) -> tuple[Placement, LoadState] | None:
+    def run(self, picks: Ints, loose: list[int], heavy: float) -> tuple[Placement, LoadState] | None:
         problem, state = self._problem, self._state
         members: list[list[int]] = [[] for _ in range(problem.tables)]
         is_tied = np.zeros(problem.tables, dtype=bool)
@@ -119,10 +123,10 @@ class _Greedy:
         single = [block for block in by_size if extent[block] == RANK]
         done = (
             all(self._put_unit(unit, members, is_tied) for unit in units)
-            and self._put_on_ranks([block for block in single if stored[block] > _HEAVY])
+            and self._put_on_ranks([block for block in single if stored[block] > heavy])
             and all(self._put_on_node(block) for block in by_size if extent[block] == NODE)
             and all(self._put_together(group) for group in sorted(tied, key=self._total_size, reverse=True))
-            and self._put_on_ranks([block for block in single if stored[block] <= _HEAVY])
+            and self._put_on_ranks([block for block in single if stored[block] <= heavy])
         )
         if not done:
             return None
@@ -257,10 +261,7 @@ class _Greedy:
         at_once = 1 if self._random is not None else problem.world // _ONE_OF
         if at_once < _WORTHWHILE or not blocks:
             return all(self._put_on_rank(block) for block in blocks)
-        instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
-        shared = np.flatnonzero((instances[:, 1:] == instances[:, :-1]).any(axis=1))
-        asked = np.concatenate(self._asked(np.array(blocks)), axis=2)
-        alone = np.asarray((asked[:, :, shared] == 0).all(axis=(0, 2)))
+        alone = self._load_no_others(np.array(blocks))
         at = 0
         while at < len(blocks):
             some = int(np.argmin(np.append(alone[at : at + at_once], False)))
@@ -274,6 +275,20 @@ class _Greedy:
                 return False
             at += placed
         return True
+
+    def _load_no_others(self, blocks: Ints) -> Bools:
+        """[n] blocks of single ranks that share no memory with other ranks, and resources only where these are never
+        longer loaded than a rank's own by blocks like it."""
+        problem = self._problem
+        load, size = self._asked(blocks)
+        sharing = np.array([np.bincount(of).max() for of in problem.resource_of_rank])
+        own: Floats = np.zeros((*load.shape[:2], len(problem.stage_constants)))
+        for column in np.flatnonzero(sharing == 1).tolist():
+            stage = problem.stage_of_column[column]
+            own[:, :, stage] = np.maximum(own[:, :, stage], load[:, :, column])
+        is_least = load * sharing <= own[:, :, problem.stage_of_column] * (1 + 1e-9)
+        shared = [tier for tier, pool in enumerate(problem.pool_of_rank) if (pool[1:] == pool[:-1]).any()]
+        return np.asarray((is_least | (sharing == 1)).all(axis=(0, 2)) & (size[:, :, shared] == 0).all(axis=(0, 2)))
 
     def _asked(self, blocks: Ints) -> tuple[Floats, Floats]:
         """Seconds [K, n, C] and bytes [K, n, M] of the ranks that hold blocks of single ranks."""

@@ -30,6 +30,7 @@ from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.relief import relief
 from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
+from planner.solvers.steps import HEIGHTS, NEAR, level_below
 from planner.solvers.trading import Aim, Goods, Trade, within_spare
 
 TURNS = 8
@@ -53,7 +54,9 @@ CRITICAL = 0.9
 FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
-SLOW = 0.02
+OVER = 0.4
+"""Share of the ranks that are above an aim at most: the next one is lower."""
+SLOW = 0.1
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1
 """Columns with more than this share of what is left above are those whose aim is too low."""
@@ -119,6 +122,7 @@ class Improver:
         self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
         self._steps[np.setdiff1d(np.arange(len(self._steps)), problem.stage_of_column)] = 0.0
         self._target_s: Floats | None = None
+        self._least_s: Floats = np.zeros(len(self._steps))
 
     def _movable(self, placement: Placement) -> Bools:
         """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
@@ -221,16 +225,27 @@ class Improver:
         return True
 
     def relieve(self) -> bool:
-        """Spread tables over the world where that lets stages end a step lower, once all is levelled."""
-        item, option = relief(self._goods, self._items, self._state)
-        if not len(item):
+        """Spread tables over the world, or bring some back, where that lets stages end on a step."""
+        problem, items, held = self._problem, self._items, self._problem.block_option[self._settled.item_block]
+        change = relief(self._goods, items, self._state, held)
+        if change is None:
             return False
-        kept = np.ones(len(self._items.rank), dtype=bool)
-        kept[item] = False
-        problem, items = self._problem, self._items
-        blocks = np.flatnonzero(np.isin(problem.block_option, option))
-        self._replace(Items(items.family[kept], items.units[kept], items.rank[kept]))
-        self._settle(np.repeat(blocks, problem.block_count[blocks]))
+        kept = np.ones(len(items.rank), dtype=bool)
+        kept[change.items] = False
+        left = ~np.isin(held, change.back)
+        blocks = np.flatnonzero(np.isin(problem.block_option, change.options))
+        blocks = np.repeat(blocks, problem.block_count[blocks])
+        self._settled = Placement(
+            np.concatenate([self._settled.item_block[left], blocks]),
+            np.concatenate([self._settled.item_place[left], np.full(len(blocks), -1)]),
+        )
+        both = zip(
+            (items.family, items.units, items.rank),
+            (change.placed.family, change.placed.units, change.placed.rank),
+            strict=True,
+        )
+        self._items = merged_items(Items(*(np.concatenate([old[kept], new]) for old, new in both)), problem.world)
+        self._state = load_state(problem, self._placement())
         return True
 
     def _aim(self) -> Aim:
@@ -241,30 +256,55 @@ class Improver:
         np.maximum.at(longest, stage, peak)
         near = np.flatnonzero(peak >= np.maximum(CRITICAL * longest[stage], 1e-15))
         if self._target_s is None:
-            mean = np.zeros(len(longest))
+            mean, few = np.zeros(len(longest)), np.zeros(len(longest))
             np.maximum.at(mean, stage[near], load[near][:, problem.reach].mean(axis=1))
+            np.maximum.at(few, stage[near], np.quantile(load[near][:, problem.reach], 1 - OVER, axis=1))
+            levels = self._levels_below(longest)
+            for of, level_s in levels.items():
+                self._steps[of] *= level_s >= mean[of]
             self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+            self._target_s = np.minimum(np.maximum(self._target_s, few), longest)
+            for of, level_s in levels.items():
+                if self._steps[of] == FIRST_STEP:
+                    self._target_s[of] = min(level_s, float(self._target_s[of]))
+            on_level = [of for of, level_s in levels.items() if self._target_s[of] == level_s]
+            self._least_s = np.where(self._steps > LAST_STEP, 0.0, longest)
+            self._least_s[on_level] = self._target_s[on_level]
         gain_s = float(np.maximum(longest - self._target_s, 0.0).sum())
-        share = load[near] / self._target_s[stage[near], None]
+        excess = load[near] - self._target_s[stage[near], None]
         columns: list[int] = []
         weight: list[float] = []
         for row, column in enumerate(near.tolist()):
-            twin = [k for k, other in enumerate(columns) if np.allclose(share[row], share[other], rtol=1e-6)]
+            slack_s = 1e-6 * float(self._target_s[stage[column]])
+            twin = [k for k, other in enumerate(columns) if np.allclose(excess[row], excess[other], 0.0, slack_s)]
             if twin:
-                weight[twin[0]] += float(self._target_s[stage[column]] / self._target_s[stage[near[columns[twin[0]]]]])
+                weight[twin[0]] += 1.0
             elif self._load[:, self._block_of[self._items.family, self._items.units], column].any():
                 columns.append(row)
                 weight.append(1.0)
         kept = near[columns]
         target_s = self._target_s[stage[kept]]
         reach = np.maximum(longest[stage[kept]] - target_s, 1e-3 * target_s)
-        least = np.where(self._steps > LAST_STEP, 0.0, longest)
-        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, least)
+        return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, self._least_s)
+
+    def _levels_below(self, longest: Floats) -> dict[int, float]:
+        """Of each stage that lasts `longest` [S] for a resource whose loads come in steps: the next level below."""
+        problem, load = self._problem, self._state.load
+        stage, peak, found = problem.stage_of_column, load.max(axis=1), {}
+        for column in np.flatnonzero((peak == longest[stage]) & (self._goods.amount > 0)).tolist():
+            for units in HEIGHTS:
+                step_s = units * float(self._goods.amount[column])
+                level_s = level_below(load[column, problem.reach], step_s, float(peak[column]) - step_s * 2 * NEAR)
+                if level_s is not None:
+                    found[int(stage[column])] = level_s
+                    break
+        return found
 
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
         worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
-        trade = Trade(self._goods, self._items, self._state, self._spare, aim, worth, self._random)
+        effort = FIRST_STEP / float(self._steps[self._steps > LAST_STEP].min())
+        trade = Trade(self._goods, self._items, self._state, self._spare, aim, worth, effort, self._random)
         worth_s = WORTH * aim.gain_s
         gained = 0.0
         for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():

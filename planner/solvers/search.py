@@ -25,12 +25,15 @@ from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.sharpening import sharpen
 from planner.solvers.slimming import Slim, slimmed, with_options
+from planner.solvers.steps import blocks_in_steps
 from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
+STAGE_CAPS = (0.6, 0.45, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+OFF_STEP = 0.75
+"""A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
@@ -54,8 +57,8 @@ SQUARINGS = (3, 4, 5, 6, 7)
 """The local search's norm is 2 to these powers, one after the other."""
 LATER_SQUARINGS = (5, 6, 7)
 """Those of a pass that goes on from the best plan."""
-ROUNDS = 40
-"""Rounds at each norm."""
+ROUNDS, LARGE_ROUNDS = 40, 20
+"""Rounds at each norm; in large problems levelling gains more in the same time."""
 TRIAL_ROUNDS = 4
 """Rounds at each norm to compare starts by."""
 LEVEL_ROUNDS = 60
@@ -432,6 +435,7 @@ class _Search:
         """
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
+        seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
         scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
         pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
@@ -514,6 +518,8 @@ class _Search:
         """
         slim, number = self._slim_for(placement), 0
         improver = Improver(slim.problem, slim.inside(placement), seed)
+        if self._is_large:
+            rounds = min(rounds, LARGE_ROUNDS)
 
         def best() -> Placement:
             return slim.outside(improver.best())
@@ -545,7 +551,7 @@ class _Search:
     def _slim_for(self, placement: Placement) -> Slim:
         """What local search works on; of large problems, the options that the placement has or that may be better."""
         problem = self._fluid.problem
-        if len(problem.block_option) <= SLIM_BLOCKS:
+        if not self._is_large:
             return self._slim
         if self._slimmest is None or not self._slimmest.holds(placement):
             kept = self._worth_a_look()
@@ -553,24 +559,31 @@ class _Search:
             self._slimmest = with_options(problem, kept)
         return self._slimmest
 
+    @property
+    def _is_large(self) -> bool:
+        return len(self._fluid.problem.block_option) > SLIM_BLOCKS
+
     @cached_property
     def _slim(self) -> Slim:
         return slimmed(self._fluid.problem)
 
     def _worth_a_look(self) -> Bools:
-        """[O] options that are not much dearer, at the bound's prices, than their tables' cheapest ones.
+        """[O] options that local search may change to: not much dearer, at the bound's prices, than the cheapest ones.
 
-        Another memory tier, or another size of a cache, is none where bytes have no price.
+        Of fixed ones only what is spread over the world. Another memory tier, or another size of a cache, is none where
+        bytes have no price: then the cheapest of a table's free options is enough, and of those of the world.
         """
         problem, prices = self._fluid.problem, self.relaxed.prices
         value = np.minimum.reduceat(self._fluid.pick_values(prices), problem.block_start[:-1])
         cheapest, _ = self._fluid.price(prices)
-        kept = value <= WORTH_A_LOOK * cheapest[problem.option_table]
+        is_free = problem.option_units > 0
+        is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
+        kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_free | is_wide)
         if not prices.byte.any():
-            free = np.flatnonzero(problem.option_units > 0)
-            least = np.full(problem.tables, np.inf)
-            np.minimum.at(least, problem.option_table[free], value[free])
-            kept[free] &= value[free] == least[problem.option_table[free]]
+            for some in (np.flatnonzero(is_free), np.flatnonzero(~is_free & is_wide)):
+                least = np.full(problem.tables, np.inf)
+                np.minimum.at(least, problem.option_table[some], value[some])
+                kept[some] &= value[some] == least[problem.option_table[some]]
         return np.asarray(kept)
 
     def _improving_picks(self, step_s: float) -> Bools:

@@ -1,14 +1,16 @@
 """A problem without the resources and memories that no placement is ever short of: the same step, fewer numbers; and,
 for local search on large problems, without options that are hardly worth a look."""
 
-import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from planner.problem import RANK, Bools, Floats, Ints, Placement, Problem
+from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, Placement, Problem
 from planner.solvers.prices import Prices
+
+NEAR = 1 + 1e-12
+"""Loads that are equal but for rounding count as equal."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,10 @@ class Slim:
     tiers: Ints
     """Its memory tiers that are left."""
     column_for: Ints
-    """[C] the column, of the whole problem, that is never less loaded; its own where it is left, -1 where idle."""
+    """[C] the column, of the whole problem, whose fullest instance is never less loaded; its own where it is left, -1
+    where idle."""
+    weight_share: Floats
+    """[D, C] of what a second on the column weighs, what then a second on the column that stands for it weighs."""
     blocks: Ints | None = None
     """The blocks of the whole problem that are left, ascending; None: all."""
 
@@ -57,7 +62,7 @@ class Slim:
         weight = prices.weight.copy()
         for column, holder in enumerate(self.column_for.tolist()):
             if holder not in {column, -1}:
-                weight[:, holder] += prices.weight[:, column]
+                weight[:, holder] += prices.weight[:, column] * self.weight_share[:, column]
         return Prices(weight[:, self.columns], prices.byte[:, self.tiers], prices.of_table)
 
     def whole_prices(self, prices: Prices) -> Prices:
@@ -95,13 +100,14 @@ def slimmed(problem: Problem) -> Slim:
     """Leave out columns that nothing loads or that another one of their stage is always as loaded as, and memory tiers
     of which no block takes anything; one of each is left at least."""
     column_for = _holders(problem)
+    share = _weight_shares(problem, column_for)
     columns = np.flatnonzero(column_for == np.arange(len(column_for)))
     columns = columns if len(columns) else np.zeros(1, dtype=np.int64)
     size = (problem.bytes_fixed + problem.bytes_by_rows).max(axis=(0, 1), initial=0.0)
     tiers = np.flatnonzero((size > 0) | (problem.base_bytes > 0))
     tiers = tiers if len(tiers) else np.zeros(1, dtype=np.int64)
     if len(columns) == len(column_for) and len(tiers) == len(size):
-        return Slim(problem, columns, tiers, column_for)
+        return Slim(problem, columns, tiers, column_for, share)
     slim = replace(
         problem,
         stage_of_column=problem.stage_of_column[columns],
@@ -116,33 +122,65 @@ def slimmed(problem: Problem) -> Slim:
         bytes_fixed=problem.bytes_fixed[..., tiers],
         bytes_by_rows=problem.bytes_by_rows[..., tiers],
     )
-    return Slim(slim, columns, tiers, column_for)
+    return Slim(slim, columns, tiers, column_for, share)
 
 
 def _holders(problem: Problem) -> Ints:
     """[C] see `Slim.column_for`."""
-    local = (problem.fixed + problem.by_rows).max(axis=(0, 1), initial=0.0)
-    everywhere = problem.everywhere.max(axis=(0, 1), initial=0.0)
-    idle = (local == 0) & (everywhere == 0) & (problem.base_loads <= 0).all(axis=0)
+    parts = (problem.fixed, problem.by_rows, problem.everywhere)
+    asked: Floats = np.stack([part.max(axis=(0, 1), initial=0.0) for part in parts])
+    idle = (asked == 0).all(axis=0) & (problem.base_loads <= 0).all(axis=0)
     found = np.where(idle, -1, np.arange(len(idle)))
-    if problem.kinds > 1 or (problem.block_extent != RANK).any():
-        return found
-    own: list[int] = [
-        column
-        for column in np.flatnonzero(~idle).tolist()
-        if len(np.unique(problem.resource_of_rank[column])) == problem.world
-    ]
-    stage = problem.stage_of_column
-    for column, holder in itertools.permutations(own, 2):
-        may_hold = local[column] == 0 and local[holder] > 0 and stage[column] == stage[holder]
-        if may_hold and _is_mean(problem, column, holder):
-            found[column] = holder
+    sharing = [int(np.bincount(of).max()) for of in problem.resource_of_rank]
+    for column in np.flatnonzero(~idle).tolist():
+        in_stage = problem.stage_of_column == problem.stage_of_column[column]
+        for holder in np.flatnonzero(in_stage & (found == np.arange(len(found)))).tolist():
+            if holder == column or sharing[holder] > 1:
+                continue
+            times = sharing[column]
+            is_part = times == 1 or _is_of_one_kind(problem, column)
+            if is_part and (asked[:, column] * times <= asked[:, holder] * NEAR).all():
+                is_held = all(_is_part(part, column, holder, times) for part in (*parts, problem.base_loads))
+            else:
+                is_held = False
+            if is_held or (problem.kinds == 1 and times == 1 and _is_mean(problem, column, holder)):
+                found[found == column] = holder
+                break
     return found
 
 
+def _weight_shares(problem: Problem, column_for: Ints) -> Floats:
+    """[D, C] see `Slim.weight_share`: the weights of all instances together stay the same."""
+    found = np.ones((len(problem.districts.kind), len(column_for)))
+    for column, holder in enumerate(column_for.tolist()):
+        if holder not in {column, -1}:
+            for d, ranks in enumerate(problem.districts.ranks):
+                used = [len(np.unique(problem.resource_of_rank[of, ranks])) for of in (column, holder)]
+                found[d, column] = used[0] / max(used[1], 1)
+    return found
+
+
+def _is_of_one_kind(problem: Problem, column: int) -> bool:
+    """Whether no instance of a column serves ranks of two kinds."""
+    both = np.unique(np.stack([problem.resource_of_rank[column], problem.kind_of_rank]), axis=1)
+    return len(both[0]) == len(np.unique(both[0]))
+
+
+def _is_part(amounts: Floats, column: int, holder: int, times: int) -> bool:
+    """Whether `amounts` [..., C] of the column are always so many times less than those of the holder, or lesser."""
+    return bool((amounts[..., column] * times <= amounts[..., holder] * NEAR).all())
+
+
 def _is_mean(problem: Problem, column: int, holder: int) -> bool:
-    """Whether all ranks load a column by no more than they load the holder on average."""
-    spread = problem.everywhere[0, :, column] * problem.world
-    held: Floats = problem.fixed[0, :, holder] + problem.by_rows[0, :, holder] + problem.everywhere[0, :, holder]
-    less = bool((spread <= held * (1 + 1e-12)).all())
-    return less and bool(problem.base_loads[0, column] <= problem.base_loads[0, holder])
+    """Whether every rank loads a column by no more than all ranks load the holder on average; of one kind of rank."""
+    extent, ranks = problem.block_extent, float(problem.node_ranks_of_kind[0])
+    if problem.base_loads[0, column] > problem.base_loads[0, holder] * NEAR:
+        return False
+    placed = problem.fixed[0, :, column] + problem.by_rows[0, :, column]
+    if placed[extent != WORLD].any() or problem.by_rows[0, extent == WORLD, column].any():
+        return False
+    holders = np.select([extent == RANK, extent == NODE], [1.0, ranks], float(problem.world))
+    whole = np.where(problem.block_replicated, float(problem.world), 1.0)
+    held = problem.fixed[0, :, holder] * holders + problem.by_rows[0, :, holder] * whole
+    asked = (problem.everywhere[0, :, column] + problem.fixed[0, :, column] * (extent == WORLD)) * problem.world
+    return bool((asked <= (held + problem.everywhere[0, :, holder] * problem.world) * NEAR).all())

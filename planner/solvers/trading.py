@@ -14,6 +14,7 @@ import numpy as np
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Problem
 from planner.solvers.items import Items
 from planner.solvers.levelling import FILL, Market, Offers, Sets, sets_of
+from planner.solvers.steps import common_amount
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -67,6 +68,12 @@ class Goods:
     def whole(self) -> Ints:
         """[F] units of each family's table."""
         return self.problem.option_units[self.problem.option_units > 0]
+
+    @cached_property
+    def amount(self) -> Floats:
+        """[C] seconds of which all blocks take whole multiples; 0 where there is nothing like that."""
+        blocks = np.flatnonzero(self.problem.block_is_free)
+        return np.array([common_amount(seconds) for seconds in self.load[:, blocks].transpose(2, 0, 1)])
 
     @cached_property
     def sharing(self) -> Ints:
@@ -127,10 +134,11 @@ class Trade:
         spare: Floats,
         aim: Aim,
         worth: float,
+        effort: float,
         random: np.random.Generator,
     ) -> None:
         """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
-        aim that a second is worth by which all ranks grow."""
+        aim that a second is worth by which all ranks grow; `effort`: so many times more sets than usual are listed."""
         self._spare = spare
         self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
         problem = self._problem = goods.problem
@@ -143,17 +151,21 @@ class Trade:
         self.settled: list[int] = []
         self._room = state.free.copy()
         self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
+        self._peak: Floats = state.load.max(axis=1)
         self._slack = self._slack_of_columns()
         self._by_rank = np.argsort(items.rank, kind="stable")
         self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
+        families = items.family[self._by_rank].tolist()
+        self._families = [set(families[a:b]) for a, b in itertools.pairwise(self._first.tolist())]
         count = np.diff(self._first)
         most = 1
-        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS:
+        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS * effort:
             most += 1
         self._sets = sets_of(items.rank, problem.world, most, WIDE, random)
         block = goods.block_of[items.family, items.units]
         self._size = goods.size[:, block]
         self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
+        self._stored = [self._sets.load(size) for size in self._size]
         self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
         self._markets: dict[tuple[int, int, bool], Market] = {}
         room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
@@ -188,8 +200,9 @@ class Trade:
             gone, come = self._load[other][:, here], self._load[kind][:, here]
             load = self._load_now[self._aim.columns]
             only = self._roomy if roomy else None
+            aim, size, free = self._aim, self._stored[kind][:, here], within_spare(self._room, self._spare)
             self._markets[kind, other, roomy] = Market(
-                sets, gone, come, load, self._aim.load, self._aim.weight, self._aim.reach, only
+                sets, gone, come, load, aim.load, aim.weight, aim.reach, size, free, only
             )
         return self._markets[kind, other, roomy]
 
@@ -197,7 +210,9 @@ class Trade:
         """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
         kind = int(self._problem.kind_of_rank[rank])
         best: tuple[float, int, Ints, Ints, int, int] | None = None
-        for other, roomy in itertools.product(range(self._problem.kinds), (False, True)):
+        for roomy, other in itertools.product((False, True), range(self._problem.kinds)):
+            if roomy and best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+                break
             if roomy and not (self._problem.kind_of_rank[self._roomy] == other).any():
                 continue
             market = self._market(kind, other, roomy=roomy)
@@ -252,27 +267,29 @@ class Trade:
             np.concatenate([gone, off.astype(np.float32)], axis=1),
             np.concatenate([come, on.astype(np.float32)], axis=1),
             np.concatenate([none, cost]).astype(np.float32),
+            np.concatenate([self._stored[other][:, rows], goods.size[other, part].T.astype(np.float32)], axis=1),
         )
         return offers, list(zip(item.tolist(), units.tolist(), strict=True))
 
     def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
         """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
-        more, less = self._bytes(rank, partner, given, asked, item, units)
-        changed = more.any() or less.any()
-        room = within_spare(self._room[:, [rank, partner]], self._spare)
-        if changed and (room < np.stack([more, less], axis=1)).any():
-            return False
         goods, items, problem = self._goods, self._items, self._problem
         handed = np.append(given, item) if item >= 0 else given
         for moved, place in ((asked, rank), (handed, partner)):
+            if not self._families[place].isdisjoint(items.family[moved].tolist()):
+                return False
             kind = problem.kind_of_rank[place]
             wide = np.where(moved == item, units, items.units[moved])
-            there = self._by_rank[self._first[place] : self._first[place + 1]]
-            ok = goods.allowed[kind, goods.block_of[items.family[moved], wide]]
-            ok &= problem.is_within(goods.table_of_family[items.family[moved]], np.full(len(moved), place))
-            if not ok.all() or np.isin(items.family[moved], items.family[there]).any():
+            if not goods.allowed[kind, goods.block_of[items.family[moved], wide]].all():
                 return False
-        return True
+            of_table = goods.table_of_family[items.family[moved]]
+            if problem.is_confined and not problem.is_within(of_table, np.full(len(moved), place)).all():
+                return False
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        if not (more.any() or less.any()):
+            return True
+        room = within_spare(self._room[:, [rank, partner]], self._spare)
+        return bool((room >= np.stack([more, less], axis=1)).all())
 
     def _bytes(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> tuple[Floats, Floats]:
         """[M] bytes that the rank takes more, and that its partner takes more."""
@@ -319,7 +336,10 @@ class Trade:
         block = goods.block_of[items.family[item], items.units[item]]
         off = goods.load[kind, block]
         mean_growth = goods.spread_growth(np.full(len(block), kind), block, option)
-        cost = goods.growth_of_step(mean_growth, self._mean, aim.least)
+        level, growth = self._mean.copy(), mean_growth.copy()
+        is_done = aim.least[problem.stage_of_column] > 0
+        level[is_done], growth[:, is_done] = self._peak[is_done], load[option][:, is_done]
+        cost = goods.growth_of_step(growth, level, aim.least)
         excess = self._load_now[aim.columns, rank] - aim.load
         after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
         gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
