@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from cost_models.shards import HOME_OF_TIER, MemoryTier
 from cost_models.workload.loading import load_workload
@@ -69,6 +69,7 @@ def rows(
 ) -> Iterator[Row]:
     """Target by target, memory by memory."""
     for target in targets:
+        fewer: Row | None = None
         alone: int | None = None
         for count in range(1, len(MEMORIES) + 1):
             there = MEMORIES[:count]
@@ -77,22 +78,31 @@ def rows(
                 topology,
                 workload,
                 target_samples_per_s=target,
-                max_nodes=most_nodes,
+                max_nodes=most_nodes if fewer is None or fewer.nodes is None else fewer.nodes,
                 policy=Policy(tiers=tiers),
                 each_tier=False,
                 effort=effort,
             )
-            nodes = found.answer.nodes if found.answer else None
-            alone = nodes if count == 1 else alone
-            yield Row(
-                target,
-                " + ".join(there),
-                nodes,
-                None if nodes is None or alone is None else alone / nodes,
-                found.answer.samples_per_s if found.answer else None,
-                found.plan.simulated.samples_per_s if found.plan and found.plan.simulated else None,
-                held_up_by(found),
-            )
+            alone = found.answer.nodes if found.answer and count == 1 else alone
+            fewer = _row(found, fewer, target, " + ".join(there), alone)
+            yield fewer
+
+
+def _row(found: Sizing, fewer: Row | None, target: float, memories: str, alone: int | None) -> Row:
+    """Of a size that was found, or that of `fewer` memories, which still does."""
+    if found.answer is None or found.plan is None:
+        none = Row(target, memories, None, None, None, None, held_up_by(found))
+        return none if fewer is None or fewer.nodes is None else replace(fewer, memories=memories)
+    nodes, played = found.answer.nodes, found.plan.simulated
+    return Row(
+        target,
+        memories,
+        nodes,
+        None if alone is None else alone / nodes,
+        found.answer.samples_per_s,
+        None if played is None else played.samples_per_s,
+        held_up_by(found),
+    )
 
 
 def held_up_by(found: Sizing) -> str:

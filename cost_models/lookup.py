@@ -116,11 +116,10 @@ class Lookup:
         search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
         brought = terms.in_place_rows(self._in_place, software)
         row = self._reads.row_bytes
-        host = {
-            name: _Crossing(there * row, terms.read_seconds(there, row, rates))
-            for name, rates in self._addressed()
-            for there in [np.where(self._at(name), brought, 0.0)]
-        }
+        host: dict[MemoryTier, _Crossing] = {}
+        for name, rates in self._addressed():
+            here = np.where(self._at(name), brought, 0.0)
+            host[name] = _Crossing(here * row, terms.read_seconds(here, row, rates))
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
         codec = self._codec_seconds(self._tables.codec_bytes[0])

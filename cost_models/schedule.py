@@ -44,6 +44,7 @@ _FETCHES: dict[MemoryTier, str] = {
     "remote": "remote_fetch",
 }
 """Stage of the cache misses of each memory: one kernel after the other on a rank."""
+_OF_NODE = {"front_end", *(memory for memory, shared_by in SHARED_BY.items() if shared_by == "node")}
 WITH_IDS = "_with_ids"
 """Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
 
@@ -261,7 +262,7 @@ class Schedule:
             found = np.asarray(self.fabric.nic_of_rank)
         elif resource == "pcie":
             found = np.asarray(self.fabric.pcie_switch_of_rank)
-        elif resource == "front_end" or SHARED_BY.get(resource) == "node":  # type: ignore[call-overload]
+        elif resource in _OF_NODE:
             found = self.node_of_rank
         elif resource == "remote":
             found = self.kind_of_rank

@@ -79,7 +79,7 @@ def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
     assert sum(bool(problem.apart) for problem in confined) >= 3
     assert sum(len(problem.districts.kind) > problem.kinds for problem in confined) >= 5
     best = [(each.instance, option, places) for each, found in feasible(solved) for option, places in found.choices]
-    assert {int(instance.options.tier[option]) for instance, option, _ in best} == {0, 1, 2, 3}
+    assert {int(instance.options.tier[option]) for instance, option, _ in best} == {0, 1, 2, 3, 5, 6, 7}
     assert {int(instance.options.block_sharding[places[0][0]]) for instance, _, places in best} == set(range(7))
     cut = [places for instance, option, places in best if instance.options.units[option] and len(places) > 1]
     assert len({len(places) for places in cut}) >= 3
