@@ -183,11 +183,11 @@ class _Layers:
         for option in range(problem.option_start[table], problem.option_start[table + 1]):
             for way in self._ways_of_option(option, number):
                 items.append(way)
+                self._spend(self.base.size)
                 if len(items) > MOST_WAYS:
                     raise _TooMuchError
         if not items:
             return None
-        self._spend(len(items) * self.base.size)
         taken = np.zeros((len(items), len(pairs)))
         for i, way in enumerate(items):
             for pair in way:

@@ -191,6 +191,7 @@ class _Search:
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
         self._slimmest: Slim | None = None
+        self._priced: dict[float, Slim] = {}
         self._stuck_s = np.inf
         """Step of a plan that more levelling does not help."""
         self._clock = Clock(limits)
@@ -469,7 +470,7 @@ class _Search:
     def _overfull_starts(self) -> list[tuple[Placement, float]]:
         """Placements of choices for hardly less than all the memory, over-full at first; those that come to fit."""
         fluid, seed = self._fluid, self._limits.seed
-        overfull = self._overfull[0]
+        overfull = self._overfull(BYTE_PRICES[0])
         full_s = float(LoadState(overfull.problem).stage_seconds()[len(fluid.problem.stage_constants) :].sum())
         tried: list[tuple[float, float, Bools]] = []
         seen: list[tuple[Bools, FluidSolution]] = []
@@ -497,12 +498,12 @@ class _Search:
             found.append(fitted)
         return found
 
-    @cached_property
-    def _overfull(self) -> list[Slim]:
-        """The problem with bytes at a price instead of limits, and with dearer ones."""
-        seconds = (self.relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
-        problem = self._fluid.problem
-        return [slimmed(with_priced_memory(problem, factor * seconds)) for factor in BYTE_PRICES]
+    def _overfull(self, factor: float) -> Slim:
+        """The problem with bytes at so many times the bound's prices instead of limits."""
+        if factor not in self._priced:
+            seconds = (self.relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+            self._priced[factor] = slimmed(with_priced_memory(self._fluid.problem, factor * seconds))
+        return self._priced[factor]
 
     def _fitted(self, usable: Bools) -> tuple[Placement, float] | None:
         """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -514,12 +515,12 @@ class _Search:
             if before is not None and (choice[1] == before).all():
                 continue
             before = choice[1]
-            placement = _place_overfull(self._overfull[0].problem, *choice)
-            for number, slim in enumerate(self._overfull):
+            placement = _place_overfull(self._overfull(BYTE_PRICES[0]).problem, *choice)
+            for number, factor in enumerate(BYTE_PRICES):
                 if placement is None or self._is_done():
                     break
                 norms = LATER_SQUARINGS if number else SQUARINGS
-                placement, _ = self._improve(placement, self._limits.seed, norms, overfull=slim)
+                placement, _ = self._improve(placement, self._limits.seed, norms, overfull=self._overfull(factor))
                 state = load_state(self._fluid.problem, placement)
                 if state.overflow_bytes() <= 0:
                     self._offer(placement, state.step_s(), "start")
@@ -536,15 +537,21 @@ class _Search:
         """
         found: list[tuple[Placement, float]] = []
         best_of: dict[float, float] = {}
+        started: dict[bytes, tuple[Placement, float] | None] = {}
         for of_pool, usable in allowed:
             if not left and (found or not must_find):
                 break
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            start = _attempt(self._fluid, usable, headroom)
+            choice = _choose(self._fluid, usable, headroom)
+            same = b"" if choice is None else choice[1].tobytes()
+            is_new = same not in started
+            if is_new:
+                started[same] = None if choice is None else _placed(self._fluid, *choice)
+            start = started[same]
             best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
-            if start is not None:
+            if start is not None and is_new:
                 found.append(start)
                 self._offer(*start, "start")
             if self._is_done():
@@ -759,12 +766,8 @@ def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float, of
     return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table[problem.block_option]])
 
 
-def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, float] | None:
-    """Choose, round and place once."""
-    choice = _choose(fluid, usable, headroom)
-    if choice is None:
-        return None
-    relaxed, picks = choice
+def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> tuple[Placement, float] | None:
+    """Options placed, and their step."""
     _, taken = fluid.usage(relaxed.prices, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
