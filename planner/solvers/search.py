@@ -223,6 +223,8 @@ class _Search:
         """Raise the bound by a threshold below the best plan, unless tables are many."""
         problem = self._fluid.problem
         worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
+        if self._clock.is_over():
+            return
         if self.best is not None and worth_it and self.best[1] != self._tightened_s:
             self._tightened_s = self.best[1]
             found = tighten(self._fluid, self.relaxed, self.best[1], self.bound)
@@ -323,7 +325,7 @@ class _Search:
             queue += self._built()
         if self._may_overfill:
             queue += self._overfull_starts()
-            if not queue or not self._is_good_fit():
+            if not (queue and (self._is_done() or self._is_good_fit())):
                 queue += self._starts()
         queue = sorted(queue, key=lambda item: item[1])
         self.try_all()
@@ -353,7 +355,7 @@ class _Search:
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
         """The starts that are best after a little local search: what they cost before says little."""
-        if self._most_starts <= FINALISTS or len(starts) < 2:
+        if self._most_starts <= FINALISTS or len(starts) < 2 or self._is_done():
             return starts[:1]
         tried = [(self._improve(start[0], self._limits.seed, SQUARINGS, TRIAL_ROUNDS, 0)[1], start) for start in starts]
         return [start for _, start in sorted(tried, key=lambda item: item[0])][:FINALISTS]
@@ -490,6 +492,8 @@ class _Search:
                     tried.append((value - full_s, choice[0].bound_s, usable))
         found: list[tuple[Placement, float]] = []
         for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:
+            if self._is_done():
+                break
             if bound_s >= self._best_s:
                 continue
             fitted = self._fitted(usable)
@@ -510,7 +514,7 @@ class _Search:
         before: Ints | None = None
         for headroom in OVERFULL_HEADROOMS:
             choice = _choose(self._fluid, usable, headroom)
-            if choice is None or choice[0].bound_s >= self._best_s:
+            if choice is None or choice[0].bound_s >= self._best_s or self._is_done():
                 break
             if before is not None and (choice[1] == before).all():
                 continue

@@ -23,7 +23,7 @@ def random_placement(problem: Problem, random: np.random.Generator) -> Placement
 
 
 def test_the_fullest_pool_makes_the_step_longer() -> None:
-    """A tier adds its seconds to the step while all fits, and more by the share by which its fullest pool is too full."""
+    """A tier adds its seconds to the step while all fits, and more by the share that its fullest pool has too much."""
     too_full = 0
     for seed in range(2, 182, 3):
         problem, random = tiny_instance(seed).problem, np.random.default_rng(seed)
