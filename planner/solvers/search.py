@@ -22,6 +22,7 @@ from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.overfull import with_priced_memory
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
+from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.sharpening import sharpen
@@ -49,9 +50,11 @@ GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
-OVERFULL_HEADROOMS, BYTE_PRICES = (0.9998, 0.9994, 0.998, 0.99), (2.0, 8.0)
-"""Shares of the memory for starts that may be over-full at first, and the prices, as multiples of the bound's, that
-bytes have until they fit."""
+OVERFULL_HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
+"""Shares of the memory for starts that may be over-full at first."""
+BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
+"""The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
+leaves; and the rounds at each norm in which the placement must come to fit."""
 GOOD_FIT = 0.02
 """Gap below which no other starts are tried beside those."""
 FINALISTS = 3
@@ -191,7 +194,6 @@ class _Search:
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
         self._fluid, self._limits, self._tell = fluid, limits, tell
         self._slimmest: Slim | None = None
-        self._priced: dict[float, Slim] = {}
         self._stuck_s = np.inf
         """Step of a plan that more levelling does not help."""
         self._clock = Clock(limits)
@@ -472,7 +474,7 @@ class _Search:
     def _overfull_starts(self) -> list[tuple[Placement, float]]:
         """Placements of choices for hardly less than all the memory, over-full at first; those that come to fit."""
         fluid, seed = self._fluid, self._limits.seed
-        overfull = self._overfull(BYTE_PRICES[0])
+        overfull = self._overfull
         full_s = float(LoadState(overfull.problem).stage_seconds()[len(fluid.problem.stage_constants) :].sum())
         tried: list[tuple[float, float, Bools]] = []
         seen: list[tuple[Bools, FluidSolution]] = []
@@ -502,12 +504,18 @@ class _Search:
             found.append(fitted)
         return found
 
-    def _overfull(self, factor: float) -> Slim:
-        """The problem with bytes at so many times the bound's prices instead of limits."""
-        if factor not in self._priced:
-            seconds = (self.relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
-            self._priced[factor] = slimmed(with_priced_memory(self._fluid.problem, factor * seconds))
-        return self._priced[factor]
+    @cached_property
+    def _overfull(self) -> Slim:
+        """The problem with bytes at a price instead of limits."""
+        return self._priced(BYTE_PRICE)
+
+    @cached_property
+    def _dearly_overfull(self) -> Slim:
+        return self._priced(DEAR_BYTE_PRICE)
+
+    def _priced(self, factor: float) -> Slim:
+        seconds = factor * (self.relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+        return slimmed(with_priced_memory(self._fluid.problem, seconds))
 
     def _fitted(self, usable: Bools) -> tuple[Placement, float] | None:
         """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -519,17 +527,26 @@ class _Search:
             if before is not None and (choice[1] == before).all():
                 continue
             before = choice[1]
-            placement = _place_overfull(self._overfull(BYTE_PRICES[0]).problem, *choice)
-            for number, factor in enumerate(BYTE_PRICES):
-                if placement is None or self._is_done():
-                    break
-                norms = LATER_SQUARINGS if number else SQUARINGS
-                placement, _ = self._improve(placement, self._limits.seed, norms, overfull=self._overfull(factor))
-                state = load_state(self._fluid.problem, placement)
-                if state.overflow_bytes() <= 0:
-                    self._offer(placement, state.step_s(), "start")
-                    return placement, state.step_s()
+            start = _place_overfull(self._overfull.problem, *choice)
+            found = None if start is None else self._repaired(start)
+            if found is not None:
+                return found
         return None
+
+    def _repaired(self, placement: Placement) -> tuple[Placement, float] | None:
+        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not."""
+        problem, seed = self._fluid.problem, self._limits.seed
+        placement, _ = self._improve(placement, seed, SQUARINGS, overfull=self._overfull)
+        if load_state(problem, placement).overflow_bytes() > 0 and not self._is_done():
+            few, dearer = REPAIR_ROUNDS, self._dearly_overfull
+            placement, _ = self._improve(placement, seed, LATER_SQUARINGS, few, few, dearer)
+        if load_state(problem, placement).overflow_bytes() > 0:
+            placement, _ = self._improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
+        state = load_state(problem, placement)
+        if state.overflow_bytes() > ROUNDING_BYTES:
+            return None
+        self._offer(placement, state.step_s(), "start")
+        return placement, state.step_s()
 
     def _level(
         self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool
