@@ -55,6 +55,8 @@ OVERFULL_HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
 """The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
 leaves; and the rounds at each norm in which the placement must come to fit."""
+LOST_IN_REPAIR = 0.005
+"""Share of the step that limits may cost a start at last; where it is more, less of the memory is tried, too."""
 GOOD_FIT = 0.02
 """Gap below which no other starts are tried beside those."""
 FINALISTS = 3
@@ -520,6 +522,7 @@ class _Search:
     def _fitted(self, usable: Bools) -> tuple[Placement, float] | None:
         """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
         before: Ints | None = None
+        best: tuple[Placement, float] | None = None
         for headroom in OVERFULL_HEADROOMS:
             choice = _choose(self._fluid, usable, headroom)
             if choice is None or choice[0].bound_s >= self._best_s or self._is_done():
@@ -528,25 +531,31 @@ class _Search:
                 continue
             before = choice[1]
             start = _place_overfull(self._overfull.problem, *choice)
-            found = None if start is None else self._repaired(start)
-            if found is not None:
-                return found
-        return None
+            found, lost = (None, 0.0) if start is None else self._repaired(start)
+            if found is not None and (best is None or found[1] < best[1]):
+                best = found
+            if best is not None and lost <= LOST_IN_REPAIR:
+                break
+        return best
 
-    def _repaired(self, placement: Placement) -> tuple[Placement, float] | None:
-        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not."""
+    def _repaired(self, placement: Placement) -> tuple[tuple[Placement, float] | None, float]:
+        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not.
+
+        Also the share by which the limits made its step longer.
+        """
         problem, seed = self._fluid.problem, self._limits.seed
         placement, _ = self._improve(placement, seed, SQUARINGS, overfull=self._overfull)
         if load_state(problem, placement).overflow_bytes() > 0 and not self._is_done():
             few, dearer = REPAIR_ROUNDS, self._dearly_overfull
             placement, _ = self._improve(placement, seed, LATER_SQUARINGS, few, few, dearer)
-        if load_state(problem, placement).overflow_bytes() > 0:
+        before = load_state(problem, placement)
+        if before.overflow_bytes() > 0:
             placement, _ = self._improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
         state = load_state(problem, placement)
         if state.overflow_bytes() > ROUNDING_BYTES:
-            return None
+            return None, 0.0
         self._offer(placement, state.step_s(), "start")
-        return placement, state.step_s()
+        return (placement, state.step_s()), state.step_s() / before.step_s() - 1
 
     def _level(
         self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool

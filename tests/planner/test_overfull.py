@@ -6,7 +6,9 @@ import pytest
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner import api
 from planner.problem import Placement, Problem, load_state
+from planner.solvers.improve import Improver
 from planner.solvers.overfull import MARGIN, ROOM, with_priced_memory
+from planner.solvers.repartition import ROUNDING_BYTES
 from tests.oracles.instances import tiny_instance
 
 
@@ -53,6 +55,28 @@ def test_an_over_full_pool_has_a_limit() -> None:
     np.testing.assert_allclose(priced.pool_capacity[0], problem.pool_capacity[0] * (1 + ROOM))
     for before, after in zip(problem.pool_capacity[1:], priced.pool_capacity[1:], strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_local_search_lets_an_over_full_placement_fit() -> None:
+    """`best_s` is infinite until a placement fits; then it is the step of one that does."""
+    came_to_fit = 0
+    for seed in range(2, 182, 3):
+        problem = tiny_instance(seed).problem
+        if problem.grouped.any():
+            continue
+        placement = random_placement(problem, np.random.default_rng(seed))
+        if load_state(problem, placement).overflow_bytes() <= ROUNDING_BYTES:
+            continue
+        improver = Improver(problem, placement, seed)
+        assert np.isinf(improver.best_s)
+        for number in range(40):
+            improver.round(number, 5)
+        if np.isfinite(improver.best_s):
+            came_to_fit += 1
+            state = load_state(problem, improver.best())
+            assert state.overflow_bytes() <= 2 * ROUNDING_BYTES
+            assert state.step_s() == pytest.approx(improver.best_s, rel=1e-9)
+    assert came_to_fit >= 3
 
 
 def test_scarce_memory_is_filled() -> None:
