@@ -692,7 +692,7 @@ class _Search:
         return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)
 
     def _offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
-        if self.best is None or step_s < self.best[1]:
+        if step_s < self._best_s:
             self.best = (placement() if callable(placement) else placement), step_s
             self._tell(source, step_s, self.bound.seconds)
 
