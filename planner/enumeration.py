@@ -36,6 +36,8 @@ MOST_NUMBERS = 20_000_000
 """That the partial plans of one layer may be made of."""
 LATER_LAYERS = 0.5
 """Work on each layer still to come, over that on the last one: where that is more than what is left, it is given up."""
+OF_A_PAIR = 8
+"""Numbers that take as long as one of the numbers of a block at a place, which are worked out one block at a time."""
 AT_ONCE = 1_000_000
 """Numbers that are worked on at once."""
 CHECK_WORK = 5e9
@@ -172,6 +174,7 @@ class _Layers:
         pairs = [(int(block), place) for block in blocks for place in self._places(int(block))]
         if not pairs:
             return None
+        self._spend(OF_A_PAIR * len(pairs) * self.base.size)
         rows = np.stack([self._rows_of(block, place) for block, place in pairs])
         covers = np.stack([self._ranks_of(block, place) for block, place in pairs])
         fits = self._is_possible(self.base + rows, self._linear(rows) + self._linear(self.base[None]))
@@ -180,6 +183,7 @@ class _Layers:
         for option in range(problem.option_start[table], problem.option_start[table + 1]):
             for way in self._ways_of_option(option, number):
                 items.append(way)
+                self._spend(self.base.size)
                 if len(items) > MOST_WAYS:
                     raise _TooMuchError
         if not items:

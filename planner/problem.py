@@ -457,10 +457,13 @@ class LoadState:
         ):
             for rows, instance, first, last in groups:
                 touched = instance[ranks]
+                if touched[-1] - touched[0] == len(first) - 1:
+                    target[rows] += values[rows]
+                    continue
                 reach = slice(first[ranks.start], last[ranks.stop - 1])
-                here = instance[reach] - touched[0]
-                for row in rows:
-                    target[row, reach] += np.bincount(touched - touched[0], weights=values[row])[here]
+                opens = np.flatnonzero(touched[1:] != touched[:-1]) + 1
+                total = np.add.reduceat(values[rows], np.concatenate([[0], opens]), axis=1)
+                target[rows, reach] += total[:, instance[reach] - touched[0]]
 
     def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
         """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""

@@ -28,7 +28,7 @@ from planner.problem import (
 )
 from planner.solvers.items import Items, difference, merged_items
 from planner.solvers.relief import relief
-from planner.solvers.repartition import PRECISION, Bins, Hands, best_ways, deal, draw
+from planner.solvers.repartition import PRECISION, ROUNDING_BYTES, Bins, Hands, best_ways, deal, draw
 from planner.solvers.smoothing import Smoothing
 from planner.solvers.steps import HEIGHTS, NEAR, level_below
 from planner.solvers.trading import Aim, Goods, Trade, within_spare
@@ -91,7 +91,11 @@ class _Cuts:
 
 
 class Improver:
-    """Improves one placement; deterministic for its seed. Tables outside `movable_tables` [T] stay as they are."""
+    """Improves one placement; deterministic for its seed. Tables outside `movable_tables` [T] stay as they are.
+
+    A placement that is a little over-full may come to fit: ranks deal out their blocks, and tables change their tiers,
+    in ways that fit. `best_s` is infinite as long as none was met.
+    """
 
     def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self._problem = problem
@@ -117,8 +121,9 @@ class Improver:
         capacity = np.array([of_tier.min() for of_tier in problem.pool_capacity])
         is_ample = self._state.free.mean(axis=1) > AMPLE * capacity
         self._spare: Floats = np.where(is_ample, SPARE * capacity, 0.0)[:, None]
-        self.best_s = self._state.step_s()
+        self.best_s = np.inf
         self._best = self._placement()
+        self._note()
         self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
         self._steps[np.setdiff1d(np.arange(len(self._steps)), problem.stage_of_column)] = 0.0
         self._target_s: Floats | None = None
@@ -164,7 +169,7 @@ class Improver:
         return table
 
     def best(self) -> Placement:
-        """The best placement so far."""
+        """The best placement so far; the given one where none fits."""
         return self._best
 
     def _placement(self) -> Placement:
@@ -190,10 +195,14 @@ class Improver:
         else:
             changed = self._deal_ranks(smoothing)
         if changed:
-            step_s = self._state.step_s()
-            if step_s < self.best_s:
-                self.best_s, self._best = step_s, self._placement()
+            self._note()
         return changed
+
+    def _note(self) -> None:
+        """Remember the state if it fits and is the best one."""
+        step_s = self._state.step_s()
+        if step_s < self.best_s and self._state.overflow_bytes() <= ROUNDING_BYTES:
+            self.best_s, self._best = step_s, self._placement()
 
     @cached_property
     def _goods(self) -> Goods:
@@ -219,9 +228,7 @@ class Improver:
             self._target_s = None
         elif not left.any():
             self._target_s = None
-        step_s = state.step_s()
-        if step_s < self.best_s:
-            self.best_s, self._best = step_s, self._placement()
+        self._note()
         return True
 
     def relieve(self) -> bool:

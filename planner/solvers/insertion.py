@@ -66,6 +66,8 @@ class Insertion:
         self._totals: dict[int, tuple[Floats, Floats]] = {}
         self._ways: dict[int, list[_Way]] = {}
         self._everyone = np.arange(problem.world)
+        self._unit: Floats = np.eye(problem.world)
+        self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
 
     def least(self, table: int) -> float:
         """What the table adds at least."""
@@ -77,25 +79,25 @@ class Insertion:
         block, place = np.array(pieces).T
         on_rank = problem.block_extent[block] == RANK
         if on_rank.any():
-            of, rank = block[on_rank], place[on_rank]
+            of, rank = (block, place) if on_rank.all() else (block[on_rank], place[on_rank])
             kind = self._kind[rank]
-            load = sign * (problem.fixed[kind, of] + problem.by_rows[kind, of])
-            size = sign * (problem.bytes_fixed[kind, of] + problem.bytes_by_rows[kind, of])
-            if self._shares or len(np.unique(rank)) < len(rank):
-                for r, of_load, of_size in zip(rank.tolist(), load, size, strict=True):
-                    state.add_on_rank(of_load, of_size, r)
+            load, size = problem.whole_load[kind, of].T * sign, problem.whole_bytes[kind, of].T * sign
+            if len(rank) == 1:
+                state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
+            elif self._shares or len(np.unique(rank)) < len(rank):
+                on = self._unit[rank]
+                state.add(load @ on, size @ on, slice(0, problem.world))
             else:
-                state.load[:, rank] += load.T
-                state.free[:, rank] -= size.T
+                state.load[:, rank] += load
+                state.free[:, rank] -= size
         for b, node in zip(block[~on_rank].tolist(), place[~on_rank].tolist(), strict=True):
             ranks = slice(0, problem.world)
             if node >= 0:
                 ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
             load, size = self._spread(b)
             state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
-        everywhere = problem.everywhere[:, block].sum(axis=1)
-        if everywhere.any():
-            state.add_everywhere(sign * everywhere)
+        if self._is_everywhere[block].any():
+            state.add_everywhere(sign * problem.everywhere[:, block].sum(axis=1))
 
     def _spread(self, block: int) -> tuple[Floats, Floats]:
         """Loads [C, W] and bytes [M, W] of a NODE block, were it on every node, or of a WORLD one."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.enumeration import Tried, proven_s, try_all
 from planner.grains import grain_seconds
-from planner.problem import WORLD, Bools, Floats, Placement, Problem, load_state
+from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Placement, Problem, load_state
 from planner.solvers.branching import Branches, Stop
 from planner.solvers.choices import cheapest_first
 from planner.solvers.composing import composed
@@ -19,8 +19,10 @@ from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import AMPLE, SPARE, TURNS, Improver
 from planner.solvers.infeasible import Shortage, shortage
+from planner.solvers.overfull import with_priced_memory
 from planner.solvers.packing import pack
 from planner.solvers.prices import Bound, Prices
+from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.rounding import fill, round_picks
 from planner.solvers.ruin import Ruin
 from planner.solvers.sharpening import sharpen
@@ -51,6 +53,15 @@ GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
+OVERFULL_HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
+"""Shares of the memory for starts that may be over-full at first."""
+BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
+"""The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
+leaves; and the rounds at each norm in which the placement must come to fit."""
+LOST_IN_REPAIR = 0.005
+"""Share of the step that limits may cost a start at last; where it is more, less of the memory is tried, too."""
+GOOD_FIT = 0.02
+"""Gap below which no other starts are tried beside those."""
 FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
 SQUARINGS = (3, 4, 5, 6, 7)
@@ -250,6 +261,8 @@ class _Search:
         """Raise the bound by a threshold below the best plan, unless tables are many."""
         problem = self._fluid.problem
         worth_it = problem.tables <= problem.world or len(problem.block_option) <= TIGHTEN_BLOCKS
+        if self._clock.is_over():
+            return
         if self.best is not None and worth_it and self.best[1] != self._tightened_s:
             self._tightened_s = self.best[1]
             found = tighten(self._fluid, self.relaxed, self.best[1], self.bound)
@@ -344,10 +357,15 @@ class _Search:
         self._try_from_below()
         if self.best is not None and self._is_done():
             return
-        queue = self._starts()
+        queue = self._first_start() if self._may_overfill else self._starts()
         self.tighten()
         if self._may_build:
-            queue = sorted([*queue, *self._built()], key=lambda item: item[1])
+            queue += self._built()
+        if self._may_overfill:
+            queue += self._overfull_starts()
+            if not (queue and (self._is_done() or self._is_good_fit())):
+                queue += self._starts()
+        queue = sorted(queue, key=lambda item: item[1])
         self.try_all()
         queue = self._finalists(_distinct(queue)) if self._limits.effort != 0 else []
         done = 0
@@ -375,7 +393,7 @@ class _Search:
 
     def _finalists(self, starts: list[tuple[Placement, float]]) -> list[tuple[Placement, float]]:
         """The starts that are best after a little local search: what they cost before says little."""
-        if self._most_starts <= FINALISTS or len(starts) < 2:
+        if self._most_starts <= FINALISTS or len(starts) < 2 or self._is_done():
             return starts[:1]
         tried = [(self._improve(start[0], self._limits.seed, SQUARINGS, TRIAL_ROUNDS, 0)[1], start) for start in starts]
         return [start for _, start in sorted(tried, key=lambda item: item[0])][:FINALISTS]
@@ -433,18 +451,11 @@ class _Search:
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
         is not, less of it is tried once more, and only if no start is good.
         """
-        problem = self._fluid.problem
-        seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
-        seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
-        scarce = bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
-        pool_caps, stage_caps = (POOL_CAPS, STAGE_CAPS[:SCARCE_STAGE_CAPS]) if scarce else (POOL_CAPS[:1], STAGE_CAPS)
-        caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
-        masks = ((of_pool, _capped(problem, seconds, size, of_stage, of_pool)) for of_pool, of_stage in caps)
-        allowed = list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
+        problem, scarce = self._fluid.problem, self._is_scarce
         found: list[tuple[Placement, float]] = []
         left, before = self._most_starts, np.inf
         for headroom in HEADROOMS:
-            level, left = self._level(headroom, allowed, left, must_find=not found)
+            level, left = self._level(headroom, self._allowed, left, must_find=not found)
             found += level
             best = min((step_s for _, step_s in level), default=np.inf)
             if self._is_done() or (found and not left):
@@ -464,6 +475,123 @@ class _Search:
             self._offer(*last, "start")
         return sorted(found, key=lambda item: item[1])
 
+    @cached_property
+    def _is_scarce(self) -> bool:
+        return bool((self.relaxed.prices.byte * self._fluid.capacity).sum() > 0)
+
+    @cached_property
+    def _allowed(self) -> list[tuple[float, Bools]]:
+        """Caps on shares of a pool, with the blocks [B] that keep to them and to one on stages."""
+        problem = self._fluid.problem
+        seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
+        seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
+        few = STAGE_CAPS[:SCARCE_STAGE_CAPS]
+        pool_caps, stage_caps = (POOL_CAPS, few) if self._is_scarce else (POOL_CAPS[:1], STAGE_CAPS)
+        caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
+        masks = ((of_pool, _capped(problem, seconds, size, of_stage, of_pool)) for of_pool, of_stage in caps)
+        return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
+
+    # -- starts that are over-full at first --------------------------------------------------------------------
+
+    @property
+    def _may_overfill(self) -> bool:
+        return self._is_scarce and len(self._fluid.problem.block_option) <= SLIM_BLOCKS
+
+    def _first_start(self) -> list[tuple[Placement, float]]:
+        """The first one of the ladder, whatever it is worth, so that there is a plan."""
+        for headroom in HEADROOMS:
+            found, _ = self._level(headroom, self._allowed[:1], 1, must_find=False)
+            if found or self._is_done():
+                return found
+        return []
+
+    def _is_good_fit(self) -> bool:
+        return self.best is not None and self.best[1] <= self.bound.seconds * (1 + GOOD_FIT)
+
+    def _overfull_starts(self) -> list[tuple[Placement, float]]:
+        """Placements of choices for hardly less than all the memory, over-full at first; those that come to fit."""
+        fluid, seed = self._fluid, self._limits.seed
+        overfull = self._overfull
+        full_s = float(LoadState(overfull.problem).stage_seconds()[len(fluid.problem.stage_constants) :].sum())
+        tried: list[tuple[float, float, Bools]] = []
+        seen: list[tuple[Bools, FluidSolution]] = []
+        for _, usable in self._allowed[: self._most_starts]:
+            if self._is_done():
+                break
+            if any(usable[relaxed.picks].all() and not (usable & ~other).any() for other, relaxed in seen):
+                continue
+            choice = _choose(fluid, usable, OVERFULL_HEADROOMS[0])
+            if choice is None:
+                continue
+            seen.append((usable, choice[0]))
+            if choice[0].bound_s < min((value for value, _, _ in tried), default=self._best_s):
+                start = _place_overfull(overfull.problem, *choice)
+                if start is not None:
+                    _, value = self._improve(start, seed, SQUARINGS, TRIAL_ROUNDS, 0, overfull)
+                    tried.append((value - full_s, choice[0].bound_s, usable))
+        found: list[tuple[Placement, float]] = []
+        for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:
+            if self._is_done():
+                break
+            if bound_s >= self._best_s:
+                continue
+            fitted = self._fitted(usable)
+            if fitted is None:
+                break
+            found.append(fitted)
+        return found
+
+    @cached_property
+    def _overfull(self) -> Slim:
+        """The problem with bytes at a price instead of limits."""
+        return self._priced(BYTE_PRICE)
+
+    @cached_property
+    def _dearly_overfull(self) -> Slim:
+        return self._priced(DEAR_BYTE_PRICE)
+
+    def _priced(self, factor: float) -> Slim:
+        seconds = factor * (self.relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+        return slimmed(with_priced_memory(self._fluid.problem, seconds))
+
+    def _fitted(self, usable: Bools) -> tuple[Placement, float] | None:
+        """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
+        before: Ints | None = None
+        best: tuple[Placement, float] | None = None
+        for headroom in OVERFULL_HEADROOMS:
+            choice = _choose(self._fluid, usable, headroom)
+            if choice is None or choice[0].bound_s >= self._best_s or self._is_done():
+                break
+            if before is not None and (choice[1] == before).all():
+                continue
+            before = choice[1]
+            start = _place_overfull(self._overfull.problem, *choice)
+            found, lost = (None, 0.0) if start is None else self._repaired(start)
+            if found is not None and (best is None or found[1] < best[1]):
+                best = found
+            if best is not None and lost <= LOST_IN_REPAIR:
+                break
+        return best
+
+    def _repaired(self, placement: Placement) -> tuple[tuple[Placement, float] | None, float]:
+        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not.
+
+        Also the share by which the limits made its step longer.
+        """
+        problem, seed = self._fluid.problem, self._limits.seed
+        placement, _ = self._improve(placement, seed, SQUARINGS, overfull=self._overfull)
+        if load_state(problem, placement).overflow_bytes() > 0 and not self._is_done():
+            few, dearer = REPAIR_ROUNDS, self._dearly_overfull
+            placement, _ = self._improve(placement, seed, LATER_SQUARINGS, few, few, dearer)
+        before = load_state(problem, placement)
+        if before.overflow_bytes() > 0:
+            placement, _ = self._improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
+        state = load_state(problem, placement)
+        if state.overflow_bytes() > ROUNDING_BYTES:
+            return None, 0.0
+        self._offer(placement, state.step_s(), "start")
+        return (placement, state.step_s()), state.step_s() / before.step_s() - 1
+
     def _level(
         self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool
     ) -> tuple[list[tuple[Placement, float]], int]:
@@ -474,15 +602,21 @@ class _Search:
         """
         found: list[tuple[Placement, float]] = []
         best_of: dict[float, float] = {}
+        started: dict[bytes, tuple[Placement, float] | None] = {}
         for of_pool, usable in allowed:
             if not left and (found or not must_find):
                 break
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            start = _attempt(self._fluid, usable, headroom)
+            choice = _choose(self._fluid, usable, headroom)
+            same = b"" if choice is None else choice[1].tobytes()
+            is_new = same not in started
+            if is_new:
+                started[same] = None if choice is None else _placed(self._fluid, *choice)
+            start = started[same]
             best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
-            if start is not None:
+            if start is not None and is_new:
                 found.append(start)
                 self._offer(*start, "start")
             if self._is_done():
@@ -511,12 +645,13 @@ class _Search:
         norms: tuple[int, ...],
         rounds: int = ROUNDS,
         levelling: int = LEVEL_ROUNDS,
+        overfull: Slim | None = None,
     ) -> tuple[Placement, float]:
         """Local search at one norm after the other, then towards targets; its best placement.
 
-        Starts are relieved first.
+        Starts are relieved first. Of the problem `overfull` instead of its own, placements need not fit.
         """
-        slim, number = self._slim_for(placement), 0
+        slim, number = overfull or self._slim_for(placement), 0
         improver = Improver(slim.problem, slim.inside(placement), seed)
         if self._is_large:
             rounds = min(rounds, LARGE_ROUNDS)
@@ -524,7 +659,11 @@ class _Search:
         def best() -> Placement:
             return slim.outside(improver.best())
 
-        self._offer(best, improver.best_s, "local search")
+        def offer() -> None:
+            if overfull is None:
+                self._offer(best, improver.best_s, "local search")
+
+        offer()
         if norms == SQUARINGS:
             improver.relieve()
         most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
@@ -536,7 +675,7 @@ class _Search:
                 number, best_s = number + 1, improver.best_s
                 if max(idle, stale) >= most_idle:
                     break
-                self._offer(best, improver.best_s, "local search")
+                offer()
                 if self._is_done():
                     return best(), improver.best_s
         stale, best_s = 0, improver.best_s
@@ -545,7 +684,7 @@ class _Search:
                 break
             stale = 0 if improver.best_s < best_s else stale + 1
             best_s = improver.best_s
-            self._offer(best, improver.best_s, "local search")
+            offer()
         return best(), improver.best_s
 
     def _slim_for(self, placement: Placement) -> Slim:
@@ -597,9 +736,13 @@ class _Search:
         return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)
 
     def _offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
-        if self.best is None or step_s < self.best[1]:
+        if step_s < self._best_s:
             self.best = (placement() if callable(placement) else placement), step_s
             self._tell(source, step_s, self.bound.seconds)
+
+    @property
+    def _best_s(self) -> float:
+        return np.inf if self.best is None else self.best[1]
 
     def _is_done(self) -> bool:
         near = 1 + max(self._limits.gap, OPTIMAL_GAP)
@@ -697,12 +840,8 @@ def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float, of
     return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table[problem.block_option]])
 
 
-def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, float] | None:
-    """Choose, round and place once."""
-    if shortage(fluid, usable, headroom) is not None:
-        return None
-    relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
-    picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
+def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> tuple[Placement, float] | None:
+    """Options placed, and their step."""
     _, taken = fluid.usage(relaxed.prices, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
@@ -713,6 +852,21 @@ def _attempt(fluid: Fluid, usable: Bools, headroom: float) -> tuple[Placement, f
         return None
     placement, state = placed
     return placement, state.step_s()
+
+
+def _choose(fluid: Fluid, usable: Bools, headroom: float) -> tuple[FluidSolution, Ints] | None:
+    """The fluid optimum over the `usable` blocks within so much of the memory, and its options made whole."""
+    if shortage(fluid, usable, headroom) is not None:
+        return None
+    relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+    return relaxed, fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
+
+
+def _place_overfull(overfull: Problem, relaxed: FluidSolution, picks: Ints) -> Placement | None:
+    """Options placed where bytes have a price instead of limits; the problem has stages beyond those of `relaxed`."""
+    of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
+    placed = place(overfull, picks, np.concatenate([relaxed.stage_seconds, of_memory]))
+    return None if placed is None else placed[0]
 
 
 def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> tuple[Placement, float] | None:
