@@ -44,10 +44,19 @@ def test_a_target_out_of_reach_exits_with_4(size):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "give either --target-qps or --fits"),
-        (["--fits", "--target-qps", "5"], "give either --target-qps or --fits"),
+        ([], "give either --target-qps and --max-step, or --fits"),
+        (["--fits", "--target-qps", "5"], "give either --target-qps and --max-step, or --fits"),
         (["--target-qps", "-1"], "must be above 0"),
         (["--target-qps", "nan"], "must be above 0"),
+        (["--fits", "--max-step", "5ms"], "give either --target-qps and --max-step, or --fits"),
+        (["--max-step", "0s"], "must be above 0"),
+        (["--max-step", "5"], "has no unit; write for example 30s"),
+        (["--fits", "--max-price", "500"], "has no unit; write for example 500USD/h"),
+        (["--fits", "--max-price", "-1USD/h"], "is below 0"),
+        (["--fits", "--max-power", "5USD/h"], "is not in watt; write for example 300kW"),
+        (["--fits", "--try", "workload.embedding.dtype"], "is not PATH=VALUE"),
+        (["--fits", "--try", "wrkload.embedding.dtype=fp16"], "did you mean 'workload'"),
+        (["--fits", "--try", "workload.global_batch=8", "--try", "workload.global_batch=8"], "is given twice"),
     ],
 )
 def test_wrong_flags_are_refused(size, words, said):
@@ -62,3 +71,20 @@ def test_an_unknown_group_is_an_input_error(size):
     result = size("--fits", "--group", "nosuch")
     assert result.exit_code == ExitCode.INVALID_INPUT
     assert "'nosuch' is not a node group" in result.stderr
+
+
+TRIES = ("--try", "workload.embedding.dtype=fp16", "--try", "topology.nodes.0.accelerators.count=1")
+
+
+@pytest.fixture
+def prices(tmp_path, run):
+    """A sheet that prices the starter's accelerators."""
+    found = json.loads(run("catalog", "show", "dgx-a100-80", "--format", "json").stdout)
+    device = found["nodes"][0]["accelerators"]["device"]
+    sheet = tmp_path / "prices.yaml"
+    rates = {"starter": device, "price": "2USD/h", "power": "500W"}
+    sheet.write_text(
+        "name: test\ndate: 2026-01-01\nsource: made up\n"
+        f"accelerators: {{{rates['starter']}: {{price: {rates['price']}, power: {rates['power']}}}}}\n"
+    )
+    return sheet
