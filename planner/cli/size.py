@@ -90,8 +90,8 @@ def size(
     Examples:
       planner size -t zionex-16 -w dlrm-dcnv2 --target-qps 2e7
       planner size -t zionex-16 -w model-f --fits --max-nodes 512
-      planner size -t dgx-a100-80 -t dgx-h100 -w dlrm-dcnv2 --target-qps 1e7
-        --prices example-2025-01 --max-price 500USD/h --by price
+      planner size -t dgx-a100-80 -t dgx-h100 -w rm2 --fits --max-power 60kW
+      planner size -t a.yaml -t b.yaml -w w.yaml --fits --prices p.yaml --by price
     """
     if fits == (target_qps is not None or max_step is not None):
         raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
