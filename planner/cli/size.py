@@ -178,7 +178,7 @@ def _cases(
     for (name, text), (cluster, model) in loaded.items():
         has_it = any(group == each.name for each in cluster.nodes)
         own = None if is_known and not has_it and len(cluster.nodes) == 1 else group
-        cases.append(Case(f"{labels[name]}, {text}" if text else labels[name], cluster, model, own))
+        cases.append(Case(f"{labels[name]} ({text})" if text else labels[name], cluster, model, own))
     return cases
 
 

@@ -23,7 +23,6 @@ JUDGED = {
     "search": "a search (not proven)",
     "input": "the inputs",
 }
-BEST = {"size": "smallest", "price": "cheapest"}
 ALL_TIERS = "all tiers"
 UNKNOWN = "unknown"
 
@@ -142,9 +141,9 @@ def _finding(choices: Sequence[Choice]) -> str:
     """Sentences: which is best and by how much, and what would be without constraints; or that none does."""
     question, order = choices[0].question, ranked(choices)
     best, free = order[0], ranked(choices, constrained=False)[0]
-    kind, wanted = BEST[question.by], _wanted(question)
+    wanted = _wanted(question)
     if best.does:
-        found = f"The {kind} cluster {wanted}: {_who(best)}. {_lead(order)}"
+        found = f"The {_best(best)} cluster {wanted}: {_who(best)}. {_lead(order)}"
     elif all(choice.sizing.finished for choice in choices):
         found = f"No cluster of up to {_nodes(question.max_nodes)} {wanted}."
     else:
@@ -152,6 +151,11 @@ def _finding(choices: Sequence[Choice]) -> str:
     if free.broken:
         found += f" Without constraints: {_who(free)}, but {', and '.join(free.broken)}."
     return found.strip()
+
+
+def _best(choice: Choice) -> str:
+    """What the first of all is; the cheapest only where its price is known."""
+    return "cheapest" if choice.question.by == "price" and choice.bill.usd_per_hour is not None else "smallest"
 
 
 def _wanted(question: Question) -> str:
@@ -217,7 +221,7 @@ def _cells(choice: Choice, *, is_best: bool, wants_prices: bool) -> list[str]:
     if one is None:
         none = f"none up to {choice.question.max_nodes:,}" if choice.sizing.finished else "not found yet"
         return [none, *[""] * (7 if wants_prices else 6)]
-    best = BEST[choice.question.by] if is_best else "enough"
+    best = _best(choice) if is_best else "enough"
     played = choice.sizing.plan.simulated if choice.sizing.plan is not None else None
     speeds = [
         _count(one.samples_per_s),

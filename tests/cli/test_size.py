@@ -91,7 +91,7 @@ def test_several_clusters_and_changes_are_ranked(size_several):
     data = json.loads(size_several("--fits", "--by", "price", "--format", "json").stdout)
     cases = [one["case"] for one in data["sizes"]]
     change = "workload.embedding.dtype=fp16;topology.nodes.0.power=5kW"
-    assert cases == ["my-cluster", f"my-cluster, {change}", "dgx-h100", f"dgx-h100, {change}"]
+    assert cases == ["my-cluster", f"my-cluster ({change})", "dgx-h100", f"dgx-h100 ({change})"]
     assert {one["allowed"] for one in data["sizes"]} == {"all tiers"}
     (best,) = [one for one in data["sizes"] if one["place"] == 1]
     prices = [one["answer"]["usd_per_hour"] for one in data["sizes"]]
@@ -138,6 +138,8 @@ def test_an_unknown_price_is_said(run):
     assert "is unknown: give a price sheet" in said
     assert "rejected 1" in said
     assert " unknown unknown" in said
+    cheapest = " ".join(run(*words, "--effort", 0, "--by", "price").stdout.split())
+    assert cheapest.startswith("The smallest cluster whose memory suffices")  # nobody knows which is the cheapest
 
 
 def test_wrong_fields_to_try_are_input_errors(size_several):

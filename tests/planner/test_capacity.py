@@ -29,7 +29,7 @@ def cluster(name: str, *, ranks: int, price: str | None = None, power: str | Non
 
 CASES = (
     Case("pairs", cluster("pairs", ranks=2, price="4USD/h", power="2kW"), MODEL),
-    Case("pairs, fp16", cluster("pairs", ranks=2, price="11USD/h", power="3kW"), HALF),
+    Case("pairs (fp16)", cluster("pairs", ranks=2, price="11USD/h", power="3kW"), HALF),
     Case("fours", cluster("fours", ranks=4, price="5USD/h", power="2kW"), MODEL),
 )
 
