@@ -59,6 +59,8 @@ class Candidate:
     """Of the best plan that the search had found then; None where it had none yet."""
     samples_per_s: float | None = None
     lower_bound_s: float | None = None
+    target_s: float | None = None
+    """The longest step that does; None where that the tables fit is enough."""
     most_samples_per_s: float | None = None
     """By the bound."""
     gap: float | None = None
@@ -92,6 +94,7 @@ def size(
     workload: Workload,
     *,
     target_samples_per_s: float | None = None,
+    max_step_s: float | None = None,
     group: str | None = None,
     max_nodes: int = DEFAULT_MAX_NODES,
     policy: Policy | Document | str | Path | None = None,
@@ -104,10 +107,10 @@ def size(
 ) -> tuple[Sizing, ...]:
     """The smallest number of nodes that does, with all allowed tiers first, then without each memory below HBM.
 
-    `target_samples_per_s` is by the estimate; None: that the tables fit is enough. `group` names the node group that
-    is sized (needed where there are several); its own count does not matter. Sizes are multiples of the nodes that
-    fill whole scale-up domains, up to `max_nodes`. With `each_tier` the memories that the policy allows and the
-    cluster has are left out one by one, then all of them.
+    `target_samples_per_s` and the longest step `max_step_s` are by the estimate; both None: that the tables fit is
+    enough. `group` names the node group that is sized (needed where there are several); its own count does not matter.
+    Sizes are multiples of the nodes that fill whole scale-up domains, up to `max_nodes`. With `each_tier` the memories
+    that the policy allows and the cluster has are left out one by one, then all of them.
 
     A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
 
@@ -115,14 +118,19 @@ def size(
     """
     if target_samples_per_s is not None and not (math.isfinite(target_samples_per_s) and target_samples_per_s > 0):
         raise InputError.at("target", f"{target_samples_per_s} samples/s must be above 0 and finite")
+    if max_step_s is not None and not (math.isfinite(max_step_s) and max_step_s > 0):
+        raise InputError.at("longest step", f"{max_step_s} s must be above 0 and finite")
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
-    index = _group_index(topology, group)
+    index = group_index(topology, group)
     stride = topology.nodes[index].stride
     if max_nodes < stride:
         raise InputError.at("max nodes", f"{max_nodes} is below {stride}, the nodes of one scale-up domain")
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
-    trials = _Trials(topology, workload, allowed, rules, index, target_samples_per_s, effort, gap, seed, is_over)
+    longest_s = math.inf if max_step_s is None else max_step_s
+    trials = _Trials(
+        topology, workload, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
+    )
     found: list[Sizing] = []
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if found and is_over():
@@ -133,7 +141,8 @@ def size(
     return tuple(found)
 
 
-def _group_index(topology: Topology, group: str | None) -> int:
+def group_index(topology: Topology, group: str | None) -> int:
+    """The number of the node group that is sized. Raises InputError where `group` does not say which."""
     names = [each.name for each in topology.nodes]
     if group is None and len(names) == 1:
         return 0
@@ -142,6 +151,13 @@ def _group_index(topology: Topology, group: str | None) -> int:
     if group not in names:
         raise InputError.at("group", f"{group!r} is not a node group{did_you_mean(group, names)}")
     return names.index(group)
+
+
+def resized(topology: Topology, index: int, nodes: int) -> Topology:
+    """The cluster with another number of nodes in a group; not checked."""
+    groups = list(topology.nodes)
+    groups[index] = groups[index].model_copy(update={"count": nodes})
+    return topology.model_copy(update={"nodes": tuple(groups)})
 
 
 def _variants(
@@ -231,6 +247,9 @@ def _climb(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: in
 
     def speed(position: int) -> float:
         one = seen[position]
+        step_s = one.step_s or one.lower_bound_s
+        if one.target_s is not None and step_s:
+            return one.target_s / step_s
         return one.samples_per_s or one.most_samples_per_s or 0.0
 
     while True:
@@ -285,6 +304,7 @@ class _Trials:
     rules: Document
     index: int
     target: float | None
+    longest_s: float
     effort: int
     gap: float
     seed: int
@@ -332,7 +352,8 @@ class _Trials:
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
     def _target_s(self, model: CostModel) -> float:
-        return math.inf if self.target is None else self.workload.batch(model.topology.world_size) / self.target
+        target_s = math.inf if self.target is None else self.workload.batch(model.topology.world_size) / self.target
+        return min(target_s, self.longest_s)
 
     def _problem(self, tiers: Sequence[PlacementTier], nodes: int) -> tuple[CostModel, Options, Problem]:
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
@@ -341,11 +362,8 @@ class _Trials:
         return model, *with_own_fractions(model, options, build_problem(model, options))
 
     def _grown(self, nodes: int) -> Topology:
-        groups = list(self.topology.nodes)
-        groups[self.index] = groups[self.index].model_copy(update={"count": nodes})
-        grown = self.topology.model_copy(update={"nodes": tuple(groups)})
         try:
-            return Topology.model_validate(grown.model_dump(mode="json"))
+            return Topology.model_validate(resized(self.topology, self.index, nodes).model_dump(mode="json"))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             raise InputError.at(self.topology.name, message) from None
@@ -364,6 +382,7 @@ class _Trials:
             step_s=outcome.step_s,
             samples_per_s=None if outcome.step_s is None else batch / outcome.step_s,
             lower_bound_s=bound_s,
+            target_s=target_s if math.isfinite(target_s) else None,
             most_samples_per_s=batch / bound_s if bound_s else None,
             gap=outcome.step_s / bound_s - 1 if outcome.step_s is not None and bound_s else None,
         )

@@ -59,6 +59,9 @@ def _input_flag(kind: str, help_text: str) -> Any:
 
 _TOPOLOGY = _input_flag("topology", "The cluster: a YAML file or a catalog name.")
 TopologyFlag = Annotated[str, _TOPOLOGY]
+TopologiesFlag = Annotated[
+    list[str], _input_flag("topology", "A cluster: a YAML file or a catalog name. May be repeated.")
+]
 OptionalTopologyFlag = Annotated[str | None, _TOPOLOGY]
 WorkloadFlag = Annotated[
     str | None,
@@ -305,7 +308,7 @@ def _forbid(document: "Document", text: str) -> None:
             narrow(document, key, value, f"--forbid {text}", match or None)
 
 
-def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
+def split_overrides(overrides: Sequence[str], flag: str = "--set") -> dict[str, list[str]]:
     """`topology.a.b=1` and `workload.c=2` as `a.b=1` and `c=2` for the input they belong to."""
     split: dict[str, list[str]] = {kind: [] for kind in PLANNED_FROM}
     for text in overrides:
@@ -313,14 +316,14 @@ def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
         kind, dot, _ = path.partition(".")
         if not (equals and dot):
             raise typer.BadParameter(
-                f"{text!r} is not PATH=VALUE; write for example topology.nodes.0.count=4", param_hint="--set"
+                f"{text!r} is not PATH=VALUE; write for example topology.nodes.0.count=4", param_hint=flag
             )
         if kind not in split:
             from topologies.messages import did_you_mean
 
             raise typer.BadParameter(
                 f"{path!r} must begin with topology. or workload.{did_you_mean(kind, split)}",
-                param_hint="--set",
+                param_hint=flag,
             )
         split[kind].append(text.removeprefix(f"{kind}."))
     return split
@@ -328,15 +331,17 @@ def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
 
 def seconds(flag: str, text: str) -> float:
     """The duration that a flag gives (`30s`, `2min`)."""
-    from topologies.units import parse_quantity
+    return _at_least_0(flag, text, "second", "30s")
 
-    try:
-        duration = parse_quantity(text, "second", "30s")
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=flag) from None
-    if duration < 0:
-        raise typer.BadParameter(f"{text!r} is below 0; write for example 30s", param_hint=flag)
-    return duration
+
+def usd_per_hour(flag: str, text: str) -> float:
+    """The price that a flag gives (`500USD/h`)."""
+    return _at_least_0(flag, text, "dollar / hour", "500USD/h")
+
+
+def kilowatts(flag: str, text: str) -> float:
+    """The power that a flag gives (`300kW`)."""
+    return _at_least_0(flag, text, "watt", "300kW") / 1e3
 
 
 def share(flag: str, text: str) -> float:
@@ -351,15 +356,19 @@ def share(flag: str, text: str) -> float:
 
 def byte_count(flag: str, text: str) -> int:
     """The bytes that a flag gives (`500GB`, `40GiB`)."""
+    return int(_at_least_0(flag, text, "byte", "500GB"))
+
+
+def _at_least_0(flag: str, text: str, unit: str, example: str) -> float:
     from topologies.units import parse_quantity
 
     try:
-        size = parse_quantity(text, "byte", "500GB")
+        number = parse_quantity(text, unit, example)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=flag) from None
-    if size < 0:
-        raise typer.BadParameter(f"{text!r} is below 0; write for example 500GB", param_hint=flag)
-    return int(size)
+    if number < 0:
+        raise typer.BadParameter(f"{text!r} is below 0; write for example {example}", param_hint=flag)
+    return number
 
 
 def numbers(flag: str, text: str) -> tuple[int, ...]:

@@ -1,6 +1,9 @@
-"""`planner size`: how many nodes a workload needs."""
+"""`planner size`: how many nodes a workload needs, and of which cluster."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,21 +12,56 @@ from planner.cli.exits import ExitCode
 from planner.cli.plan import interruption
 from planner.cli.streams import Format
 
+if TYPE_CHECKING:
+    from cost_models.workload.models import Workload
+    from planner.capacity import Case
+    from topologies.cluster import Topology
+    from topologies.errors import Fault
+
 MAX_NODES = 128
 
 
+class By(StrEnum):
+    """What comes first."""
+
+    SIZE = "size"
+    PRICE = "price"
+
+
 def size(
-    topology: flags.TopologyFlag,
+    topology: flags.TopologiesFlag,
     workload: flags.WorkloadFlag = None,
+    try_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="PATH=VALUE[;...]",
+            help="Size with these fields changed, too, as in workload.embedding.dtype=fp16. May be repeated.",
+        ),
+    ] = None,
     target_qps: Annotated[
         float | None, typer.Option("--target-qps", metavar="N", help="Samples per second to reach, as in 2e6.")
     ] = None,
+    max_step: Annotated[str | None, typer.Option(metavar="TIME", help="The longest step to reach, as in 20ms.")] = None,
     fits: Annotated[bool, typer.Option("--fits", help="No target: that the tables fit is enough.")] = False,
+    prices: flags.PricesFlag = None,
+    max_price: Annotated[
+        str | None, typer.Option(metavar="PRICE", help="Reject what costs more, as in 500USD/h.")
+    ] = None,
+    max_power: Annotated[str | None, typer.Option(metavar="POWER", help="Reject what draws more, as in 300kW.")] = None,
+    by: Annotated[By, typer.Option(help="Fewest ranks first, or lowest price per hour.")] = By.SIZE,
     max_nodes: Annotated[int, typer.Option(metavar="N", min=1, help="No more nodes than this.")] = MAX_NODES,
     group: Annotated[
         str | None, typer.Option(metavar="NAME", help="The node group to size, where there are several.")
     ] = None,
-    each_tier: Annotated[bool, typer.Option(help="Size without each memory below HBM, and without all, too.")] = True,
+    each_tier: Annotated[
+        bool | None,
+        typer.Option(
+            "--each-tier/--no-each-tier",
+            help="Size without each memory below HBM, and without all, too. Unset: for a single case.",
+            show_default=False,
+        ),
+    ] = None,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
     policy: flags.PolicyFlag = None,
@@ -41,38 +79,46 @@ def size(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Find the fewest nodes for a throughput or for the memory.
+    """Find the fewest nodes for a throughput, a step or the memory.
 
-    Bisects over the nodes of the cluster: with all tiers, and without each
-    memory below HBM. A size is rejected by the proven bound or for its memory,
-    accepted by a plan; what neither decides, the table says so. Exits with 4 if
-    no size up to --max-nodes does.
+    Bisects over the nodes of each cluster, as it is and with each --try; a
+    single case also without each memory below HBM. A size is rejected by the
+    proven bound or for its memory, accepted by a plan; what neither decides,
+    the table says so. Exits with 4 if nothing up to --max-nodes does.
 
     \b
     Examples:
       planner size -t zionex-16 -w dlrm-dcnv2 --target-qps 2e7
       planner size -t zionex-16 -w model-f --fits --max-nodes 512
+      planner size -t dgx-a100-80 -t dgx-h100 -w rm2 --fits --max-power 60kW
+      planner size -t a.yaml -t b.yaml -w w.yaml --fits --prices p.yaml --by price
     """
-    if (target_qps is None) == (not fits):
-        raise typer.BadParameter("give either --target-qps or --fits", param_hint="--target-qps")
+    if fits == (target_qps is not None or max_step is not None):
+        raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
     if target_qps is not None and not 0 < target_qps < float("inf"):
         raise typer.BadParameter("must be above 0 and finite, as in 2e6", param_hint="--target-qps")
+    max_step_s = None if max_step is None else flags.seconds("--max-step", max_step)
+    if max_step_s == 0:
+        raise typer.BadParameter("must be above 0, as in 20ms", param_hint="--max-step")
+    max_usd_per_hour = None if max_price is None else flags.usd_per_hour("--max-price", max_price)
+    max_kilowatts = None if max_power is None else flags.kilowatts("--max-power", max_power)
     rules = flags.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
     wanted_gap = flags.share("--gap", gap)
-    cluster, model = flags.load_inputs(topology, workload, nodes=None, global_batch=global_batch, overrides=set_)
+    cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
+    from planner.capacity import Question, size_all
+    from planner.prices import load_prices
     from planner.reports import sizing as report
-    from planner.sizing import size as find_size
 
+    question = Question(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
+    sheet = None if prices is None else load_prices(prices)
     with streams.progress(quiet=quiet) as tell, interruption() as interrupted:
-        found = find_size(
-            cluster,
-            model,
-            target_samples_per_s=target_qps,
-            group=group,
-            max_nodes=max_nodes,
+        found = size_all(
+            cases,
+            question,
             policy=rules,
-            each_tier=each_tier,
+            prices=sheet,
+            each_tier=len(cases) == 1 if each_tier is None else each_tier,
             effort=effort,
             gap=wanted_gap,
             seed=seed,
@@ -80,11 +126,63 @@ def size(
             stop=interrupted,
         )
     if output_format is Format.JSON:
-        streams.write_json(report.as_document(found, target_qps))
+        streams.write_json(report.as_document(found))
     elif output_format is Format.CSV:
         streams.write_csv(report.records(found))
     else:
-        report.render(found, target_qps, max_nodes, streams.console())
+        report.render(found, streams.console())
     if interrupted():
         raise KeyboardInterrupt
-    raise typer.Exit(ExitCode.DONE if found[0].answer is not None else ExitCode.INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if any(choice.does for choice in found) else ExitCode.INFEASIBLE)
+
+
+def _cases(
+    topologies: Sequence[str],
+    workload: str | None,
+    tries: Sequence[str],
+    *,
+    group: str | None,
+    global_batch: int | None,
+    overrides: Sequence[str],
+) -> "list[Case]":
+    """Each cluster as it is and with each try. Raises InputError with the faults of all.
+
+    `group` goes to the clusters that have it, and is not needed for another one that has a single group.
+    """
+    from planner.capacity import Case
+    from topologies.errors import InputError
+
+    for flag, words in (("--topology", topologies), ("--try", tries)):
+        if twice := sorted({word for word in words if words.count(word) > 1}):
+            raise typer.BadParameter(f"{twice[0]!r} is given twice", param_hint=flag)
+    changes = {text: [part.strip() for part in text.split(";")] for text in tries}
+    for parts in changes.values():
+        flags.split_overrides(parts, "--try")
+    source = workload or flags.default_workload(topologies[0])
+    loaded: dict[tuple[str, str], tuple[Topology, Workload]] = {}
+    faults: list[Fault] = []
+    for name in topologies:
+        for text, parts in {"": [], **changes}.items():
+            try:
+                loaded[name, text] = flags.load_inputs(
+                    name, source, nodes=None, global_batch=global_batch, overrides=[*overrides, *parts]
+                )
+            except InputError as error:
+                faults += [_of_try(fault, parts) if text else fault for fault in error.faults]
+    if faults:
+        raise InputError(dict.fromkeys(faults))
+    named = {name: loaded[name, ""][0].name for name in topologies}
+    labels = named if len(set(named.values())) == len(named) else {name: name for name in topologies}
+    is_known = any(group == each.name for cluster, _ in loaded.values() for each in cluster.nodes)
+    cases = []
+    for (name, text), (cluster, model) in loaded.items():
+        has_it = any(group == each.name for each in cluster.nodes)
+        own = None if is_known and not has_it and len(cluster.nodes) == 1 else group
+        cases.append(Case(f"{labels[name]} ({text})" if text else labels[name], cluster, model, own))
+    return cases
+
+
+def _of_try(fault: "Fault", parts: Sequence[str]) -> "Fault":
+    """A fault that names the flag which the override came by."""
+    is_own = fault.source in {f"--set {part}" for part in parts}
+    return replace(fault, source=fault.source.replace("--set", "--try", 1)) if is_own else fault

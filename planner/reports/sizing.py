@@ -1,11 +1,14 @@
-"""What `planner size` says: the smallest cluster for each choice of tiers, and why it is no smaller."""
+"""What `planner size` says: the smallest cluster of each case and choice of tiers, and why it is no smaller."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.capacity import Choice, Question, ranked
+from planner.prices import notes
 from planner.reports.words import grid
-from planner.sizing import Candidate, Sizing
+from planner.sizing import Candidate
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -20,112 +23,259 @@ JUDGED = {
     "search": "a search (not proven)",
     "input": "the inputs",
 }
+ALL_TIERS = "all tiers"
+UNKNOWN = "unknown"
 
 
-def records(sizings: Sequence[Sizing]) -> list[Record]:
-    """A record for each size that was judged; times in seconds."""
+def records(choices: Sequence[Choice]) -> list[Record]:
+    """A record for each size that was judged, in the order of the cases; see `as_document`."""
     return [
-        {"allowed": sizing.label, "tiers": ",".join(sizing.tiers), **_record(one, sizing)}
-        for sizing in sizings
-        for one in sizing.candidates
+        {**_head(choice), "tiers": ",".join(choice.sizing.tiers), "place": place, **_record(one, choice)}
+        for choice, place in zip(choices, _places(choices), strict=True)
+        for one in choice.sizing.candidates
     ]
 
 
-def as_document(sizings: Sequence[Sizing], target_samples_per_s: float | None) -> dict[str, object]:
-    """The same as plain data, with the answers apart."""
+def as_document(choices: Sequence[Choice]) -> dict[str, object]:
+    """The same as plain data, with the answers apart. `place` numbers the choices that do; the best is 1."""
+    question, sheet = choices[0].question, choices[0].sheet
     return {
         "kind": "size",
-        "target_samples_per_s": target_samples_per_s,
+        "target_samples_per_s": question.target_samples_per_s,
+        "max_step_s": question.max_step_s,
+        "max_usd_per_hour": question.max_usd_per_hour,
+        "max_kilowatts": question.max_kilowatts,
+        "max_nodes": question.max_nodes,
+        "by": question.by,
+        "prices": None if sheet is None else {"name": sheet.name, "date": sheet.date.isoformat()},
         "sizes": [
             {
-                "allowed": sizing.label,
-                "tiers": list(sizing.tiers),
-                "finished": sizing.finished,
-                "answer": None if sizing.answer is None else _record(sizing.answer, sizing),
-                "notes": list(sizing.notes),
-                "candidates": [_record(one, sizing) for one in sizing.candidates],
+                **_head(choice),
+                "tiers": list(choice.sizing.tiers),
+                "finished": choice.sizing.finished,
+                "place": place,
+                "answer": _record(choice.sizing.answer, choice) if choice.sizing.answer else None,
+                "broken_constraints": list(choice.broken),
+                "notes": list(choice.sizing.notes),
+                "candidates": [_record(one, choice) for one in choice.sizing.candidates],
             }
-            for sizing in sizings
+            for choice, place in zip(choices, _places(choices), strict=True)
         ],
     }
 
 
-def _record(one: Candidate, sizing: Sizing) -> Record:
-    is_answer = one == sizing.answer
-    played = sizing.plan.simulated if is_answer and sizing.plan is not None else None
+def _places(choices: Sequence[Choice]) -> list[int | None]:
+    order = {id(choice): place for place, choice in enumerate(ranked(choices), start=1)}
+    return [order[id(choice)] if choice.does else None for choice in choices]
+
+
+def _head(choice: Choice) -> Record:
+    return {
+        "case": choice.case.label,
+        "cluster": choice.case.topology.name,
+        "workload": choice.case.workload.name,
+        "allowed": choice.sizing.label,
+    }
+
+
+def _record(one: Candidate, choice: Choice) -> Record:
+    is_answer = one == choice.sizing.answer
+    played = choice.sizing.plan.simulated if is_answer and choice.sizing.plan is not None else None
+    cost, broken = choice.bill_of(one), _broken(one, choice)
     return {
         "nodes": one.nodes,
         "ranks": one.ranks,
-        "verdict": "smallest" if is_answer else "enough" if one.suffices else "rejected",
+        "verdict": "rejected" if broken or not one.suffices else "smallest" if is_answer else "enough",
         "judged_by": one.judged_by,
         "status": one.status,
         "step_s": one.step_s,
         "samples_per_s": one.samples_per_s,
         "simulated_samples_per_s": None if played is None else played.samples_per_s,
         "lower_bound_s": one.lower_bound_s,
+        "target_s": one.target_s,
         "most_samples_per_s": one.most_samples_per_s,
         "gap": one.gap,
-        "reason": one.reason,
+        "usd_per_hour": cost.usd_per_hour,
+        "usd_per_billion_samples": cost.usd_per_billion_samples(one.samples_per_s),
+        "kilowatts": cost.kilowatts,
+        "joules_per_sample": cost.joules_per_sample(one.samples_per_s),
+        "reason": broken or one.reason,
     }
 
 
-def render(sizings: Sequence[Sizing], target_samples_per_s: float | None, max_nodes: int, console: "Console") -> None:
-    """Print the answers, then what was judged for each of them."""
-    wanted = "whose memory suffices"
-    if target_samples_per_s is not None:
-        wanted = f"for {target_samples_per_s:,.0f} samples/s by the estimate"
-    console.print(f"The smallest cluster {wanted}:")
+def _broken(one: Candidate, choice: Choice) -> str:
+    """Which constraints a size breaks that reaches the target, and that of the answer holds for all larger ones."""
+    broken = choice.question.broken(choice.bill_of(one)) if one.suffices else []
+    if not broken:
+        return ""
+    larger = "; more nodes cost and draw no less" if one == choice.sizing.answer else ""
+    return f"{', and '.join(broken)}{larger}"
+
+
+def render(choices: Sequence[Choice], console: "Console") -> None:
+    """Print which is best, a line for each choice, then what was judged: all of one case, the neighbours of several."""
+    order = ranked(choices)
+    cases = {id(choice.case): choice.case for choice in choices}
+    wants_prices = _wants_prices(choices)
+    _print_folded(_finding(choices), console)
     console.print()
-    table = grid(
-        ("tiers", "left"),
-        ("nodes", "right"),
-        ("ranks", "right"),
-        ("step", "right"),
-        ("samples/s", "right"),
-        ("simulated", "right"),
-        ("gap", "right"),
-    )
-    for sizing in sizings:
-        table.add_row(sizing.label, *_answer_cells(sizing, max_nodes))
-    console.print(table)
-    shown: dict[object, str] = {}
-    for sizing in sizings:
+    cells = [_cells(choice, is_best=not number, wants_prices=wants_prices) for number, choice in enumerate(order)]
+    lines = _columns([_titles(wants_prices=wants_prices), *cells])
+    console.print(lines[0], style="bold")
+    for choice, line in zip(order, lines[1:], strict=True):
+        _print_folded(choice.sizing.label if len(cases) == 1 else _label(choice), console)
+        console.print(line)
+    for choice in choices if len(cases) == 1 else order:
         console.print()
-        title = f"{sizing.label} ({', '.join(sizing.tiers)}):"
-        verdicts = (tuple((one.nodes, one.judged_by, one.reason) for one in sizing.candidates), sizing.notes)
-        if verdicts in shown:
-            console.print(f"{title} as {shown[verdicts]}")
-            continue
-        shown[verdicts] = sizing.label
-        console.print(title)
-        console.print(_judged_table(sizing.candidates))
-        reasons: dict[str, list[str]] = {}
-        for one in sizing.candidates:
-            if one.reason:
-                reasons.setdefault(one.reason, []).append(f"{one.nodes:,}")
-        for reason, nodes in reasons.items():
-            _print_folded(f"{', '.join(nodes)}: {reason}", console)
-        for note in sizing.notes:
+        if len(cases) == 1:
+            _render_judged(choice, choices, console)
+        else:
+            _render_neighbour(choice, console)
+    if wants_prices:
+        for note in dict.fromkeys(note for case in cases.values() for note in notes(case.topology, choices[0].sheet)):
+            console.print()
             _print_folded(f"Note: {note}.", console)
 
 
-def _answer_cells(sizing: Sizing, max_nodes: int) -> tuple[str, ...]:
-    one = sizing.answer
+def _finding(choices: Sequence[Choice]) -> str:
+    """Sentences: which is best and by how much, and what would be without constraints; or that none does."""
+    question, order = choices[0].question, ranked(choices)
+    best, free = order[0], ranked(choices, constrained=False)[0]
+    wanted = _wanted(question)
+    if best.does:
+        found = f"The {_best(best)} cluster {wanted}: {_who(best)}. {_lead(order)}"
+    elif all(choice.sizing.finished for choice in choices):
+        found = f"No cluster of up to {_nodes(question.max_nodes)} {wanted}."
+    else:
+        found = f"No cluster {wanted} was found before the end."
+    if free.broken:
+        found += f" Without constraints: {_who(free)}, but {', and '.join(free.broken)}."
+    return found.strip()
+
+
+def _best(choice: Choice) -> str:
+    """What the first of all is; the cheapest only where its price is known."""
+    return "cheapest" if choice.question.by == "price" and choice.bill.usd_per_hour is not None else "smallest"
+
+
+def _wanted(question: Question) -> str:
+    wants = []
+    if question.target_samples_per_s is not None:
+        wants.append(f"{question.target_samples_per_s:,.0f} samples/s")
+    if question.max_step_s is not None:
+        wants.append(f"a step of at most {format_seconds(question.max_step_s)}")
+    limits = []
+    if question.max_usd_per_hour is not None:
+        limits.append(f"{question.max_usd_per_hour:,.10g} USD/h")
+    if question.max_kilowatts is not None:
+        limits.append(f"{question.max_kilowatts:,.10g} kW")
+    wanted = f"for {_and(wants)} by the estimate" if wants else "whose memory suffices"
+    return wanted + (f", within {_and(limits)}" if limits else "")
+
+
+def _who(choice: Choice) -> str:
+    answer = choice.sizing.answer
+    assert answer is not None
+    price = choice.bill.usd_per_hour
+    cost = "" if price is None else f" at {price:,.2f} USD/h"
+    return f"{_label(choice)} with {_nodes(answer.nodes)} ({answer.ranks:,} ranks){cost}"
+
+
+def _label(choice: Choice) -> str:
+    return choice.case.label + ("" if choice.sizing.label == ALL_TIERS else f" {choice.sizing.label}")
+
+
+def _lead(order: Sequence[Choice]) -> str:
+    """How far the next case is behind the best."""
+    best = order[0]
+    others = [choice for choice in order if choice.case is not best.case]
+    if not others:
+        return ""
+    following = others[0]
+    if not following.does:
+        return "No other case does."
+    assert best.sizing.answer is not None
+    assert following.sizing.answer is not None
+    more = following.sizing.answer.ranks - best.sizing.answer.ranks
+    words = [f"has {abs(more):,} ranks {'more' if more > 0 else 'fewer'}" if more else "has as many ranks"]
+    least, price = best.bill.usd_per_hour, following.bill.usd_per_hour
+    if least is not None and price is not None:
+        dearer = price - least
+        is_same = math.isclose(price, least)
+        words.append(
+            "costs the same" if is_same else f"costs {abs(dearer):,.2f} USD/h {'more' if dearer > 0 else 'less'}"
+        )
+    elif least is not None:
+        words.append("is of unknown price")
+    return f"The next, {_label(following)}, {_and(words)}."
+
+
+def _titles(*, wants_prices: bool) -> list[str]:
+    speeds = ["samples/s", "simulated", "gap"]
+    return ["", "nodes", "ranks", *([*speeds, "USD/h", "USD/10^9"] if wants_prices else ["step", *speeds])]
+
+
+def _cells(choice: Choice, *, is_best: bool, wants_prices: bool) -> list[str]:
+    """The line of a choice, under `_titles`."""
+    one = choice.sizing.answer
     if one is None:
-        none = f"none up to {max_nodes:,}" if sizing.finished else "not found yet"
-        return (none, "", "", "", "", "")
-    played = sizing.plan.simulated if sizing.plan is not None else None
-    return (
-        f"{one.nodes:,}",
-        f"{one.ranks:,}",
-        "" if one.step_s is None else format_seconds(one.step_s),
+        none = f"none up to {choice.question.max_nodes:,}" if choice.sizing.finished else "not found yet"
+        return [none, *[""] * (7 if wants_prices else 6)]
+    best = _best(choice) if is_best else "enough"
+    played = choice.sizing.plan.simulated if choice.sizing.plan is not None else None
+    speeds = [
         _count(one.samples_per_s),
         _count(None if played is None else played.samples_per_s),
         "" if one.gap is None else f"{one.gap:.1%}",
-    )
+    ]
+    price, per_billion = choice.bill.usd_per_hour, choice.bill.usd_per_billion_samples(one.samples_per_s)
+    prices = [
+        UNKNOWN if price is None else f"{price:,.2f}",
+        UNKNOWN if per_billion is None else f"{per_billion:,.4g}",
+    ]
+    step = "" if one.step_s is None else format_seconds(one.step_s)
+    rest = [*speeds, *prices] if wants_prices else [step, *speeds]
+    return ["rejected" if choice.broken else best, f"{one.nodes:,}", f"{one.ranks:,}", *rest]
 
 
-def _judged_table(candidates: Sequence[Candidate]) -> object:
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells below one another: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+
+
+def _wants_prices(choices: Sequence[Choice]) -> bool:
+    """Whether prices were asked for, or are known."""
+    question, sheet = choices[0].question, choices[0].sheet
+    is_asked = sheet is not None or question.is_constrained or question.by == "price"
+    return is_asked or any(choice.bill.usd_per_hour is not None for choice in choices)
+
+
+def _render_judged(choice: Choice, choices: Sequence[Choice], console: "Console") -> None:
+    """Every size that was judged, with the reasons; once where another choice of tiers has the same."""
+    sizing = choice.sizing
+    title = f"{sizing.label} ({', '.join(sizing.tiers)}):"
+    first = next(one.sizing for one in choices if _verdicts(one) == _verdicts(choice))
+    if first is not sizing:
+        _print_folded(f"{title} as {first.label}", console)
+        return
+    _print_folded(title, console)
+    console.print(_judged_table(choice))
+    reasons: dict[str, list[str]] = {}
+    for one in sizing.candidates:
+        if reason := _broken(one, choice) or one.reason:
+            reasons.setdefault(reason, []).append(f"{one.nodes:,}")
+    for reason, nodes in reasons.items():
+        _print_folded(f"{', '.join(nodes)}: {reason}", console)
+    _print_notes(choice, console)
+
+
+def _verdicts(choice: Choice) -> object:
+    sizing = choice.sizing
+    return [(one.nodes, one.judged_by, one.reason) for one in sizing.candidates], sizing.notes
+
+
+def _judged_table(choice: Choice) -> object:
     table = grid(
         ("nodes", "right"),
         ("verdict", "left"),
@@ -134,11 +284,12 @@ def _judged_table(candidates: Sequence[Candidate]) -> object:
         ("at most", "right"),
         ("gap", "right"),
     )
-    for one in candidates:
+    for one in choice.sizing.candidates:
+        is_broken = bool(_broken(one, choice))
         table.add_row(
             f"{one.nodes:,}",
-            "enough" if one.suffices else "rejected",
-            JUDGED[one.judged_by],
+            "enough" if one.suffices and not is_broken else "rejected",
+            "a constraint" if is_broken else JUDGED[one.judged_by],
             _count(one.samples_per_s),
             _count(one.most_samples_per_s),
             "" if one.gap is None else f"{one.gap:.1%}",
@@ -146,9 +297,41 @@ def _judged_table(candidates: Sequence[Candidate]) -> object:
     return table
 
 
+def _render_neighbour(choice: Choice, console: "Console") -> None:
+    """Why a case is no smaller: its largest rejected size below the answer; without one, the size that came nearest."""
+    answer, candidates = choice.sizing.answer, choice.sizing.candidates
+    rejected = [one for one in candidates if not one.suffices and (answer is None or one.nodes < answer.nodes)]
+    if answer is None:
+        rejected.sort(key=lambda one: (one.samples_per_s or one.most_samples_per_s or 0.0, one.nodes))
+    parts = [f"{_nodes(one.nodes)} rejected: {one.reason}" for one in rejected[-1:]]
+    if answer is not None:
+        broken = _broken(answer, choice)
+        parts = [
+            *(parts or ["there is no smaller size"]),
+            *([f"{_nodes(answer.nodes)} rejected: {broken}"] * bool(broken)),
+        ]
+    _print_folded(f"{_label(choice)}:", console)
+    for part in parts:
+        _print_folded(f"  {part}", console)
+    _print_notes(choice, console)
+
+
+def _print_notes(choice: Choice, console: "Console") -> None:
+    for note in choice.sizing.notes:
+        _print_folded(f"Note: {note}.", console)
+
+
 def _print_folded(text: str, console: "Console") -> None:
     console.print(textwrap.fill(text, console.width, subsequent_indent="  ", break_on_hyphens=False))
 
 
+def _nodes(count: int) -> str:
+    return f"{count:,} node{'s' * (count != 1)}"
+
+
 def _count(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(words)

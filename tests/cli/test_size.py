@@ -44,10 +44,19 @@ def test_a_target_out_of_reach_exits_with_4(size):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "give either --target-qps or --fits"),
-        (["--fits", "--target-qps", "5"], "give either --target-qps or --fits"),
+        ([], "give either --target-qps and --max-step, or --fits"),
+        (["--fits", "--target-qps", "5"], "give either --target-qps and --max-step, or --fits"),
         (["--target-qps", "-1"], "must be above 0"),
         (["--target-qps", "nan"], "must be above 0"),
+        (["--fits", "--max-step", "5ms"], "give either --target-qps and --max-step, or --fits"),
+        (["--max-step", "0s"], "must be above 0"),
+        (["--max-step", "5"], "has no unit; write for example 30s"),
+        (["--fits", "--max-price", "500"], "has no unit; write for example 500USD/h"),
+        (["--fits", "--max-price", "-1USD/h"], "is below 0"),
+        (["--fits", "--max-power", "5USD/h"], "is not in watt; write for example 300kW"),
+        (["--fits", "--try", "workload.embedding.dtype"], "is not PATH=VALUE"),
+        (["--fits", "--try", "wrkload.embedding.dtype=fp16"], "did you mean 'workload'"),
+        (["--fits", "--try", "workload.global_batch=8", "--try", "workload.global_batch=8"], "is given twice"),
     ],
 )
 def test_wrong_flags_are_refused(size, words, said):
@@ -62,3 +71,83 @@ def test_an_unknown_group_is_an_input_error(size):
     result = size("--fits", "--group", "nosuch")
     assert result.exit_code == ExitCode.INVALID_INPUT
     assert "'nosuch' is not a node group" in result.stderr
+
+
+@pytest.fixture
+def size_several(run, starter):
+    """`size_several(*flags)`: the starter's cluster and DGX H100, each also with a change."""
+    clusters = ("-t", starter / "topology.yaml", "-t", "dgx-h100", "-w", starter / "workload.yaml")
+    tries = ("--try", "workload.embedding.dtype=fp16;topology.nodes.0.power=5kW")
+    searched = ("--max-nodes", 4, "--effort", 0, "--prices", "example-2025-01", "-q")
+    return lambda *words: run("size", *clusters, *tries, *searched, *words)
+
+
+def test_several_clusters_and_changes_are_ranked(size_several):
+    """The sentence, the table and the data name the same winner; with prices in units."""
+    result = size_several("--fits", "--by", "price")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    data = json.loads(size_several("--fits", "--by", "price", "--format", "json").stdout)
+    cases = [one["case"] for one in data["sizes"]]
+    change = "workload.embedding.dtype=fp16;topology.nodes.0.power=5kW"
+    assert cases == ["my-cluster", f"my-cluster ({change})", "dgx-h100", f"dgx-h100 ({change})"]
+    assert {one["allowed"] for one in data["sizes"]} == {"all tiers"}
+    (best,) = [one for one in data["sizes"] if one["place"] == 1]
+    prices = [one["answer"]["usd_per_hour"] for one in data["sizes"]]
+    assert best["answer"]["usd_per_hour"] == min(prices) == pytest.approx(8 * 2.305)
+    assert max(prices) == pytest.approx(8 * 4.916)
+    assert sorted(one["place"] for one in data["sizes"]) == [1, 2, 3, 4]
+    assert " ".join(lines[:4]).startswith(f"The cheapest cluster whose memory suffices: {best['case']} with 1 node")
+    assert "USD/10^9" in result.stdout
+    shown = result.stdout.index("\ncheapest")
+    assert result.stdout[:shown].endswith(f"\n{best['case']}")
+    rows = list(csv.DictReader(io.StringIO(size_several("--fits", "--format", "csv").stdout)))
+    assert {(row["case"], float(row["usd_per_hour"])) for row in rows if row["verdict"] == "smallest"} == set(
+        zip(cases, prices, strict=True)
+    )
+    for one, row in zip(data["sizes"], (row for row in rows if row["verdict"] == "smallest"), strict=True):
+        answer = one["answer"]
+        assert answer["usd_per_billion_samples"] == pytest.approx(
+            answer["usd_per_hour"] / 3600 / answer["samples_per_s"] * 1e9
+        )
+        assert float(row["kilowatts"]) == answer["kilowatts"] > 0
+        assert float(row["joules_per_sample"]) == answer["joules_per_sample"] > 0
+
+
+def test_constraints_reject_with_the_reason(size_several):
+    """What is too dear is shown and not taken; where all is, the exit code says so."""
+    some = size_several("--fits", "--max-price", "20USD/h")
+    assert some.exit_code == 0
+    assert "1 node rejected: it costs 39.33 USD/h, above 20" in some.stdout
+    assert "within 20 USD/h: my-cluster with 1 node" in " ".join(some.stdout.split())
+    none = size_several("--fits", "--max-price", "1USD/h", "--max-power", "1kW")
+    assert none.exit_code == ExitCode.INFEASIBLE
+    words = " ".join(none.stdout.split())
+    assert words.startswith("No cluster of up to 4 nodes whose memory suffices, within 1 USD/h and 1 kW.")
+    assert "Without constraints: my-cluster with 1 node (8 ranks) at 18.44 USD/h, but it costs 18.44 USD/h" in words
+
+
+def test_an_unknown_price_is_said(run):
+    """It keeps no constraint; what would make it known is named."""
+    words = ("size", "-t", "gb200-nvl72", "-w", "criteo-kaggle", "--fits", "--max-nodes", 18, "--no-each-tier", "-q")
+    result = run(*words, "--effort", 0, "--max-price", "1000USD/h")
+    assert result.exit_code == ExitCode.INFEASIBLE
+    said = " ".join(result.stdout.split())
+    assert "its price is unknown, so 1,000 USD/h cannot be kept" in said
+    assert "is unknown: give a price sheet" in said
+    assert "rejected 1" in said
+    assert " unknown unknown" in said
+    cheapest = " ".join(run(*words, "--effort", 0, "--by", "price").stdout.split())
+    assert cheapest.startswith("The smallest cluster whose memory suffices")  # nobody knows which is the cheapest
+
+
+def test_wrong_fields_to_try_are_input_errors(size_several):
+    """All at once, by their flag; a change of what is sized anyway is refused."""
+    result = size_several("--fits", "--try", "workload.batches=1", "--try", "topology.nodes.0.acelerators.count=2")
+    assert result.exit_code == ExitCode.INVALID_INPUT
+    assert "--try workload.batches=1" in result.stderr
+    assert "did you mean 'accelerators'" in result.stderr
+    same = size_several("--fits", "--try", "topology.nodes.0.count=3")
+    assert same.exit_code == ExitCode.INVALID_INPUT
+    assert "is the same as another case" in same.stderr
