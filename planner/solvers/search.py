@@ -36,6 +36,8 @@ STAGE_CAPS = (0.6, 0.45, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 OFF_STEP = 0.75
 """A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
+FEW_TABLES = 200
+"""Up to so many, starts are compared whatever their steps."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
@@ -484,7 +486,8 @@ class _Search:
         """Caps on shares of a pool, with the blocks [B] that keep to them and to one on stages."""
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
-        seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
+        if problem.tables > FEW_TABLES:
+            seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
         few = STAGE_CAPS[:SCARCE_STAGE_CAPS]
         pool_caps, stage_caps = (POOL_CAPS, few) if self._is_scarce else (POOL_CAPS[:1], STAGE_CAPS)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]

@@ -146,7 +146,7 @@ def test_progress_hears_of_every_better_plan_and_bound(searched: tuple[Outcome, 
     """First the bound, then every better plan, with both figures; the last are those of the outcome."""
     outcome, heard = searched
     assert heard[0][:2] == ("bound", None)
-    assert {what for what, *_ in heard} == {"bound", "start", "local search"}
+    assert {"bound", "start", "local search"} <= {what for what, *_ in heard}
     steps = [step for what, step, _ in heard if what != "bound" and step is not None]
     assert all(later < earlier for earlier, later in itertools.pairwise(steps))
     assert steps[-1] == outcome.step_s
