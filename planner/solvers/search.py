@@ -100,7 +100,7 @@ EXCESS, LARGE_EXCESS = 1e-3, 0.05
 whole; in problems of more block types only what shows at once, as each such table costs rounds."""
 LOOSE = 0.01
 """Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
-TRIED_WORK = 4e6
+TRIED_WORK = 6e6
 """Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a second."""
 FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
 """Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
