@@ -35,7 +35,7 @@ from topologies.errors import InputError
 DRIFT = 0.005
 """A point that begins with the plan of another one is done where it is no farther from its bound than the search that
 found that plan came, and this much."""
-MOST_LINKS = 4
+MOST_LINKS = 9
 """Points in a row that may do so, before one is searched for again."""
 NO_CLOCK_S = 1e9
 """The clock ends no search: results must repeat."""
