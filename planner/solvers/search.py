@@ -32,12 +32,14 @@ from planner.solvers.threshold import least_of_stages, step_of_block, tighten
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
-STAGE_CAPS = (0.6, 0.45, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
+STAGE_CAPS: tuple[float, ...] = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+MANY_STAGE_CAPS: tuple[float, ...] = (0.6, 0.45, *STAGE_CAPS[2:])
+"""The same where tables are many for the ranks, so that they pack well anyway."""
 OFF_STEP = 0.75
 """A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
 FEW_TABLES = 200
-"""Up to so many, starts are compared whatever their steps."""
+"""Up to so many, or one for each rank, starts are compared whatever their steps."""
 LEAST_ROOM = 0.1
 """Share of a stage that a block is measured by at least, where the base takes almost all of it."""
 BLOCKS_AT_ONCE = 20_000
@@ -486,10 +488,12 @@ class _Search:
         """Caps on shares of a pool, with the blocks [B] that keep to them and to one on stages."""
         problem = self._fluid.problem
         seconds, size = _largest_share(problem, self.relaxed.stage_seconds), _largest_pool_share(problem)
-        if problem.tables > FEW_TABLES:
+        are_many = bool(problem.tables > max(FEW_TABLES, problem.world))
+        if are_many:
             seconds = np.where(blocks_in_steps(problem, self.relaxed), seconds, np.maximum(seconds, OFF_STEP))
-        few = STAGE_CAPS[:SCARCE_STAGE_CAPS]
-        pool_caps, stage_caps = (POOL_CAPS, few) if self._is_scarce else (POOL_CAPS[:1], STAGE_CAPS)
+        stage_caps = MANY_STAGE_CAPS if are_many else STAGE_CAPS
+        few = stage_caps[:SCARCE_STAGE_CAPS]
+        pool_caps, stage_caps = (POOL_CAPS, few) if self._is_scarce else (POOL_CAPS[:1], stage_caps)
         caps = [*itertools.product(pool_caps, stage_caps), (np.inf, np.inf)]
         masks = ((of_pool, _capped(problem, seconds, size, of_stage, of_pool)) for of_pool, of_stage in caps)
         return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
