@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.reports.words import grid
-from planner.studies.findings import shown
+from planner.scales import value_text
 from planner.studies.results import Axis, Row, StudyResults
 from planner.studies.study import LARGER_IS_BETTER
 from topologies.units import format_seconds
@@ -57,7 +57,7 @@ def _table(results: StudyResults, rows: list[Row], console: "Console") -> None:
     axes = [Axis("scenario", "scenario", "", False)] if "scenario" in results.frame else []
     axes += results.varied
     figures = [_FIGURES[name] for name in _FIGURES if name != "price" or _has_prices(rows)]
-    names = [[_short(shown(row[axis.column], axis.unit)) for axis in axes] for row in rows]
+    names = [[_short(value_text(row[axis.column], axis.unit)) for axis in axes] for row in rows]
     heads = [(axis.label.replace(" ", "\n"), "right" if axis.is_number else "left") for axis in axes]
     columns = zip(*names, strict=True)
     widths = [max(map(len, (*head.split("\n"), *cells))) for (head, _), cells in zip(heads, columns, strict=True)]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from planner.scales import value_text
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
 from planner.studies.study import LARGER_IS_BETTER, Study
 from topologies.units import format_seconds
@@ -27,7 +28,6 @@ FIGURE_WORDS = {
     "kilowatts": "power",
     "joules_per_sample": "energy per sample",
 }
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 LEAST_SAVED = 0.001
 """Share of the step below which a gain is not worth a word."""
 LEAST_EFFECT = 0.005
@@ -54,27 +54,11 @@ def best_point(results: StudyResults) -> Row | None:
     )
 
 
-def shown(value: object, unit: str) -> str:
-    """A number with its unit and a decimal prefix, as in `25 GB/s`; anything else as it is."""
-    if not isinstance(value, int | float):
-        return str(value)
-    if not unit:
-        return f"{value:,.6g}"
-    if unit == "s":
-        return format_seconds(value)
-    if unit == "share":
-        return f"{value:.1%}"
-    for factor, prefix in _PREFIXES:
-        if abs(value) >= factor and unit not in ("USD", "USD/h", "J", "kW"):
-            return f"{value / factor:,.4g} {prefix}{unit}"
-    return f"{value:,.4g} {unit}"
-
-
 def place(results: StudyResults, row: Row, axes: Sequence[Axis] | None = None) -> str:
     """Which point a row is, in a few words: its scenario, and its values of some axes, or of all that vary."""
     words = [str(row["scenario"])] if "scenario" in row else []
     words += [
-        f"{axis.label} {shown(row[axis.column], axis.unit)}" for axis in (results.varied if axes is None else axes)
+        f"{axis.label} {value_text(row[axis.column], axis.unit)}" for axis in (results.varied if axes is None else axes)
     ]
     return ", ".join(words)
 
@@ -128,17 +112,17 @@ def _why_none(rows: list[Row], study: Study) -> Iterator[str]:
         if not values:
             yield f"The {FIGURE_WORDS[figure]} of the points is unknown; give prices."
         elif limit.min is not None and max(values) < limit.min:
-            most = shown(max(values), unit)
-            yield f"The highest {FIGURE_WORDS[figure]} is {most}, below the {shown(limit.min, unit)} asked for."
+            most = value_text(max(values), unit)
+            yield f"The highest {FIGURE_WORDS[figure]} is {most}, below the {value_text(limit.min, unit)} asked for."
         elif limit.max is not None and min(values) > limit.max:
-            least = shown(min(values), unit)
-            yield f"The lowest {FIGURE_WORDS[figure]} is {least}, above the {shown(limit.max, unit)} allowed."
+            least = value_text(min(values), unit)
+            yield f"The lowest {FIGURE_WORDS[figure]} is {least}, above the {value_text(limit.max, unit)} allowed."
 
 
 def _best(results: StudyResults, best: Row) -> str:
     objective = results.objective
     what = "highest" if objective in LARGER_IS_BETTER else "lowest"
-    value = shown(best[objective], FIGURES[objective])
+    value = value_text(best[objective], FIGURES[objective])
     more = "" if objective == "samples_per_s" else f", {best['samples_per_s']:,.0f} samples/s"
     gap = f"at most {best['gap']:.1%} above the bound"
     return (
@@ -161,7 +145,7 @@ def _scenarios(results: StudyResults) -> Iterator[str]:
         if "scenario" in row and row["meets"] and row[objective] is not None:
             values.setdefault(row["scenario"], []).append(row[objective])
     if len(values) > 1:
-        words = [f"{name} {shown(choose(found), FIGURES[objective])}" for name, found in values.items()]
+        words = [f"{name} {value_text(choose(found), FIGURES[objective])}" for name, found in values.items()]
         yield f"The best {FIGURE_WORDS[objective]} of each scenario: {'; '.join(words)}."
 
 
@@ -169,7 +153,9 @@ def _frontier(results: StudyResults) -> Iterator[str]:
     cost, worth = results.pareto
     front = sorted((row for row in results.rows if row["on_pareto"]), key=lambda row: row[cost])
     if len(front) > 1:
-        ends = [f"{shown(row[worth], FIGURES[worth])} for {_paid(row[cost], cost)}" for row in (front[0], front[-1])]
+        ends = [
+            f"{value_text(row[worth], FIGURES[worth])} for {_paid(row[cost], cost)}" for row in (front[0], front[-1])
+        ]
         yield (
             f"{len(front)} points are on the frontier of {FIGURE_WORDS[cost]} and {FIGURE_WORDS[worth]}, from"
             f" {ends[0]} to {ends[1]}."
@@ -177,7 +163,7 @@ def _frontier(results: StudyResults) -> Iterator[str]:
 
 
 def _paid(value: float, column: str) -> str:
-    return shown(value, FIGURES[column]) if FIGURES[column] else f"{value:,.0f} {column}"
+    return value_text(value, FIGURES[column]) if FIGURES[column] else f"{value:,.0f} {column}"
 
 
 def _slice(results: StudyResults, axis: Axis, best: Row) -> list[Row]:
@@ -194,7 +180,7 @@ def _along(results: StudyResults, axis: Axis, best: Row) -> Iterator[str]:
     if len(planned) > 1:
         slow, fast = (choose(planned, key=lambda row: row["samples_per_s"]) for choose in (min, max))
         ratio = fast["samples_per_s"] / slow["samples_per_s"]
-        of_fast, of_slow = (shown(row[axis.column], axis.unit) for row in (fast, slow))
+        of_fast, of_slow = (value_text(row[axis.column], axis.unit) for row in (fast, slow))
         what = f"{axis.label} {of_fast} is {ratio:,.3g} times as fast as {of_slow}"
         if ratio < 1 + LEAST_EFFECT:
             what = f"{axis.label} changes the throughput by less than {LEAST_EFFECT:.1%}"
@@ -219,9 +205,8 @@ def _room(results: StudyResults, axis: Axis) -> Iterator[str]:
         not_ = [row[axis.column] for row in rows if row["status"] == "infeasible"]
         if not fits or not not_ or (min(not_) < max(fits) and max(not_) > min(fits)):
             continue
-        ends = (
-            f"up to {shown(max(fits), axis.unit)}" if min(not_) > max(fits) else f"from {shown(min(fits), axis.unit)}"
-        )
+        is_above = min(not_) > max(fits)
+        ends = f"{'up to' if is_above else 'from'} {value_text(max(fits) if is_above else min(fits), axis.unit)}"
         found.append(f"{ends} ({where})" if where else ends)
     if found:
         more = f"; and {len(found) - MOST_LINES:,} more" if len(found) > MOST_LINES else ""
@@ -235,7 +220,7 @@ def _limits(planned: list[Row], axis: Axis) -> str:
             runs.append((row["limit"], row[axis.column]))
     first, *rest = runs
     words = [LIMITS[first[0]]]
-    words += [f"from {shown(value, axis.unit)} by {LIMITS[what]}" for what, value in rest[:MOST_CHANGES]]
+    words += [f"from {value_text(value, axis.unit)} by {LIMITS[what]}" for what, value in rest[:MOST_CHANGES]]
     return ", ".join(words)
 
 

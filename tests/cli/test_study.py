@@ -113,7 +113,7 @@ def test_no_point_that_counts_exits_with_4(study) -> None:
     result = study(STUDY + "constraints: {samples_per_s: {min: 1e12}}\n")
     assert result.exit_code == ExitCode.INFEASIBLE
     assert "No point keeps the constraints." in result.stdout
-    assert "below the 1 Tsamples/s asked for" in " ".join(result.stdout.split())
+    assert "below the 1 T samples/s asked for" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize(

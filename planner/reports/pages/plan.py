@@ -29,7 +29,7 @@ from planner.reports.pages.charts import (
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
-from planner.reports.pages.scales import Scale, scale_of
+from planner.scales import Scale, scale_of
 from topologies.units import format_bytes
 
 MOST_BARS = 256

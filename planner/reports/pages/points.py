@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from planner.reports.pages.charts import hover
-from planner.reports.pages.scales import Scale, scale_of, value_text
+from planner.scales import Scale, scale_of, value_text
 from planner.studies.results import FIGURES, Axis, StudyResults
 
 TITLES = {

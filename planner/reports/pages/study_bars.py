@@ -24,7 +24,7 @@ from planner.reports.pages.charts import (
     named_axis,
 )
 from planner.reports.pages.points import Points
-from planner.reports.pages.scales import scale_of
+from planner.scales import scale_of
 from planner.studies.results import SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX
 
 MOST_BARS = 40

@@ -21,7 +21,7 @@ from planner.reports.pages.charts import (
     spread_ticks,
 )
 from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
-from planner.reports.pages.scales import scale_of, significant, trimmed
+from planner.scales import scale_of, significant, trimmed
 from planner.studies.results import Axis
 
 MOST_CURVES, MOST_MARKS = 8, 5000

@@ -18,7 +18,7 @@ from planner.reports.pages.charts import (
     named_axis,
 )
 from planner.reports.pages.points import CHOSEN, TITLES, Points
-from planner.reports.pages.scales import significant, value_text
+from planner.scales import significant, value_text
 from planner.studies.results import Axis
 
 MOST_SLICES, MOST_COLUMNS = 8, 16

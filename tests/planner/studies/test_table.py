@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from planner.studies.findings import best_point, shown
+from planner.studies.findings import best_point
 from planner.studies.grid import Grid
 from planner.studies.results import StudyResults
 from planner.studies.study import Limit
@@ -132,13 +132,3 @@ def test_measured_rows_name_one_point(grid: Callable[..., Grid], at: dict[str, o
     points = grid(axes={NODES: [1, 2]}, measured=[{"at": at, "step_s": "1ms", "source": "a log"}])
     with pytest.raises(InputError, match=said):
         measured_steps(points)
-
-
-def test_figures_are_shown_with_units() -> None:
-    """Decimal prefixes, dollars without."""
-    assert shown(25e9, "B/s") == "25 GB/s"
-    assert shown(80_000_000_000, "B") == "80 GB"
-    assert shown(0.0025, "s") == "2.500 ms"
-    assert shown(1234.5, "USD/h") == "1,234 USD/h"
-    assert shown("fp16", "") == "fp16"
-    assert shown(16384, "") == "16,384"

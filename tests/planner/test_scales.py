@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from planner.reports.pages.scales import Scale, aligned, scale_of, significant, value_text
+from planner.scales import Scale, aligned, scale_of, significant, value_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""The shipped studies beside what was measured, with the tolerance that is promised."""
+
+import pytest
+
+from planner.studies.execution import Execution
+from planner.studies.grid import Grid
+from planner.studies.results import StudyResults
+from planner.studies.runners import Serial
+from planner.studies.study import read_study
+from planner.studies.table import results
+
+
+def points_of(name: str, **cells: object) -> StudyResults:
+    """The points of a shipped study whose cells are these."""
+    grid = Grid(*read_study(name))
+    chosen = [point for point in grid if all(point.cells[column] == value for column, value in cells.items())]
+    return results(grid, Execution(grid, chosen).run(Serial(), None))
+
+
+def test_speed_ups_between_generations_and_sizes_are_those_measured() -> None:
+    """Within 10 %, of plans that HugeCTR executes, as the submissions ran them.
+
+    MLPerf Training: 7.15 ms on 8 A100 and 3.81 ms on 8 H100 (round 3.0, 55,296 samples); 3.534 ms on one and 2.412 ms
+    on eight DGX H100 (round 4.0, 55,296 and 135,168 samples).
+    """
+    rows = points_of("mlperf-generations", **{"policy.runtime": "hugectr"}).rows
+    speed = {row["scenario"]: row["samples_per_s"] for row in rows}
+    assert speed["8 H100"] / speed["8 A100"] == pytest.approx(7.15 / 3.81, rel=0.10)
+    assert speed["64 H100"] / speed["8 H100"] == pytest.approx((135_168 / 2.412) / (55_296 / 3.534), rel=0.10)
+    for row in rows:
+        if row["measured_samples_per_s"] is not None:
+            assert row["samples_per_s"] == pytest.approx(row["measured_samples_per_s"], rel=0.10)
+
+
+def test_model_i_on_sixteen_nodes_takes_what_was_measured() -> None:
+    """77.1 ms, 3.4 million samples/s on 128 A100 (MAD-Max, arXiv:2310.02784): within 5 %."""
+    (row,) = points_of("zionex-scaling", **{"topology.nodes.0.count": 16}).rows
+    assert row["step_s"] == pytest.approx(77.1e-3, rel=0.05)
+    assert row["measured_samples_per_s"] == pytest.approx(3.4e6, rel=0.001)
+
+
+def test_the_growing_model_fits_longest_where_there_is_most_memory() -> None:
+    """HBM, then DDR, then SSD: each holds more years; a year too many does not fit anywhere."""
+    tiers = ("hbm", "hbm+ddr_cached+ddr", "hbm+ddr_cached+ddr+ssd_cached")
+    fits = {}
+    for rows in (4, 8, 32, 1024):
+        for row in points_of("growth", **{"growth.rows": rows}).rows:
+            fits[row["policy.tiers"], rows] = row["status"] != "infeasible"
+    assert [fits[tier, 4] for tier in tiers] == [True, True, True]
+    assert [fits[tier, 8] for tier in tiers] == [False, True, True]
+    assert [fits[tier, 32] for tier in tiers] == [False, False, True]
+    assert [fits[tier, 1024] for tier in tiers] == [False, False, False]
