@@ -26,7 +26,7 @@ def test_a_modest_target_takes_four_times_fewer_nodes() -> None:
     assert each[-1].factor >= 4
     for row in each:
         assert row.samples_per_s >= 1e5
-        assert row.simulated == pytest.approx(row.samples_per_s, rel=0.03)
+        assert row.simulated == pytest.approx(row.samples_per_s, rel=0.05)
 
 
 def test_a_target_out_of_reach_says_why() -> None:

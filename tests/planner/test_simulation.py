@@ -59,13 +59,15 @@ def test_simulation_can_be_left_out() -> None:
 
 
 def test_conditions_are_priced_one_by_one(planned: Plan) -> None:
+    """Together they cost as much as the worst of them, and no more than all of them one by one."""
     found = judge(planned, None, Conditions(pooling=True, slow_ranks={1: 2.0}), default_steps=8)
     words = [effect.condition for effect in found.effects]
     assert words == ["mean step", "pooling varies", "rank 1 takes 2 times as long", "all together"]
     costs = dict(zip(words, (effect.cost for effect in found.effects), strict=True))
     assert costs["mean step"] == 0
     assert 0 < costs["pooling varies"] < costs["rank 1 takes 2 times as long"]
-    assert costs["all together"] == pytest.approx(costs["rank 1 takes 2 times as long"], rel=0.1)
+    assert costs["rank 1 takes 2 times as long"] <= costs["all together"] * 1.1
+    assert costs["all together"] <= 1.1 * (costs["pooling varies"] + costs["rank 1 takes 2 times as long"])
     assert len(found.simulation.step_seconds) == 8
 
 
