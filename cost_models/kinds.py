@@ -97,6 +97,8 @@ class RankKind:
     """Time of an id that is sorted by the rank that holds its row, for tables cut by rows."""
     dense_update_s: float
     """Time of a byte of a replicated table's gradient: made, averaged and applied as a whole."""
+    regroup_s: float
+    """Time of a byte of vectors from several kinds of sharding: joined by sample, its gradient taken apart."""
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
     flops_per_s: float
@@ -183,6 +185,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         update_row_s=_or(device.update_row_s, 0.0),
         id_cut_s=_or(device.id_cut_s, 0.0),
         dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
+        regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=_achieved_flops(group, workload, device),
         link_all_to_all=all_to_all[1],

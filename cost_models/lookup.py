@@ -126,7 +126,7 @@ class Lookup:
         on_device = BlockLoad(
             fixed=outputs + by_vector + codec,
             by_rows=ids + rows + search + self._cache_codec_seconds(),
-            everywhere=codec / kind.world_size + self._expanding_seconds() + kind.id_cut_s * self._cut_ids,
+            everywhere=codec / kind.world_size + self._arranging_seconds() + kind.id_cut_s * self._cut_ids,
         )
         return self._in_turn(on_device, host)
 
@@ -179,7 +179,7 @@ class Lookup:
         seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
         whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
-        everywhere = codec / kind.world_size + self._expanding_seconds()
+        everywhere = codec / kind.world_size + self._arranging_seconds()
         return self._in_turn(BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere), host)
 
     def _at(self, memory: MemoryTier) -> NDArray[np.bool_]:
@@ -201,12 +201,16 @@ class Lookup:
         moved = self._software.codec_passes.value * elements * element_bytes
         return np.where(sent, moved / kind.hbm_bytes_per_s, 0.0)
 
-    def _expanding_seconds(self) -> Floats:
-        """Deduplicated vectors copied to every sample that has them, or the gradients of these summed, on each rank."""
-        tables, table = self._tables, self._blocks.table
+    def _arranging_seconds(self) -> Floats:
+        """On each rank: deduplicated vectors copied to every sample that has them, or the gradients of these summed;
+        and vectors whose columns were cut put in order, or torn again, where that was measured."""
+        tables, blocks = self._tables, self._blocks
+        table = blocks.table
         once = tables.outputs_per_sample[table] + tables.expanded_per_sample[table]
-        vectors = np.where(tables.expanded_per_sample[table] > 0, once, 0.0) * self._samples_per_rank
-        return vectors * self._blocks.columns * tables.written_bytes / self._kind.hbm_bytes_per_s
+        seconds = np.where(tables.expanded_per_sample[table] > 0, once, 0.0) / self._kind.hbm_bytes_per_s
+        is_cut = (EXTENT_OF_SHARDING[blocks.sharding] == RANK) & (blocks.columns < tables.dim[table])
+        seconds = seconds + np.where(is_cut, tables.outputs_per_sample[table], 0.0) * self._kind.regroup_s / 2
+        return seconds * self._samples_per_rank * blocks.columns * tables.written_bytes
 
     def _cache_codec_seconds(self) -> Floats:
         """Missed rows decoded into a cache of another format; in training as many are encoded back."""

@@ -195,6 +195,10 @@ class CostModel(ABC):
                 stored[:, m] += np.bincount(rank, weights=size, minlength=world)
         return self._evaluation(load, stored)
 
+    def mixing_seconds(self, shardings: Ints) -> float:  # noqa: ARG002
+        """What a step takes longer than its stages say where these kinds of sharding are in use; 0 where unknown."""
+        return 0.0
+
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:  # noqa: ARG002
         """The 90 % bands of a placement's step and stages; None where the model has none (see `without_error_bars`)."""
         return None

@@ -18,6 +18,7 @@ from cost_models.model import BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import WITH_IDS, Schedule, fetch_term
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
+    DATA_PARALLEL,
     HBM,
     MEMORY_HBM,
     MEMORY_TIERS,
@@ -176,6 +177,18 @@ class StepModel(CostModel):
             by_rows[:, tier] += load.by_rows
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
+
+    def mixing_seconds(self, shardings: Ints) -> float:
+        """Exchanges of every kind of sharding beyond the first one, and their vectors joined. 0 for devices on which
+        the latter was not measured."""
+        per_byte = max(kind.regroup_s for kind in self.kinds)
+        if not per_byte or len(set(shardings.tolist())) < 2:
+            return 0.0
+        vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
+        exchanges = [i for i, stage in enumerate(self.stages) if stage.endswith("_dist")]
+        latency_s = float(self.schedule.constants[exchanges].sum())
+        more = max(len(set(shardings.tolist()) - {DATA_PARALLEL}) - 1, 0)
+        return latency_s * more + per_byte * NUMBER_BYTES * vectors * self.batching.samples_per_rank
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""

@@ -4,6 +4,7 @@ import math
 import numbers
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cost_models.model import CostModel
@@ -23,6 +24,7 @@ from planner.remedies import remedies
 from planner.simulation import with_simulation
 from planner.solvers.replan import MoveTerms, replan
 from planner.solvers.search import Limits, Outcome, Progress, solve
+from planner.whole_tables import with_whole_tables
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import Fault, InputError, shown
@@ -95,6 +97,7 @@ def plan(
     judged = with_simulation if simulate else _as_it_is
     if migration is None:
         outcome = solve(problem, limits, progress)
+        outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
         origin = provenance(model, allowed, seed, options.fractions)
         return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))

@@ -27,15 +27,15 @@ from cost_models.shards import Floats
 from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
-KernelOperation = Literal["lookup", "update", "copy", "stream", "dense_update", "id_cut", "matmul"]
+KernelOperation = Literal["lookup", "update", "copy", "stream", "dense_update", "regroup", "id_cut", "matmul"]
 COLUMNS = ("operation", "dtype", "lookups", "dim", "rows", "pooling", "alpha", "bytes", "m", "n", "k", "seconds")
 """Of a table of kernels; a kind of kernel uses some of them (NEEDED) and leaves the others empty.
 
 lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` rows in all, or have their gradients
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform). copy: `bytes`
 from host to device. stream: `bytes` of device memory read and written. dense_update: `bytes` of a table whose gradient
-is made, averaged and applied as a whole. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul:
-[m, k] x [k, n].
+is made, averaged and applied as a whole. regroup: `bytes` of vectors joined sample by sample, and as many of gradients
+taken apart. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul: [m, k] x [k, n].
 """
 NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "lookup": ("lookups", "dim"),
@@ -43,6 +43,7 @@ NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "copy": ("bytes",),
     "stream": ("bytes",),
     "dense_update": ("bytes",),
+    "regroup": ("bytes",),
     "id_cut": ("lookups",),
     "matmul": ("m", "n", "k"),
 }
@@ -399,6 +400,8 @@ UNITS = {
     "stream_launch_s": "seconds per kernel",
     "dense_update_bytes_per_s": "bytes/s of a table's gradient",
     "dense_update_launch_s": "seconds per update",
+    "regroup_bytes_per_s": "bytes/s of vectors",
+    "regroup_launch_s": "seconds per step",
     "id_cut_s": "seconds per id",
     "id_cut_launch_s": "seconds per batch of ids",
     "matmul_flops_per_s": "FLOP/s",

@@ -25,6 +25,7 @@ Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 ELEMENT_BYTES = 4
 UPDATE_DIM = 64
+REGROUPED_SAMPLES, REGROUPED_BYTES = 1024, (2**13, 2**22, 2**23, 2**24, 2**25, 2**26)
 CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 RUNS = 7
 ID_SETS = 3
@@ -106,6 +107,7 @@ def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None =
         ("copies", bench.copies(plan)),
         ("streams", bench.streams(plan)),
         ("dense updates", bench.dense_updates(plan)),
+        ("regrouped vectors", bench.regroups()),
         ("ids by holder", bench.id_cuts(plan)),
         ("matrix products", bench.products(plan)),
     ):
@@ -268,6 +270,19 @@ class _Bench:
 
             seconds = self.seconds(_without_run(update))
             yield {"operation": "dense_update", "dtype": "fp32", "bytes": size, "seconds": seconds}
+
+    def regroups(self) -> Iterator[dict[str, object]]:
+        """Vectors of two kinds of sharding joined, sample by sample, and as many gradients taken apart again."""
+        torch = self.torch
+        for size in REGROUPED_BYTES:
+            half = size // (2 * REGROUPED_SAMPLES * ELEMENT_BYTES) or 1
+            halves = [torch.rand((REGROUPED_SAMPLES, half), device=self.device) for _ in range(2)]
+
+            def regroup(halves: Any = halves, half: int = half) -> list[Any]:
+                return [part.contiguous() for part in torch.cat(halves, dim=1).split(half, dim=1)]
+
+            seconds = self.seconds(_without_run(regroup))
+            yield {"operation": "regroup", "dtype": "fp32", "bytes": size, "seconds": seconds}
 
     def id_cuts(self, plan: Plan) -> Iterator[dict[str, object]]:
         """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""

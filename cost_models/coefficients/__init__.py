@@ -159,6 +159,8 @@ class DeviceCoefficients(NamedCoefficients):
     """Of tables cut by rows: the time to sort an id by the rank that holds its row. Unset: not counted."""
     dense_update_bytes_per_s: Coefficient | None = None
     """Of a replicated table that is updated as a whole: its gradient made, averaged and applied. Unset: not counted."""
+    regroup_bytes_per_s: Coefficient | None = None
+    """Of vectors from several kinds of sharding: joined by sample, their gradients taken apart. Unset: not counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
     """Of matrix products by data type, instead of flop_utilization."""
 

@@ -195,6 +195,11 @@ class Counter:
         copied = copied * self._blocks.columns * (self._replicated | self._opens)
         copying: Floats = self._samples / self._world * copied.sum() * tables.written_bytes / rates
         other_end: Floats = arrived * self._software.codec_passes.value / rates
+        is_part = self._opens & ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] == RANK)
+        is_part &= self._blocks.columns < tables.dim[self.table]
+        parts = tables.outputs_per_sample[self.table[is_part]] * self._blocks.columns[is_part]
+        torn = self._samples / self._world * parts.sum() * tables.written_bytes
+        copying += torn / 2 * np.array([kind.regroup_s for kind in self._kinds])[self._kind_of_rank]
         forward, backward = (copying + other_end * codec for codec in tables.codec_bytes)
         cut = self._opens & ~self._replicated & (EXTENT_OF_SHARDING[self._blocks.sharding] != RANK)
         ids = self._samples / self._world * tables.lookups_per_sample[self.table[cut]].sum()

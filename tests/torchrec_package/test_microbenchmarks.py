@@ -33,7 +33,7 @@ def test_every_kind_of_kernel_is_measured() -> None:
     rows = bench.measure("cpu", TINY)
     assert list(rows) == list(COLUMNS)
     assert (rows.seconds > 0).all()
-    assert set(rows.operation) == {"lookup", "update", "copy", "stream", "dense_update", "id_cut", "matmul"}
+    assert set(rows.operation) == {"lookup", "update", "copy", "stream", "dense_update", "regroup", "id_cut", "matmul"}
     assert not ((rows.dim == 64) & (rows.rows == 20_000)).any()
     for operation in ("copy", "matmul"):
         times = rows[rows.operation == operation].seconds.tolist()

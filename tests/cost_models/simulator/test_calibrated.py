@@ -3,23 +3,35 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cost_models.calibration.files import collective_file
 from cost_models.coefficients import USER_DIRECTORY, CollectiveCoefficients, ProtocolLaw, forget
+from cost_models.shards import COLUMN_WISE, DATA_PARALLEL, HBM, TABLE_WISE, Blocks
+from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.api import plan
 from planner.policy import Policy
+from planner.verification import verify
+from topologies.cluster import Topology
 from topologies.loading import load_topology
 
-TERMS = {"dense_update_bytes_per_s": 2e9, "id_cut_s": 2e-7, "update_passes_per_lookup": 3.0, "l2_reach_bytes": 3e7}
+TERMS = {
+    "dense_update_bytes_per_s": 2e9,
+    "regroup_bytes_per_s": 1e9,
+    "id_cut_s": 2e-7,
+    "update_passes_per_lookup": 3.0,
+    "l2_reach_bytes": 3e7,
+}
 RATES = {"all_to_all": 4e9, "all_reduce": 2e9, "reduce_scatter": 1e9, "all_gather": 2e9}
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Coefficients of an A100 that is as slow as a processor."""
-    lines = [f"{name}: {{value: {value}, unit: x, kind: fitted, source: test}}" for name, value in TERMS.items()]
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Coefficients of an A100 that is as slow as a processor; more of them where the test has some."""
+    terms = TERMS | getattr(request, "param", {})
+    lines = [f"{name}: {{value: {value}, unit: x, kind: fitted, source: test}}" for name, value in terms.items()]
     (tmp_path / "device.yaml").write_text("\n".join(["name: A100-SXM4-80GB", *lines]) + "\n")
     laws = tuple(
         ProtocolLaw(
@@ -52,13 +64,19 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
 
 
-def steps(sharding: str) -> tuple[float, float]:
-    """Estimated and simulated seconds of a step with all tables held in one way."""
+def inputs() -> tuple[Topology, Workload]:
+    """Four accelerators, and tables that are all alike."""
     cluster = load_topology("dgx-a100-80", nodes=1, overrides=["nodes.0.accelerators.count=4"])
     tables = [{"name": f"t{i}", "rows": 50_000, "dim": 64, "pooling_factor": 20} for i in range(8)]
     workload = Workload.model_validate(
         {"name": "w", "global_batch": 4096, "tables": tables, "pipeline": "none", "embedding": {"optimizer": "sgd"}}
     )
+    return cluster, workload
+
+
+def steps(sharding: str) -> tuple[float, float]:
+    """Estimated and simulated seconds of a step with all tables held in one way."""
+    cluster, workload = inputs()
     policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"]})
     found = plan(cluster, workload, policy=policy, effort=0)
     assert found.objective is not None
@@ -66,7 +84,7 @@ def steps(sharding: str) -> tuple[float, float]:
     return found.objective.step_s, found.simulated.step_s
 
 
-@pytest.mark.parametrize("sharding", ["table_wise", "row_wise", "data_parallel"])
+@pytest.mark.parametrize("sharding", ["table_wise", "column_wise", "row_wise", "data_parallel"])
 def test_simulation_and_estimate_agree(sharding: str, measured: None) -> None:
     """Within 3 % where the tables are alike on all ranks."""
     estimated, simulated = steps(sharding)
@@ -79,3 +97,44 @@ def test_each_term_is_counted(measured: None) -> None:
     cut = 8 * 20 * 1024 * TERMS["id_cut_s"]
     assert steps("data_parallel")[0] > whole
     assert steps("row_wise")[0] > steps("table_wise")[0] + cut
+
+
+def test_cut_columns_are_put_in_order(measured: None) -> None:
+    """All vectors of a rank's samples, once; the same cut is cheaper where that was not measured."""
+    cluster, workload = inputs()
+    model = StepModel(cluster, workload)
+    every = np.arange(8)
+    halves = Blocks(every, every * 0 + COLUMN_WISE, every * 0 + HBM, every * 0 + 32, every * 0.0)
+    on_device = [i for i, column in enumerate(model.columns) if column.resource == "device"]
+    torn = 1024 * 32 * 4 / TERMS["regroup_bytes_per_s"]
+    found = model.block_costs(halves, 0).everywhere[:, on_device].sum(axis=1)
+    assert found == pytest.approx(np.full(8, torn))
+
+
+def test_kinds_in_use_are_weighed(measured: None) -> None:
+    """One kind costs nothing more; a mix joins all vectors, and has the latency of one more round of exchanges."""
+    model = StepModel(*inputs())
+    assert model.mixing_seconds(np.array([TABLE_WISE])) == 0
+    joined = 1024 * 8 * 64 * 4 / TERMS["regroup_bytes_per_s"]
+    assert model.mixing_seconds(np.array([TABLE_WISE, DATA_PARALLEL])) == pytest.approx(joined)
+    mixed = model.mixing_seconds(np.array([TABLE_WISE, COLUMN_WISE]))
+    assert mixed == pytest.approx(joined + 3 * 1e-4)
+
+
+@pytest.mark.parametrize("measured", [{"lookup_bytes_per_s": 5e9}], indirect=True)
+def test_whole_tables_where_mixing_costs_more(measured: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of more ids than others is cut where that gains more than joining all vectors costs, and only there."""
+    assert shardings(32) == {"table_wise"}
+    assert len(shardings(80)) > 1
+    monkeypatch.setattr(StepModel, "mixing_seconds", lambda *_: 0.0)
+    assert len(shardings(32)) > 1
+
+
+def shardings(pooling_factor: float) -> set[str]:
+    """Those of a plan for tables of which one has so many ids per sample."""
+    cluster, workload = inputs()
+    many = workload.tables[0].model_copy(update={"pooling_factor": pooling_factor})
+    workload = workload.model_copy(update={"tables": (many, *workload.tables[1:])})
+    found = plan(cluster, workload, policy=Policy(tiers=("hbm",)), gap=0.0, simulate=False)
+    assert verify(found) == []
+    return {table.sharding for table in found.tables}
