@@ -16,7 +16,7 @@ from benchmarks.figures import CommandRun, Format, Quantity, TinyInstances
 from benchmarks.instances import MOST_TABLES, SOLVERS, instances
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND = (sys.executable, "-c", "from planner.cli.app import main; main()")
+COMMAND = (sys.executable, "-m", "planner")
 """The command line of whatever `planner` this interpreter finds: the checkout's, or an installed one."""
 
 

@@ -74,7 +74,7 @@ class Term:
             "coefficient": f"{self.name} {self.dtype}".strip(),
             "value": _rounded(self.value),
             "unit": self.unit,
-            "uncertainty": float(f"{self.uncertainty:.2g}"),
+            "standard_error": float(f"{self.uncertainty:.2g}"),
             "residual_90": float(f"{self.residual_90:.2g}"),
             "rows": self.rows,
             "valid": "; ".join(f"{each.quantity} {each.low:g} to {each.high:g}" for each in self.valid),

@@ -81,9 +81,8 @@ def test_a_wrong_command_line_exits_with_2(run, words):
 
 def test_a_closed_pipe_is_no_failure():
     """`planner schema topology | head -1` ends quietly."""
-    program = "from planner.cli.app import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "schema", "topology"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "planner", "schema", "topology"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.close()

@@ -134,7 +134,7 @@ def test_wrong_flags_are_refused(study, words: tuple[str, str], said: str) -> No
 def test_ctrl_c_keeps_what_was_computed(starter: Path, cache: Path, tmp_path: Path) -> None:
     """Exit code 130, the points so far are written, and a second run takes them from the cache."""
     (starter / "study.yaml").write_text(STUDY.replace("[4096, 8192]", "{first: 1024, last: 65536, step: 512}"))
-    command = [sys.executable, "-c", "from planner.cli.app import main; main()", "study", str(starter / "study.yaml")]
+    command = [sys.executable, "-m", "planner", "study", str(starter / "study.yaml")]
     output = ("-o", str(tmp_path / "r.csv"), "--workers", "2")
     process = subprocess.Popen(
         [*command, *output], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
