@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.memory import cached_rows
+from cost_models.memory import cached_rows, remap_row_bytes
 from cost_models.shards import TIER_FORMS, Ints
 from planner.document import Plan, Remap, Shards, TablePlan
 
@@ -18,8 +18,6 @@ Counts = NDArray[np.integer[Any]]
 """Of each id, how often it was read."""
 
 
-NARROW = np.iinfo(np.int32).max
-"""Rows of the largest table whose row numbers are int32."""
 CHUNK = 1 << 22
 """Ids that are looked at at once."""
 TALLIED = 1 << 16
@@ -93,7 +91,7 @@ def rows_of_ids(shards: Shards, hot: Ints) -> Rows:
     block = shards.column_start == shards.column_start[0]
     first, held, held_hot = shards.row_start[block], shards.rows[block], shards.hot_rows[block]
     rows = int(held.sum())
-    dtype = np.dtype(np.int32 if rows <= NARROW else np.int64)
+    dtype = np.dtype(f"i{remap_row_bytes(np.array(rows))}")
     found, is_cold = np.empty(rows, dtype=dtype), np.ones(rows, dtype=bool)
     is_cold[hot] = False
     found[hot] = _dealt(first.astype(dtype), held_hot)

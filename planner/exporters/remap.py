@@ -62,8 +62,10 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
     if not split:
         tiers = ",".join((*plan.provenance.policy.tiers, "ddr_split"))
         raise InputError.at(source, f"has no split table; plan with --tiers {tiers}", path="tables")
-    if (counts.path / MANIFEST).exists() or counts.path.resolve() == folder.resolve():
-        raise InputError.at(str(counts.path), "is a folder of remap tables, not of counts; keep the two apart")
+    if (counts.path / MANIFEST).exists():
+        raise InputError.at(str(counts.path), "holds remap tables, which an export wrote, not counts")
+    if counts.path.resolve() == folder.resolve():
+        raise InputError.at(str(folder), "holds the counts; write the remap tables into another folder")
     _expect_counts(placed, counts, split)
     try:
         folder.mkdir(parents=True, exist_ok=True)
