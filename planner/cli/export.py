@@ -119,8 +119,8 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
         )
     if off:
         streams.say(
-            f"warning: {len(off)} of {len(found)} tables are off by more than {remap.TOLERANCE:.0%} of the reads; give"
-            " them the curve that was counted (access_cdf) and plan anew"
+            f"warning: {len(off)} of {len(found)} tables: off by more than {remap.TOLERANCE:.0%} of the reads;"
+            " give them the curve that was counted (access_cdf) and plan anew"
         )
 
 

@@ -61,6 +61,8 @@ def test_a_plan_of_splits(split: Plan) -> None:
     shares = {table.cache_fraction for table in split.tables if table.tier == "ddr_split"}
     assert None not in shares
     assert len(shares) > 1
+    for table in split.tables:
+        assert (table.remap is not None) == (table.shards.hot_rows is not None) == (table.tier == "ddr_split")
     assert split.simulated.step_s == pytest.approx(split.objective.step_s, rel=0.03)
     in_place = planner.plan(CLUSTER, workload(TABLES), tiers=["hbm", "ddr"]).objective
     assert in_place is not None
