@@ -16,6 +16,7 @@ from planner import read_plan, verify, write_plan
 from planner.counts import CountSource
 from planner.document import Plan, Remap
 from planner.exporters.remap import LONGEST_NAME, MANIFEST, PLAN, TOLERANCE, Remapped, file_name, write_remaps
+from planner.migration import differences, plan_fingerprint
 from planner.remaps import is_split
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
@@ -104,6 +105,16 @@ def test_same_counts_same_bytes(tmp_path: Path) -> None:
     one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert {PLAN, MANIFEST, "t0.npy"} <= set(one)
     assert one == two
+
+
+def test_a_remapped_plan_holds_the_same(tmp_path: Path) -> None:
+    """Tables are where they were: the plans do not differ, and one follows the other as it would the plan itself."""
+    plan = split_plan(tiers=["ddr_split"])
+    write_remaps(plan, CountSource(write_counts(plan, tmp_path / "counts")), tmp_path / "remap")
+    written = read_plan(tmp_path / "remap" / PLAN)
+    assert written != plan
+    assert differences(plan, written, "plan") == []
+    assert plan_fingerprint(written) == plan_fingerprint(plan)
 
 
 def test_the_manifest_lists_the_files(tmp_path: Path) -> None:
