@@ -106,7 +106,7 @@ class Shards:
         if not isinstance(items, list):
             raise ValueError("must be a list of shards")
         rows = []
-        keys = (*_SHARD_KEYS, _HOT_ROWS) if any(map(_names_hot_rows, items)) else _SHARD_KEYS
+        keys = (*_SHARD_KEYS, _HOT_ROWS) if items and _names_hot_rows(items[0]) else _SHARD_KEYS
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
