@@ -106,7 +106,7 @@ class Shards:
         if not isinstance(items, list):
             raise ValueError("must be a list of shards")
         rows = []
-        keys = (*_SHARD_KEYS, _HOT_ROWS) if items and _names_hot_rows(items[0]) else _SHARD_KEYS
+        keys = (*_SHARD_KEYS, _HOT_ROWS) if any(map(_is_split, items[:1])) else _SHARD_KEYS
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
@@ -144,7 +144,7 @@ class Shards:
         }
 
 
-def _names_hot_rows(shard: object) -> bool:
+def _is_split(shard: object) -> bool:
     return isinstance(shard, dict) and _HOT_ROWS in shard
 
 
