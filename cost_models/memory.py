@@ -30,8 +30,6 @@ CACHE_INDEX_BYTES_PER_ROW = 4
 """Of every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
 CACHE_INDEX_BYTES_PER_SLOT = 16
 """Of every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
-REMAP_BYTES_PER_ROW = 4
-"""Of every row of a split table: where it is now (RecShard remaps ids on the host)."""
 BATCHES_IN_FLIGHT = {"none": 1, "sparse-dist": 2, "prefetch": 3}
 """Batches whose ids are on the device at once, by pipeline (torchrec.distributed.train_pipeline)."""
 
@@ -48,6 +46,11 @@ class Batching:
 def cached_rows(rows: Ints, cache_fraction: Floats) -> Floats:
     """Rows that a cache holds: the fraction, rounded up to whole rows."""
     return np.asarray(np.ceil(rows * cache_fraction))
+
+
+def remap_row_bytes(rows: Ints) -> Ints:
+    """Bytes of every row of a split table: where it is now, int32 or int64 (RecShard remaps ids on the host)."""
+    return np.where(rows <= np.iinfo(np.int32).max, 4, 8)
 
 
 def is_cached_beside(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
@@ -84,7 +87,7 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
         out[tier, "weights"] = BlockLoad(by_rows=share * weights)
         of_state = np.where(apart, state_home == tier, share)
         out[tier, "optimizer"] = BlockLoad(by_rows=of_state * state)
-    out[MEMORY_DDR, "remap"] = BlockLoad(by_rows=np.where(split, rows * REMAP_BYTES_PER_ROW, 0.0))
+    out[MEMORY_DDR, "remap"] = BlockLoad(by_rows=np.where(split, rows * remap_row_bytes(tables.rows[table]), 0.0))
 
     beside = is_cached_beside(tables, blocks)
     cached = IS_CACHED[blocks.tier] | beside

@@ -3,11 +3,20 @@
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, block_rows
+from cost_models.shards import (
+    HOME_OF_TIER,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    TIER_FORMS,
+    block_rows,
+)
 from cost_models.workload.formats import DTYPES
 from planner.document import (
     Infeasibility,
@@ -16,6 +25,7 @@ from planner.document import (
     Plan,
     Provenance,
     RankPlan,
+    Remap,
     Remedy,
     Shards,
     StageTime,
@@ -31,6 +41,7 @@ from planner.planned import placed_shards
 from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
+from planner.remaps import hot_row_count, hot_rows_of_shards
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import Outcome
 from planner.verification import error_bar
@@ -164,7 +175,10 @@ def _tables(
         sharding = SHARDINGS[options.block_sharding[items[0][0]]]
         tier = PLACEMENT_TIERS[options.tier[option]]
         profile = workload.tables[table]
-        fraction = float(options.cache_fraction[option])
+        fraction, remap = float(options.cache_fraction[option]), None
+        if TIER_FORMS[tier].how == "split":
+            remap = Remap(hot_rows=hot_row_count(profile.rows, fraction), ids="ranked")
+            shards = replace(shards, hot_rows=hot_rows_of_shards(shards, remap.hot_rows, profile.rows))
         plans.append(
             TablePlan.model_construct(
                 name=profile.name,
@@ -173,6 +187,7 @@ def _tables(
                 dtype=DTYPES[options.dtype[option]],
                 cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
                 optimizer_state=STATE_PLACES[options.state[option]],
+                remap=remap,
                 shards=shards,
             )
         )

@@ -6,12 +6,12 @@ millions. In JSON they are a list of objects.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -24,6 +24,8 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
+_HOT_ROWS = "hot_rows"
+"""The key that only shards of split tables have."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
@@ -39,12 +41,21 @@ class Shards:
     columns: Ints
     bytes: Ints
     """[n, M] in each memory: weights, optimizer state, cache, and the ids and outputs in flight."""
+    hot_rows: Ints | None = None
+    """Of a split table: the first so many rows of the shard are in HBM, the others at home; None of any other."""
 
     def __len__(self) -> int:
         return len(self.rank)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shards) and np.array_equal(self.as_matrix(), other.as_matrix())
+        if not isinstance(other, Shards) or (self.hot_rows is None) != (other.hot_rows is None):
+            return False
+        own, theirs = self._hot_rows(), other._hot_rows()
+        return np.array_equal(self.as_matrix(), other.as_matrix()) and np.array_equal(own, theirs)
+
+    def _hot_rows(self) -> Ints:
+        """[n, 1] what is written of them, [n, 0] where nothing is."""
+        return np.zeros((len(self), 0), dtype=np.int64) if self.hot_rows is None else self.hot_rows[:, None]
 
     def as_matrix(self, *, named: bool = False) -> Ints:
         """[n, 5 + M] in the order of the keys of the document; with the memories that it names only, if so wanted."""
@@ -65,8 +76,9 @@ class Shards:
         """The list of objects of the document, one to a line."""
         tiers = self._tiers()
         sizes = ",".join(f'"{tier}":%d' for tier in tiers)
-        line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}}"
-        matrix = self.as_matrix(named=True)
+        hot = "" if self.hot_rows is None else f',"{_HOT_ROWS}":%d'
+        line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}" + hot + "}"
+        matrix = np.concatenate([self.as_matrix(named=True), self._hot_rows()], axis=1)
         if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
             head, tail = line.split("%d", maxsplit=1)
             rest = tail % tuple(matrix[0, 1:].tolist())
@@ -80,10 +92,11 @@ class Shards:
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
-        tiers = self._tiers()
+        tiers, hot_rows = self._tiers(), self._hot_rows().tolist()
         return [
             dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(tiers, row[5:], strict=True))), strict=True))
-            for row in self.as_matrix(named=True).tolist()
+            | dict(zip((_HOT_ROWS,), hot, strict=False))
+            for row, hot in zip(self.as_matrix(named=True).tolist(), hot_rows, strict=True)
         ]
 
     @classmethod
@@ -93,19 +106,24 @@ class Shards:
         if not isinstance(items, list):
             raise ValueError("must be a list of shards")
         rows = []
+        keys = (*_SHARD_KEYS, _HOT_ROWS) if any(map(_is_split, items[:1])) else _SHARD_KEYS
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
                 row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in EVERYWHERE]
                 row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(EVERYWHERE) :]]
+                row += [item[key] for key in keys[len(_SHARD_KEYS) :]]
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
             if not all(type(value) is int and 0 <= value < 2**63 for value in row):
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
-            if len(item) != len(_SHARD_KEYS) or not set(size) <= set(MEMORY_TIERS):
+            if len(item) != len(keys) or not set(size) <= set(MEMORY_TIERS):
                 raise ValueError(f"shard {number} has unknown keys")
             rows.append(row)
-        return cls.from_matrix(np.array(rows, dtype=np.int64).reshape(-1, 5 + len(MEMORY_TIERS)))
+        width = 5 + len(MEMORY_TIERS)
+        matrix = np.array(rows, dtype=np.int64).reshape(len(rows), width + len(keys) - len(_SHARD_KEYS))
+        shards = cls.from_matrix(matrix[:, :width])
+        return shards if keys == _SHARD_KEYS else replace(shards, hot_rows=matrix[:, width])
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -117,11 +135,17 @@ class Shards:
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         whole = {"type": "integer", "minimum": 0}
         size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(EVERYWHERE)}
+        words = "Of a split table: the first so many rows of the shard are in HBM, the others at home; else unset."
         properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
+        properties[_HOT_ROWS] = {**whole, "description": words}
         return {
             "type": "array",
             "items": {"type": "object", "properties": properties, "required": list(_SHARD_KEYS)},
         }
+
+
+def _is_split(shard: object) -> bool:
+    return isinstance(shard, dict) and _HOT_ROWS in shard
 
 
 class ErrorBar(Record):
@@ -188,6 +212,29 @@ class TierBytes(Record):
         return sum(getattr(self, tier) for tier in MEMORY_TIERS)
 
 
+class Remap(Record):
+    """How the rows of a split table are numbered: a shard's hot ones first, then its others.
+
+    Every shard of the same rows has the same hot ones, so that one numbering serves all column blocks.
+    """
+
+    hot_rows: int
+    """Rows in HBM, of all shards of a column block together."""
+    ids: Literal["ranked", "mapped"]
+    """ranked: ids are ranks, 0 is read most. The first hot_rows are hot; these are dealt to the row blocks in turn, and
+    then the others: with one row block, an id is its row. mapped: the file has the row of every id."""
+    path: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of mapped ids: a .npy file, relative to the plan's folder, int32 or int64: the row of each id."""
+    sha256: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of that file's bytes."""
+
+    @model_validator(mode="after")
+    def _file_of_mapped(self) -> Self:
+        if {self.path is None, self.sha256 is None} != {self.ids == "ranked"}:
+            raise ValueError("path and sha256 go with mapped ids, and only with them")
+        return self
+
+
 class TablePlan(Record):
     """Where one table lives."""
 
@@ -199,6 +246,8 @@ class TablePlan(Record):
     """Share of the rows that the HBM cache holds; null where there is none."""
     optimizer_state: Annotated[StatePlace, Field(exclude_if=lambda place: place == "with_table")] = "with_table"
     """Where the optimizer state is; unset: where the rows are at home."""
+    remap: Annotated[Remap | None, Field(exclude_if=lambda value: value is None)] = None
+    """How the rows of a split table are numbered; unset for any other."""
     shards: Shards
 
 
@@ -564,7 +613,7 @@ def _lines(items: Iterable[str]) -> str:
 
 
 def _table_json(table: TablePlan) -> str:
-    head = {
+    head: dict[str, Any] = {
         "name": table.name,
         "sharding": table.sharding,
         "tier": table.tier,
@@ -573,6 +622,8 @@ def _table_json(table: TablePlan) -> str:
     }
     if table.optimizer_state != "with_table":
         head["optimizer_state"] = table.optimizer_state
+    if table.remap is not None:
+        head["remap"] = table.remap.model_dump(mode="json")
     return f'{_dumps(head)[:-1]},"shards":[\n{table.shards.to_json()}\n]}}'
 
 

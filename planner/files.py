@@ -4,14 +4,23 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from topologies.errors import InputError
 
 
 def write_file(path: str | Path, content: bytes) -> None:
-    """Write to a temporary file beside `path`, then rename it, so that no half file is ever there.
+    """Write a file whole or not at all. Raises InputError if the place cannot be written."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A temporary file beside `path` to write to, which takes its name at the end: no half file is ever there.
 
     Raises InputError if the place cannot be written.
     """
@@ -26,7 +35,7 @@ def write_file(path: str | Path, content: bytes) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
         temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:

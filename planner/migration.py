@@ -489,8 +489,13 @@ def differences(
             "moved_bytes": round(moved_of[name]) if name in new else None,
         }
         for name in old | new
-        if old.get(name) != new.get(name)
+        if _placement(old.get(name)) != _placement(new.get(name))
     ]
+
+
+def _placement(table: TablePlan | None) -> TablePlan | None:
+    """How a table is held, but for which of its rows an id has."""
+    return None if table is None else table.model_copy(update={"remap": None})
 
 
 def _form(table: TablePlan | None) -> str:

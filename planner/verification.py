@@ -5,6 +5,7 @@ by the cost model and summed; then every figure of the document is compared.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from planner.proof import (
     recomputed_bound_s,
 )
 from planner.provenance import coefficient_sources, faults_of_fractions, planned_options
+from planner.remaps import faults_of_files, numbering_fault
 from planner.simulation import play, simulated
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
@@ -57,14 +59,15 @@ ROUNDED = 3
 """Bytes by which sums of three rounded counts may differ."""
 
 
-def verify(plan: Plan, former: Plan | None = None) -> list[str]:
+def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = None) -> list[str]:
     """Everything that does not hold, in words; empty for a plan that is right.
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
     says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum, their
-    error bars and the gap; the bound is not above the objective; the policy is kept; the status goes with them. What
-    moved is checked against the `former` plan, where it is given. Raises InputError if the inputs in the document
-    cannot be read.
+    error bars and the gap; the bound is not above the objective; the policy is kept; the status goes with them; split
+    tables have as many hot rows as their bytes hold. What moved is checked against the `former` plan, and the files of
+    remapped ids in the plan's `folder`, where these are given. Raises InputError if the inputs in the document cannot
+    be read.
     """
     topology, workload = planned_inputs(plan)
     found = [
@@ -98,6 +101,7 @@ def verify(plan: Plan, former: Plan | None = None) -> list[str]:
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
     found += _simulated(plan)
+    found += [] if folder is None else faults_of_files(plan, Path(folder))
     return found
 
 
@@ -198,6 +202,8 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
+        elif fault := numbering_fault(table, profile.rows):
+            yield f"table {table.name}: {fault}"
 
 
 def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:

@@ -8,8 +8,10 @@ import typer
 
 from planner.cli import flags, streams
 
-FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec")
+FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
 DEVICES = ("cuda", "cpu")
+SHOWN = 5
+"""Warnings of single tables."""
 NAMES: tuple[Literal["name", "index"], ...] = ("name", "index")
 
 
@@ -19,7 +21,8 @@ def export(
         str, typer.Option("--to", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", show_default=False)
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here. Unset: to stdout.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here. Unset: to stdout. remap: a folder."),
     ] = None,
     module: Annotated[
         list[str] | None,
@@ -35,20 +38,33 @@ def export(
         str | None,
         typer.Option(metavar="WORD", help="hugectr: tables by their name (default) or their index in the workload."),
     ] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="remap: how often each id was read; a folder of .npy or .parquet files per table, or one .parquet.",
+        ),
+    ] = None,
 ) -> None:
     """Write a plan as the file of the runtime that executes it.
 
     What the runtime cannot execute correctly is refused, each table with the
     reason; plan with --runtime torchrec or hugectr to have nothing of it.
     torcheasyrec also writes the variables of its environment, to FILE.env.
+    remap numbers the rows of tables in ddr_split by how often they are read,
+    for whoever loads data, and writes the plan that names these files.
 
     \b
     Examples:
       planner export plan.json --to torchrec -o torchrec_plan.json
       planner export plan.json --to hugectr --names index -o sharding.json
+      planner export plan.json --to remap --counts counts/ -o remap/
     """
     kind = flags.word("--to", to, FORMATS)
-    _expect_flags_of(kind, module=module, device=device, names=names, output=output)
+    _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts)
+    if kind == "remap" and output is not None and counts is not None:
+        _export_remap(plan, counts, output)
+        return
     beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
     for file in (output, beside):
         if file is not None:
@@ -80,8 +96,42 @@ def export(
         streams.say(f"{beside}: source it before torchrun")
 
 
+def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
+    """Write the files, and show what the counts say of the plan."""
+    from planner.counts import CountSource
+    from planner.document import read_plan
+    from planner.exporters import remap
+
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is no folder; name one for the files", param_hint="--output")
+    source = CountSource(counts)
+    found = remap.write_remaps(read_plan(plan), source, folder, source=str(plan))
+    shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)
+    streams.write_records(remap.records(found), streams.Format.TABLE, formats=shares)
+    streams.say(f"{folder / remap.PLAN}: {len(found)} tables remapped, {folder / remap.MANIFEST} lists their files")
+    if unused := len(source.names) - len(found):
+        streams.say(f"{counts}: {unused} of its tables are not split by the plan and stay as they are")
+    off = [one for one in found if one.is_off]
+    for one in off[:SHOWN]:
+        streams.say(
+            f"warning: {one.name}: its hot rows take {one.hot_share:.1%} of the reads, its access curve promised"
+            f" {one.planned_hot_share:.1%}"
+        )
+    if off:
+        streams.say(
+            f"warning: {len(off)} of {len(found)} tables: off by more than {remap.TOLERANCE:.0%} of the reads;"
+            " give them the curve that was counted (access_cdf) and plan anew"
+        )
+
+
 def _expect_flags_of(
-    kind: str, *, module: list[str] | None, device: str | None, names: str | None, output: Path | None
+    kind: str,
+    *,
+    module: list[str] | None,
+    device: str | None,
+    names: str | None,
+    output: Path | None,
+    counts: Path | None,
 ) -> None:
     """Refuse flags that the format has no use for, and demand those that it needs."""
     if kind not in ("torchrec", "torcheasyrec"):
@@ -90,7 +140,11 @@ def _expect_flags_of(
         flags.expect_unused(f"with --to {kind}", names=names)
     if kind != "torchrec":
         flags.expect_unused(f"with --to {kind}", device=device)
+    if kind != "remap":
+        flags.expect_unused(f"with --to {kind}", counts=counts)
+    elif counts is None:
+        raise typer.BadParameter("is needed: rows are numbered by it", param_hint="--counts")
     if kind == "torcheasyrec" and not module:
         raise typer.BadParameter("is needed: it stands in TorchEasyRec's plan file", param_hint="--module")
-    if kind == "torcheasyrec" and output is None:
-        raise typer.BadParameter("is needed: two files are written", param_hint="--output")
+    if kind in ("torcheasyrec", "remap") and output is None:
+        raise typer.BadParameter("is needed: more than one file is written", param_hint="--output")

@@ -32,7 +32,8 @@ def verify(
     """Recompute a plan from its inputs and compare.
 
     Every table covered exactly once, capacities kept, stage times and their
-    sum right, the bound not above the objective. With --topology or
+    sum right, the bound not above the objective, files of remapped ids as
+    they were written. With --topology or
     --workload also that the plan was made for these inputs; with --from also
     what moved. Prints what does not hold, and exits with 6 if there is any.
 
@@ -52,7 +53,7 @@ def verify(
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     former = None if from_ is None else read_plan(from_)
-    violations = violations_of(document, former)
+    violations = violations_of(document, former, plan.parent)
     planned_cluster, planned_model = planned_inputs(document)
     if cluster is not None:
         violations += other_input("topology", planned_cluster, cluster)

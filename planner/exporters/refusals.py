@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import COLUMN_WISE
+from cost_models.shards import COLUMN_WISE, Ints
 from planner.document import Plan, TablePlan
 from planner.permits import planning_model
 from planner.planned import planned_inputs
@@ -41,22 +41,26 @@ class Placed:
 
 def refuse(placed: Placed, runtime: Runtime) -> None:
     """Raise InputError with every table that the runtime does not execute correctly, and why."""
+    expect_own_tables(placed)
     faults = [
         Fault(placed.source, 0, 0, f"tables.{number}", f"{runtime} cannot execute table {table.name!r}: {reason}")
         for number, table in enumerate(placed.plan.tables)
         for reason in _reasons(placed, table, number, runtime)
     ]
-    workload = placed.model.workload
-    if [table.name for table in placed.plan.tables] != [table.name for table in workload.tables]:
-        message = "are not those of the plan's workload, in its order: the plan was changed; make it anew"
-        faults = [Fault(placed.source, 0, 0, "tables", message)]
     if faults:
         raise InputError(faults)
 
 
+def expect_own_tables(placed: Placed) -> None:
+    """Raise InputError where the tables of the plan are not those of its workload."""
+    if [table.name for table in placed.plan.tables] != [table.name for table in placed.model.workload.tables]:
+        message = "are not those of the plan's workload, in its order: the plan was changed; make it anew"
+        raise InputError.at(placed.source, message, path="tables")
+
+
 def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) -> Iterator[str]:
     rules, model = RUNTIMES[runtime], placed.model
-    profile = model.workload.tables[number] if number < len(model.workload.tables) else None
+    profile = model.workload.tables[number]
     remedy = f"plan with --runtime {runtime}"
     is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
@@ -75,9 +79,13 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"under {rating}'s rating {table.sharding} stands for rows cut over some ranks; plan with another one"
     if table.sharding in ("table_row_wise", "grid_shard") and (model.node_of_rank != model.host_of_rank).any():
         yield f"its rows are cut over several hosts (a scale-up domain), and {table.sharding} over one is all that runs"
-    if profile is not None and not profile.pooled and table.sharding in rules.pooled_only:
+    if not profile.pooled and table.sharding in rules.pooled_only:
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
-    node_start = np.concatenate([[0], np.cumsum(np.bincount(nodes))])
-    if profile is not None and (fault := coverage_fault(table, profile, node_start, model.tied_shardings)):
+    if fault := coverage_fault(table, profile, first_ranks(nodes), model.tied_shardings):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"
+
+
+def first_ranks(node_of_rank: Ints) -> Ints:
+    """[N + 1] the first rank of each node, and the number of ranks."""
+    return np.concatenate([[0], np.cumsum(np.bincount(node_of_rank))])

@@ -1,8 +1,14 @@
 """`planner export`: files for runtimes, and what it refuses."""
 
 import json
+import os
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "export-remap.txt"
+ROWS = (3_000_000, 1_000_000, 400_000)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +47,11 @@ def test_torcheasyrec_writes_two_files(run, plan_file, tmp_path):
         (("--to", "hugectr", "--module", "a"), "has no effect with --to hugectr"),
         (("--to", "torchrec", "--names", "index"), "has no effect with --to torchrec"),
         (("--to", "torcheasyrec"), "is needed"),
+        (("--to", "torchrec", "--counts", "counts"), "has no effect with --to torchrec"),
+        (("--to", "remap", "-o", "remap"), "is needed: rows are numbered by it"),
+        (("--to", "remap", "--counts", "counts"), "is needed: more than one file is written"),
+        (("--to", "remap", "--counts", "counts", "--device", "cpu"), "has no effect with --to remap"),
+        (("--to", "remap", "--counts", "counts", "-o", __file__), "is no folder"),
         (("--to", "torch"), "'torch' is not known"),
     ],
 )
@@ -61,3 +72,83 @@ def test_what_cannot_run_ends_with_3(run, plan_file, tmp_path):
     result = run("export", bad, "--to", "torchrec")
     assert result.exit_code == 3
     assert result.stderr.count("cannot execute table") == 2
+
+
+@pytest.fixture(scope="module")
+def split_plan_file(tmp_path_factory):
+    """A plan of three tables in ddr_split, one of them cut by rows."""
+    from planner import plan, write_plan
+    from planner.policy import Policy
+    from tests.oracles.instances import node_group, topology, workload
+
+    cluster = topology(node_group("a", nodes=1, ranks=4, hbm_bytes=8e7, ddr_bytes=1e11))
+    tables = [{"rows": rows, "dim": 64, "zipf_alpha": 1.05} for rows in ROWS]
+    rules = [{"match": "t0", "shardings": ["row_wise"]}, {"match": "t1", "shardings": ["table_wise"]}]
+    policy = Policy.model_validate({"tiers": ["ddr_split"], "tables": rules})
+    file = tmp_path_factory.mktemp("plans") / "split.json"
+    write_plan(plan(cluster, workload(tables), policy=policy, effort=0, simulate=False), file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory):
+    """Reads as expected of a power law in a shuffled order; those of the last table are less skewed than it says."""
+    folder = tmp_path_factory.mktemp("counts")
+    for number, (rows, alpha) in enumerate(zip(ROWS, (1.05, 1.05, 0.8), strict=True)):
+        law = np.arange(1, rows + 1) ** -alpha
+        reads = np.round(law / law.sum() * 100 * rows).astype(np.int64)
+        np.save(folder / f"t{number}.npy", reads[np.random.default_rng(number).permutation(rows)])
+    return folder
+
+
+def test_remap_shows_what_the_counts_say(run, split_plan_file, counts, tmp_path, monkeypatch):
+    """UPDATE_GOLDEN=1 after an intended change, then look at the diff."""
+    monkeypatch.chdir(tmp_path)
+    Path("plan.json").write_bytes(split_plan_file.read_bytes())
+    result = run("export", "plan.json", "--to", "remap", "--counts", counts, "-o", "remap")
+    assert result.exit_code == 0
+    text = f"{result.stdout}---\n{result.stderr}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+    assert len(json.loads(Path("remap/remap.json").read_text())["tables"]) == 3
+
+
+def test_remaps_are_verified(run, split_plan_file, counts, tmp_path):
+    """Relative to the plan, wherever that is; what does not hold ends with 6."""
+    assert run("export", split_plan_file, "--to", "remap", "--counts", counts, "-o", tmp_path / "remap").exit_code == 0
+    (tmp_path / "remap").rename(tmp_path / "elsewhere")
+    plan = tmp_path / "elsewhere" / "plan.json"
+    assert run("verify", plan).exit_code == 0
+    rows = np.load(plan.with_name("t1.npy"))
+    np.save(plan.with_name("t1.npy"), rows[::-1])
+    plan.with_name("t2.npy").unlink()
+    result = run("verify", plan, "--format", "json")
+    assert result.exit_code == 6
+    digest, gone = (record["violation"] for record in json.loads(result.stdout))
+    assert digest.startswith("table t1: its remap t1.npy has the digest")
+    assert gone == "table t2: its remap t2.npy cannot be read: No such file or directory"
+
+
+def test_wrong_counts_end_with_3(run, split_plan_file, plan_file, counts, tmp_path):
+    """All at once, and nothing is written; a plan without split tables, too."""
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    np.save(bad / "t0.npy", np.load(counts / "t0.npy")[:-1])
+    np.save(bad / "t1.npy", -np.load(counts / "t1.npy"))
+    result = run("export", split_plan_file, "--to", "remap", "--counts", bad, "-o", tmp_path / "remap")
+    assert result.exit_code == 3
+    assert [line.partition(": holds")[0].partition(": has")[0] for line in result.stderr.splitlines()] == [
+        f"{bad}: t2",
+        f"{bad / 't0.npy'}: t0",
+        f"{bad / 't1.npy'}: t1",
+    ]
+    assert not (tmp_path / "remap").exists()
+    assert run("export", plan_file, "--to", "remap", "--counts", counts, "-o", tmp_path / "remap").exit_code == 3
+
+
+def test_a_split_table_is_explained(run, split_plan_file):
+    """By its hot rows, not as a cache."""
+    result = run("explain", split_plan_file, "--table", "t1")
+    assert "hot rows (" in result.stdout
+    assert "rows cached" not in result.stdout

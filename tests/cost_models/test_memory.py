@@ -168,3 +168,11 @@ def test_below_hbm_the_cache_is_of_full_precision_too() -> None:
     assert stored(model, MEMORY_DDR, "weights", blocks) == rows * 48
     index = rows * CACHE_INDEX_BYTES_PER_ROW + 1000 * CACHE_INDEX_BYTES_PER_SLOT
     assert stored(model, MEMORY_HBM, "cache", blocks) == 1000 * dim * 4 + index
+
+
+@pytest.mark.parametrize(("rows", "number_bytes"), [(2**31 - 1, 4), (2**31, 8)])
+def test_the_map_of_a_split_table_has_numbers_that_hold_its_rows(rows: int, number_bytes: int) -> None:
+    """int32, and int64 for rows that it cannot count; in DDR, where data is loaded."""
+    model = workload([{"rows": rows, "dim": 4}])
+    assert stored(model, MEMORY_DDR, "remap", whole_tables(model, DDR_SPLIT, fraction=0.1)) == rows * number_bytes
+    assert stored(model, MEMORY_DDR, "remap", whole_tables(model, DDR_CACHED, fraction=0.1)) == 0

@@ -61,18 +61,24 @@ def impossible() -> Plan:
     return plan(topology(node_group("a")), workload([{"rows": 10**9, "dim": 128}]))
 
 
-def test_a_file_comes_back_as_it_was(planned: Plan, impossible: Plan, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def split() -> Plan:
+    tables = [{"rows": 50_000, "dim": 64}, {"rows": 400_000, "dim": 128}, {"rows": 100, "dim": 16}]
+    return plan(topology(node_group("a", nodes=2)), workload(tables), tiers=["ddr_split"])
+
+
+def test_a_file_comes_back_as_it_was(planned: Plan, impossible: Plan, split: Plan, tmp_path: Path) -> None:
     """Written and read again: equal, and written again: the same bytes."""
-    for name, document in (("plan", planned), ("none", impossible)):
+    for name, document in (("plan", planned), ("none", impossible), ("split", split)):
         write_plan(document, tmp_path / name)
         again = read_plan(tmp_path / name)
         assert again == document
         assert again.to_json() == document.to_json() == (tmp_path / name).read_text()
 
 
-def test_the_text_is_the_model(planned: Plan, impossible: Plan) -> None:
+def test_the_text_is_the_model(planned: Plan, impossible: Plan, split: Plan) -> None:
     """The hand-made text of large lists says what the model says, key by key."""
-    for document in (planned, impossible):
+    for document in (planned, impossible, split):
         assert json.loads(document.to_json()) == document.model_dump(mode="json")
 
 
@@ -86,10 +92,10 @@ def test_same_inputs_and_seed_same_bytes(planned: Plan) -> None:
     assert planned.provenance.wall_s is None
 
 
-def test_the_schema_describes_the_document(planned: Plan, impossible: Plan) -> None:
+def test_the_schema_describes_the_document(planned: Plan, impossible: Plan, split: Plan) -> None:
     """What we write keeps to the schema that we publish, and a broken document does not."""
     schema = Plan.model_json_schema()
-    for document in (planned, impossible):
+    for document in (planned, impossible, split):
         assert faults(schema, json.loads(document.to_json()), schema) == []
     broken = json.loads(planned.to_json())
     broken["tables"][0]["shards"][0]["rank"] = -1
@@ -115,6 +121,14 @@ def test_the_keys_are_those_of_the_contract(planned: Plan) -> None:
     assert list(document["ranks"][0]) == ["rank", "node", "bytes", "capacity", "seconds"]
     inputs = {"topology", "workload", "coefficients", "policy", "seed"}
     assert inputs | {"planner_version", "cost_model", "solver", "wall_s"} <= set(document["provenance"])
+
+
+def test_split_tables_say_where_each_row_is(split: Plan) -> None:
+    """In keys that no other table has."""
+    table = json.loads(split.to_json())["tables"][1]
+    assert list(table) == ["name", "sharding", "tier", "dtype", "cache_fraction", "remap", "shards"]
+    assert table["remap"] == {"hot_rows": round(table["cache_fraction"] * 400_000), "ids": "ranked"}
+    assert list(table["shards"][0]) == ["rank", "row_start", "rows", "column_start", "columns", "bytes", "hot_rows"]
 
 
 def test_the_gap_is_step_over_bound(planned: Plan) -> None:

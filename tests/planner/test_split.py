@@ -1,5 +1,6 @@
 """Split tables: hot rows in HBM, the others read in place; costs at either end, plans, and that they are asked for."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,10 +62,39 @@ def test_a_plan_of_splits(split: Plan) -> None:
     shares = {table.cache_fraction for table in split.tables if table.tier == "ddr_split"}
     assert None not in shares
     assert len(shares) > 1
+    for table in split.tables:
+        assert (table.remap is not None) == (table.shards.hot_rows is not None) == (table.tier == "ddr_split")
     assert split.simulated.step_s == pytest.approx(split.objective.step_s, rel=0.03)
     in_place = planner.plan(CLUSTER, workload(TABLES), tiers=["hbm", "ddr"]).objective
     assert in_place is not None
     assert split.objective.step_s < in_place.step_s
+
+
+def test_changed_hot_rows_are_found(split: Plan) -> None:
+    """More of them than the bytes of the shards hold."""
+    number = next(i for i, table in enumerate(split.tables) if table.remap is not None)
+    table = split.tables[number]
+    assert table.remap is not None
+    assert table.shards.hot_rows is not None
+    shards = replace(table.shards, hot_rows=table.shards.hot_rows + 1)
+    remap = table.remap.model_copy(update={"hot_rows": table.remap.hot_rows + 1})
+    for change, said in (
+        ({"remap": remap, "shards": shards}, f"has {table.remap.hot_rows} hot rows, by its cache fraction"),
+        ({"shards": shards}, "the hot rows of its shards"),
+    ):
+        tables = list(split.tables)
+        tables[number] = table.model_copy(update=change)
+        (found,) = verify(split.model_copy(update={"tables": tuple(tables)}))
+        assert found.startswith(f"table {table.name}: {said}")
+
+
+def test_a_split_plan_is_followed(split: Plan) -> None:
+    """A plan of the same inputs after it moves nothing, and its rows are numbered as before."""
+    after = planner.plan(CLUSTER, workload(TABLES), tiers=["hbm", "ddr_split"], previous=split, simulate=False)
+    assert after.moves is not None
+    assert after.moves.moved_bytes == 0
+    assert verify(after, split) == []
+    assert [table.remap for table in after.tables] == [table.remap for table in split.tables]
 
 
 def test_splits_are_asked_for(split: Plan) -> None:

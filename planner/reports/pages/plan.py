@@ -239,6 +239,7 @@ def _tables(plan: Plan) -> Table:
                 "tier": table.tier,
                 "dtype": table.dtype,
                 "cache": table.cache_fraction if table.cache_fraction is not None else np.nan,
+                "hot_rows": table.remap.hot_rows if table.remap is not None else np.nan,
                 "shards": len(table.shards),
                 "ranks": len(places),
                 "on": _span(places.tolist()),
@@ -253,6 +254,7 @@ def _tables(plan: Plan) -> Table:
         note += f" The {MOST_TABLES:,} largest of {len(rows):,} tables."
     columns = [Column(name, name) for name in ("table", "sharding", "tier", "dtype", "shards", "ranks", "on")]
     columns += [Column("cache", "cached rows", "share")] if frame["cache"].notna().any() else []
+    columns += [Column("hot_rows", "hot rows")] if frame["hot_rows"].notna().any() else []
     columns += [Column(tier, tier.upper(), "B") for tier in MEMORY_TIERS if frame[tier].any()]
     return Table("tables", "Tables", frame, columns, note)
 

@@ -65,7 +65,20 @@ def test_every_table_is_listed_with_its_bytes(found: Plan, page: Page) -> None:
     assert counts.frame["tables"].sum() == len(found.tables)
     assert tables.frame["table"].tolist() == ["t0", "<b>small</b>", "t2"]
     assert tables.frame["hbm"].tolist() == [table.shards.bytes[:, 0].sum() for table in found.tables]
-    assert "cached rows" in {column.title for column in tables.columns}
+    titles = {column.title for column in tables.columns}
+    assert "cached rows" in titles
+    assert "hot rows" not in titles
+
+
+def test_split_tables_are_listed_with_their_hot_rows() -> None:
+    """In whole rows; tables that are not split have none."""
+    cluster = topology(node_group("a", nodes=2, hbm_bytes=0.9e9))
+    found = plan(cluster, workload(TABLES), effort=0, tiers=["hbm", "ddr_split"], simulate=False)
+    tables = plan_page(found).tables[1]
+    assert "hot rows" in {column.title for column in tables.columns}
+    hot_rows = [np.nan if table.remap is None else table.remap.hot_rows for table in found.tables]
+    assert 0 < np.isnan(hot_rows).sum() < len(hot_rows)
+    np.testing.assert_array_equal(tables.frame["hot_rows"], hot_rows)
 
 
 def test_the_head_says_how_good_the_plan_is(found: Plan, page: Page) -> None:

@@ -1,0 +1,149 @@
+"""The numbering of split tables: for each a file with the row of every id, a manifest, and the plan that names them."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from planner.counts import CountSource
+from planner.document import Plan, Remap, TablePlan, write_plan
+from planner.exporters.refusals import Placed, expect_own_tables, first_ranks
+from planner.files import replacing, write_file
+from planner.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
+from planner.verification import coverage_fault
+from topologies.documents import did_you_mean
+from topologies.errors import Fault, InputError
+
+PLAN, MANIFEST = "plan.json", "remap.json"
+TOLERANCE = 0.02
+"""Share of all reads by which hot rows may take more or less than the access curve promised, without a warning."""
+LONGEST_NAME = 160
+"""Characters of a file's name; of longer ones the end is a digest."""
+
+
+@dataclass(frozen=True)
+class Remapped:
+    """What was written of a table, and what its counts say of the plan."""
+
+    name: str
+    path: str
+    """Relative to the manifest."""
+    sha256: str
+    dtype: str
+    rows: int
+    hot_rows: int
+    reads: int
+    """Of all ids that were counted."""
+    hot_share: float
+    """Of these reads, those of the hot rows."""
+    planned_hot_share: float
+    """What the workload's access curve promised."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the two differ by more than the tolerance."""
+        return abs(self.hot_share - self.planned_hot_share) > TOLERANCE
+
+
+def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str = "plan") -> list[Remapped]:
+    """Number the rows of all split tables by their counts, and write the files into a folder, made where there is none.
+
+    The same plan and counts give the same bytes. Nothing is written where anything is wrong: raises InputError with
+    every table whose counts cannot be used, and for a plan without split tables.
+    """
+    placed = Placed.of(plan, source)
+    expect_own_tables(placed)
+    profiles = placed.model.workload.tables
+    split = [number for number, table in enumerate(plan.tables) if is_split(table)]
+    if not split:
+        tiers = ",".join((*plan.provenance.policy.tiers, "ddr_split"))
+        raise InputError.at(source, f"has no split table; plan with --tiers {tiers}", path="tables")
+    if (counts.path / MANIFEST).exists():
+        raise InputError.at(str(counts.path), "holds remap tables, which an export wrote, not counts")
+    if counts.path.resolve() == folder.resolve():
+        raise InputError.at(str(folder), "holds the counts; write the remap tables into another folder")
+    _expect_counts(placed, counts, split)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError.at(str(folder), f"cannot be made: {error.strerror}") from None
+    tables, found = list(plan.tables), []
+    for number in split:
+        table, rows = plan.tables[number], profiles[number].rows
+        planned = float(placed.model.tables.access.hit_rate(np.array([number]), np.array([table.cache_fraction]))[0])
+        one = _remapped(table, counts.of(table.name, rows), folder, planned)
+        remap = Remap(hot_rows=one.hot_rows, ids="mapped", path=one.path, sha256=one.sha256)
+        tables[number] = table.model_copy(update={"remap": remap})
+        found.append(one)
+    manifest = {"kind": "remap", "plan": PLAN, "tables": [asdict(one) for one in found]}
+    write_file(folder / MANIFEST, f"{json.dumps(manifest, indent=1, ensure_ascii=False)}\n".encode())
+    write_plan(plan.model_copy(update={"tables": tuple(tables)}), folder / PLAN)
+    return found
+
+
+def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> None:
+    """Raise InputError with everything that is wrong with the split tables or their counts."""
+    model, known = placed.model, [table.name for table in placed.plan.tables]
+    faults = [
+        Fault(str(counts.path), 0, 0, name, f"is counted, and the plan has no such table{did_you_mean(name, known)}")
+        for name in counts.names
+        if name not in known
+    ]
+    for number in split:
+        table, profile = placed.plan.tables[number], model.workload.tables[number]
+        fault = coverage_fault(table, profile, first_ranks(model.node_of_rank), model.tied_shardings)
+        if fault := fault or numbering_fault(table, profile.rows):
+            faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
+        try:
+            counts.of(table.name, profile.rows)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+
+
+def _remapped(table: TablePlan, counts: Counts, folder: Path, planned_hot_share: float) -> Remapped:
+    assert table.remap is not None
+    hot = hottest(counts, table.remap.hot_rows)
+    new = rows_of_ids(table.shards, hot)
+    path = f"{file_name(table.name)}.npy"
+    with replacing(folder / path) as file:
+        np.save(file, new)
+    reads = int(counts.sum(dtype=np.int64))
+    return Remapped(
+        name=table.name,
+        path=path,
+        sha256=sha256_of(folder / path),
+        dtype=str(new.dtype),
+        rows=len(new),
+        hot_rows=len(hot),
+        reads=reads,
+        hot_share=int(counts[hot].sum(dtype=np.int64)) / reads,
+        planned_hot_share=planned_hot_share,
+    )
+
+
+def file_name(table: str) -> str:
+    """The name of a table's file, without its ending: what a file may not have is written as in URLs."""
+    name = quote(table, safe=" ")
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(table.encode()).hexdigest()[:16]}"
+    return name
+
+
+def records(found: list[Remapped]) -> list[dict[str, Any]]:
+    """A record for each table: what its counts say of the plan."""
+    return [
+        {
+            "table": one.name,
+            "rows": one.rows,
+            "hot_rows": one.hot_rows,
+            "hot_share": one.hot_share,
+            "planned": one.planned_hot_share,
+        }
+        for one in found
+    ]
