@@ -1,8 +1,9 @@
 """Neo's Model-F, 12 T parameters, on 16 ZionEX nodes: `python -m benchmarks.model_f [--json]`.
 
 Neo measured 1.7 million samples per second (arXiv:2104.05158). Beside it: plans with fewer tiers, with another skew
-of the ids (how often rows repeat is not published; the workload assumes a power law of exponent 1.05), and what the
-step would be if nothing waited for host memory.
+of the ids (how often rows repeat is not published; the workload assumes a power law of exponent 1.05, near the one
+under which Meta's public tables would have as many distinct ids as they have), and what the step would be if nothing
+waited for host memory.
 """
 
 import argparse
@@ -10,7 +11,12 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import numpy as np
+from scipy.optimize import brentq
+
+from cost_models.access import unique_rows
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner import plan
@@ -21,6 +27,7 @@ CLUSTER, MODEL = "zionex-16", "model-f"
 PUBLISHED_QPS = 1.7e6
 ALPHAS = (0.0, 0.6, 0.8, 0.9, 1.05)
 TIERS = (("hbm",), ("hbm", "ddr_cached"), ("hbm", "ddr_cached", "ddr"), ("hbm", "ddr_cached", "ddr", "ssd_cached"))
+PUBLIC_TABLES = Path(__file__).parent / "data" / "meta_t856_rows.json"
 ROOMY = "nodes.0.accelerators.hbm.capacity=400GB"
 """An accelerator that would hold its part of everything."""
 LOOKUP = ("cache_fetch", "storage_fetch", "lookup_forward", "lookup_backward")
@@ -52,6 +59,14 @@ def with_skew(workload: Workload, alpha: float) -> Workload:
     return workload.model_copy(update={"tables": tables})
 
 
+def skew_of_public_tables() -> float:
+    """The exponent under which the tables of `data/meta_t856_rows.json` have its distinct ids, all read as often."""
+    told = json.loads(PUBLIC_TABLES.read_text())
+    rows = np.array([count for count in told["rows"] if count > 1], dtype=float)
+    lookups = told["ids"] / len(rows)
+    return float(brentq(lambda alpha: unique_rows(rows, alpha, lookups).sum() - told["distinct_ids"], 0.5, 1.5))
+
+
 def rows() -> Iterator[Row]:
     """All lines."""
     workload, cluster = load_workload(MODEL), load_topology(CLUSTER)
@@ -77,6 +92,7 @@ def main() -> int:
     if wanted.json:
         print(json.dumps([asdict(each) for each in rows()], indent=1))
         return 0
+    print(f"Meta's public tables: power law {skew_of_public_tables():.2f}")
     print(f"{'':36}{'step':>9}{'simulated':>11}{'samples/s':>12}{'x published':>13}")
     for each in rows():
         if each.step_s is None or each.samples_per_s is None:
