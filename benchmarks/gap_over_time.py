@@ -14,7 +14,8 @@ from cost_models.registry import cost_model
 from cost_models.workload.loading import load_workload
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
-from planner.solvers.search import Limits, solve
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from topologies.loading import load_topology
 
 MARKS = (3.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)

@@ -99,7 +99,8 @@ def compute(quantity: Quantity) -> Outcome:
 
 def compare(tiny: TinyInstances) -> Outcome:
     """How many of the instances keep the order of bound, optimum and plan."""
-    from planner.solvers.search import Limits, solve
+    from planner.solvers.limits import Limits
+    from planner.solvers.search import solve
     from tests.oracles.brute_force import optimum
     from tests.oracles.instances import tiny_instance
 

@@ -22,8 +22,10 @@ from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.remedies import remedies
 from planner.simulation import with_simulation
+from planner.solvers.incumbent import Outcome, Progress
+from planner.solvers.limits import Limits
 from planner.solvers.replan import MoveTerms, replan
-from planner.solvers.search import Limits, Outcome, Progress, solve
+from planner.solvers.search import solve
 from planner.whole_tables import with_whole_tables
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate

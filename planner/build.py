@@ -42,8 +42,8 @@ from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import byte_prices, write_proof
 from planner.remaps import hot_row_count, hot_rows_of_shards
+from planner.solvers.incumbent import Outcome
 from planner.solvers.infeasible import Shortage
-from planner.solvers.search import Outcome
 from planner.verification import error_bar
 from topologies.units import format_bytes
 

@@ -19,8 +19,8 @@ from planner.grains import grain_seconds
 from planner.options import Options
 from planner.problem import NODE, RANK, Placement, Problem, load_state
 from planner.solvers.fluid import Fluid
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.prices import Bound
-from planner.solvers.search import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.shares import MOST_NUMBERS, Division
 from planner.solvers.threshold import step_of_block
 

@@ -28,7 +28,9 @@ from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state
 from planner.provenance import provenance
 from planner.simulation import with_simulation
-from planner.solvers.search import Limits, Outcome, Status, solve
+from planner.solvers.incumbent import Outcome, Status
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError

@@ -12,7 +12,9 @@ from cost_models.model import CostModel
 from cost_models.shards import TABLE_WISE
 from planner.options import Options, build_problem, enumerate_options
 from planner.problem import Ints, Placement
-from planner.solvers.search import OPTIMAL_GAP, Limits, Outcome, solve
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 
 
 def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limits: Limits) -> Outcome:

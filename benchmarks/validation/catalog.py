@@ -13,7 +13,8 @@ from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
 from planner.provenance import provenance
 from planner.simulation import play, with_simulation
-from planner.solvers.search import Limits, solve
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from topologies.loading import TOPOLOGIES, load_topology
 
 LIMITS = Limits(time_limit_s=60.0, gap=0.2, effort=0)

@@ -1,17 +1,19 @@
 """`planner plan`: the main job."""
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
+from planner.cli.interruption import interruption
 from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.document import Plan
 
 STATUS_EXITS = {
     "optimal": ExitCode.DONE,
@@ -109,9 +111,7 @@ def plan(
         flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
     if output is not None:
         flags.expect_place("--output", output)
-    from cost_models.registry import COST_MODELS
-
-    objective = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
+    objective, quantity, unit = _objective(cost_model)
     rules = flags.policy(
         policy,
         tiers=tiers,
@@ -127,15 +127,12 @@ def plan(
     wanted_gap = flags.share("--gap", gap)
     max_move_bytes = None if max_move is None else flags.byte_count("--max-move", max_move)
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
-    if COST_MODELS[objective].quantity != "step":
+    if quantity != "step":
         flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
     cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
 
     from planner import api
-    from planner.document import write_plan
-    from planner.reports import frames, plan_summary
 
-    unit = COST_MODELS[objective].unit
     with streams.progress(quiet=quiet) as report, interruption() as interrupted:
         found = api.plan(
             cluster,
@@ -154,6 +151,27 @@ def plan(
             lost_nodes=gone,
             simulate=simulate,
         )
+    _write(found, output, output_format)
+    if not quiet:
+        streams.say(f"planned in {time.perf_counter() - began:.1f} s")
+    if interrupted():
+        raise KeyboardInterrupt
+    raise typer.Exit(STATUS_EXITS[found.status])
+
+
+def _objective(cost_model: str) -> tuple[str, str, str]:
+    """The cost model that a flag names, what it measures and in which unit."""
+    from cost_models.registry import COST_MODELS
+
+    name = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
+    return name, COST_MODELS[name].quantity, COST_MODELS[name].unit
+
+
+def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
+    """The plan document as a file, where that is wanted, and the plan on stdout."""
+    from planner.document import write_plan
+    from planner.reports import frames, plan_summary
+
     if output is not None:
         write_plan(found, output)
     if output_format is Format.JSON:
@@ -164,11 +182,6 @@ def plan(
         plan_summary.render(found, streams.console())
     if found.infeasibility is not None and output_format is not Format.TABLE:
         streams.say(f"There is no plan: {found.infeasibility.summary}.")
-    if not quiet:
-        streams.say(f"planned in {time.perf_counter() - began:.1f} s")
-    if interrupted():
-        raise KeyboardInterrupt
-    raise typer.Exit(STATUS_EXITS[found.status])
 
 
 def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:
@@ -200,22 +213,3 @@ def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: 
     if best_s is not None and bound_s is not None:
         words.append(f"gap {best_s / bound_s - 1:.2%}")
     return ", ".join(words)
-
-
-@contextmanager
-def interruption(kept: str = "with the best plan so far") -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: once asks for what there is so far, as `kept` says it; twice stops at once."""
-    pressed = False
-
-    def handle(_number: int, _frame: object) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-        streams.say(f"stopping {kept}; press Ctrl-C again to stop at once")
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

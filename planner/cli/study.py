@@ -10,7 +10,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
-from planner.cli.plan import interruption
+from planner.cli.interruption import interruption
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:

@@ -19,31 +19,21 @@ import numpy as np
 
 from planner.moves import Homes, ranks_of
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.solvers.bounding import TIGHTEN_BLOCKS
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Status
 from planner.solvers.infeasible import shortage
 from planner.solvers.insertion import Pieces
+from planner.solvers.limits import Clock, Limits
+from planner.solvers.local_search import IDLE_ROUNDS, SQUARINGS
 from planner.solvers.prices import Bound
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.rounding import round_picks
-from planner.solvers.ruin import Ruin
-from planner.solvers.search import (
-    IDLE_ROUNDS,
-    OPTIMAL_GAP,
-    SQUARINGS,
-    TEMPERATURES,
-    TIGHTEN_BLOCKS,
-    Clock,
-    Limits,
-    Outcome,
-    Progress,
-    Status,
-    may_ruin,
-    ruin_steps,
-    solve,
-    target_seconds,
-)
+from planner.solvers.ruin import TEMPERATURES, Ruin, may_ruin, ruin_steps
+from planner.solvers.search import solve
+from planner.solvers.target import target_seconds
 from planner.solvers.threshold import tighten
 
 RELEASES = (0.0, 1 / 512, 1 / 64, 1 / 8, 1.0)

@@ -4,11 +4,23 @@ import numpy as np
 
 from planner.problem import Bools, Floats, Ints
 from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.infeasible import shortage
 
 FILL_CELLS = 4096
 """Steps in which the bytes that changes add are counted."""
 FILL_WORTH = 0.005
 """Share of the step by which an option may be worse, at the prices, than a table's present one."""
+
+
+def choose(fluid: Fluid, usable: Bools, headroom: float) -> tuple[FluidSolution, Ints] | None:
+    """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
+
+    None where they do not fit.
+    """
+    if shortage(fluid, usable, headroom) is not None:
+        return None
+    relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+    return relaxed, fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
 
 
 def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:

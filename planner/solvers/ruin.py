@@ -25,6 +25,29 @@ STEP_DOWN = 0.002
 """Relative distance of the target below the best plan."""
 ROUNDING_BYTES = 1e-3
 """Bytes by which a rank may seem over-full: sums of doubles."""
+RUIN_WORK = 150_000
+"""Tables x ranks x columns up to which tables are taken out one by one."""
+RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
+"""Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
+STEPS_PER_TABLE = 5
+"""Another such limit."""
+LONGER_PASSES = 3
+"""How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
+TEMPERATURES = (1e-3, 1e-4, 1e-2)
+"""Of passes, in turn."""
+
+
+def may_ruin(problem: Problem) -> bool:
+    """Whether the problem is small enough to take tables out and put them back one by one."""
+    return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
+
+
+def ruin_steps(problem: Problem, number: int) -> int:
+    """Steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
+    columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
+    most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+    later = min(number, LONGER_PASSES)
+    return min(most << later, STEPS_PER_TABLE * problem.tables << 2 * later)
 
 
 class Ruin:

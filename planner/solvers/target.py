@@ -8,6 +8,7 @@ the target, and above a memory pool's capacity, fines come on top.
 import numpy as np
 
 from planner.problem import Floats, Ints, LoadState, Problem
+from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.prices import Prices
 
 LINEAR, QUADRATIC = 4.0, 100.0
@@ -19,6 +20,13 @@ BYTE_FULLNESS = 0.4
 """Bytes of a pool that is about to be full cost less by twice this share, so that its holes stay large."""
 EMPTY = 1e-3
 """Share of the step that a stage is taken to last at least."""
+
+
+def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Floats:
+    """[S] stage times that make up a step, each as long in proportion as in the relaxation."""
+    constants = fluid.problem.stage_constants
+    working = np.maximum(relaxed.stage_seconds - constants, 0.0)
+    return np.asarray(constants + working * (step_s - constants.sum()) / max(float(working.sum()), 1e-15))
 
 
 class Target:

@@ -27,7 +27,9 @@ from planner.problem import Placement, Problem
 from planner.provenance import provenance
 from planner.sensitivity import GROWTH, RESOURCES, gains
 from planner.simulation import with_simulation
-from planner.solvers.search import Limits, Outcome, better, bounded, solve
+from planner.solvers.incumbent import Outcome
+from planner.solvers.limits import Limits
+from planner.solvers.search import better, bounded, solve
 from planner.studies.study import Search
 from topologies.cluster import Topology
 from topologies.errors import InputError

@@ -12,7 +12,8 @@ from planner.caches import with_own_fractions
 from planner.document import Plan
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
-from planner.solvers.search import Limits, solve
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from planner.verification import verify
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import keep_some_options, node_group, tiny_instance, topology, workload

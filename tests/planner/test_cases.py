@@ -16,7 +16,8 @@ from planner.problem import Floats, Problem
 from planner.solvers.branching import Branches, Branching, Stop, branch
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import shortage
-from planner.solvers.search import Limits, solve
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from planner.solvers.threshold import least_of_stages, tighten
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload

@@ -12,7 +12,10 @@ from cost_models.workload import load_workload
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
 from planner.problem import Problem, load_state
-from planner.solvers.search import FINALISTS, Limits, Outcome, solve
+from planner.solvers.incumbent import Outcome
+from planner.solvers.limits import Limits
+from planner.solvers.passes import FINALISTS
+from planner.solvers.search import solve
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults
 from topologies.loading import load_topology

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from planner import plan, verify
-from planner.solvers.search import Limits, Outcome, solve
+from planner.solvers.incumbent import Outcome
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
 

@@ -10,9 +10,11 @@ import pytest
 
 from planner.problem import Problem, load_state
 from planner.solvers.fluid import Fluid
+from planner.solvers.incumbent import Outcome
+from planner.solvers.limits import Limits
 from planner.solvers.prices import Prices
 from planner.solvers.repartition import ROUNDING_BYTES
-from planner.solvers.search import Limits, Outcome, solve
+from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, confined_instance, tiny_instance
 from tests.oracles.placements import faults

@@ -1,0 +1,110 @@
+"""The bound of a search: the fluid optimum, raised by thresholds, dual feasible functions, trials and cases."""
+
+from dataclasses import replace
+
+from planner.solvers.branching import Branches, Stop
+from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.incumbent import Incumbent
+from planner.solvers.limits import Limits
+from planner.solvers.prices import Bound
+from planner.solvers.sharpening import sharpen
+from planner.solvers.threshold import least_of_stages, tighten
+from planner.solvers.trials import Trials
+
+TIGHTEN_BLOCKS = 20_000
+"""Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
+anew, and only where tables are few for the ranks is much won."""
+EXCESS, LARGE_EXCESS = 1e-3, 0.05
+"""Share of the step by which a table's largest block must outlast its stage in the relaxation to be held there as a
+whole; in problems of more block types only what shows at once, as each such table costs rounds."""
+LOOSE = 0.01
+"""Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
+CASES_OF_A_PASS = 100
+"""Cases that branching may look at, for each pass of the local search: they take about as long."""
+FEWEST_CASES = 20
+"""Cases below which branching is not worth a start."""
+BRANCH_WORK = 4e6
+"""Block types x ranks x cases that branching may take together."""
+
+
+def relaxed_optimum(fluid: Fluid) -> FluidSolution:
+    """The fluid optimum that bounds a problem and that starts aim at."""
+    is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
+    return fluid.solve(excess=EXCESS if is_small else LARGE_EXCESS)
+
+
+def bound_of(relaxed: FluidSolution) -> Bound:
+    """What the fluid optimum proves."""
+    return Bound(relaxed.bound_s, relaxed.prices, None)
+
+
+class BoundRaiser:
+    """Raises the bound of an incumbent as long as its placement is too far away."""
+
+    def __init__(
+        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: Trials, limits: Limits
+    ) -> None:
+        self._fluid, self._relaxed, self._incumbent, self._trials = fluid, relaxed, incumbent, trials
+        self._limits = limits
+        self._tightened_s: float | None = None
+        self._is_sharp = False
+        self._branches: Branches | None = None
+        self._branched: tuple[float, float] | None = None
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS
+
+    def raise_quickly(self) -> None:
+        """By what takes little time."""
+        for raise_it in (self.tighten, self.sharpen):
+            if not self._incumbent.is_done():
+                raise_it()
+
+    def raise_all(self, patience: float) -> None:
+        """By a threshold, by trying plans and by cases, with so much patience; what these find may be a better plan."""
+        if not self._incumbent.is_done():
+            self.tighten()
+            self.sharpen()
+            self._trials.below_best()
+            self.branch(patience)
+            self._trials.below_best()
+
+    def tighten(self) -> None:
+        """By a threshold below the best plan, unless tables are many."""
+        problem, incumbent = self._fluid.problem, self._incumbent
+        worth_it = problem.tables <= problem.world or self._is_small
+        if incumbent.clock.is_over():
+            return
+        if incumbent.best is not None and worth_it and incumbent.best_s != self._tightened_s:
+            self._tightened_s = incumbent.best_s
+            incumbent.raise_to(tighten(self._fluid, self._relaxed, incumbent.best_s, incumbent.bound))
+
+    def sharpen(self) -> None:
+        """By dual feasible functions, where the bound is loose and the problem not too large; once."""
+        incumbent = self._incumbent
+        if self._is_sharp or not self._is_small or incumbent.best is None or incumbent.is_within(LOOSE):
+            return
+        self._is_sharp = True
+        incumbent.raise_to(sharpen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
+
+    def branch(self, patience: float) -> None:
+        """Case by case, where the problem is small enough; that may find a better plan, too."""
+        problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
+        cases = min(limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        if limits.effort is not None:
+            cases = min(cases, CASES_OF_A_PASS * max(limits.effort, 1))
+        if incumbent.best is None or cases < FEWEST_CASES:
+            return
+        if self._branched == (incumbent.best_s, patience) or incumbent.is_done():
+            return
+        if self._branches is None:
+            least = least_of_stages(self._fluid, incumbent.bound.prices)
+            self._branches = Branches(problem, incumbent.bound.prices, least, incumbent.best_s)
+        self._branches.lower(incumbent.best_s)
+        self._branches.run(Stop(cases, incumbent.clock.is_over, limits.gap, patience))
+        found = self._branches.result()
+        if found.placement is not None:
+            incumbent.offer(found.placement, found.step_s, "branching")
+        self._branched = incumbent.best_s, patience
+        incumbent.raise_to(replace(incumbent.bound, seconds=found.bound_s, packed=None, tree=found.tree, tried_s=None))

@@ -1,0 +1,75 @@
+"""What all parts of a search share: the best placement so far, the bound, and whether that is enough."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from planner.problem import Placement
+from planner.solvers.infeasible import Shortage
+from planner.solvers.limits import Clock, Limits
+from planner.solvers.prices import Bound
+
+OPTIMAL_GAP = 1e-6
+"""A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
+
+Status = Literal["optimal", "feasible", "infeasible", "timeout"]
+Progress = Callable[[str, float | None, float | None], None]
+"""Called with (step of the search, best step so far in seconds, bound in seconds)."""
+Start = tuple[Placement, float]
+"""A placement that fits, and its step in seconds."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found. The bound holds for every placement; a shortage proves that there is none."""
+
+    status: Status
+    placement: Placement | None
+    step_s: float | None
+    bound: Bound | None
+    shortage: Shortage | None
+    tried: bool = False
+    """Whether every placement was tried, and none fits."""
+
+    @property
+    def bound_s(self) -> float | None:
+        """The bound's seconds."""
+        return None if self.bound is None else self.bound.seconds
+
+
+class Incumbent:
+    """The best placement and the bound of one run; whoever follows it hears of everything better."""
+
+    def __init__(self, bound: Bound, limits: Limits, tell: Progress) -> None:
+        self.best: Start | None = None
+        self.bound = bound
+        self.clock = Clock(limits)
+        self._near, self._tell = 1 + max(limits.gap, OPTIMAL_GAP), tell
+        tell("bound", None, bound.seconds)
+
+    @property
+    def best_s(self) -> float:
+        """Infinite where there is no placement yet."""
+        return np.inf if self.best is None else self.best[1]
+
+    def offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:
+        """Keep a placement that fits, or the one that it gives, if it is the best so far."""
+        if step_s < self.best_s:
+            self.best = (placement() if callable(placement) else placement), step_s
+            self._tell(source, step_s, self.bound.seconds)
+
+    def raise_to(self, bound: Bound) -> None:
+        """Keep a bound if it is the highest so far."""
+        if bound.seconds > self.bound.seconds:
+            self.bound = bound
+            self._tell("bound", None if self.best is None else self.best[1], bound.seconds)
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the best placement is as near to the bound as that (step / bound - 1)."""
+        return self.best is not None and self.best[1] <= self.bound.seconds * (1 + gap)
+
+    def is_done(self) -> bool:
+        """Whether the best placement is near enough to the bound, or the search is over."""
+        return (self.best is not None and self.best[1] <= self.bound.seconds * self._near) or self.clock.is_over()

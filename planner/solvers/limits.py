@@ -1,0 +1,44 @@
+"""When a search ends."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and the seed of every random choice.
+
+    The search ends within `gap` of the bound (step / bound - 1), after `effort` passes of the local search (None: no
+    end), after `time_limit_s`, or when `stop` says so. Where neither time nor `stop` ends it, the outcome follows from
+    the problem and the seed alone.
+    """
+
+    time_limit_s: float = 60.0
+    gap: float = 0.01
+    effort: int | None = 1
+    seed: int = 0
+    stop: Callable[[], bool] | None = None
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that time is measured in: those of the wall, or of the process."""
+    cases: int = 400
+    """That branching looks at, at most; fewer where the problem is large."""
+
+
+class Clock:
+    """When a search ends for want of time, or because it is told to."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._now = limits.clock
+        self._end = self._now() + limits.time_limit_s
+        self._stop, self._is_over = limits.stop, False
+
+    def left_s(self) -> float:
+        """Seconds until the end, at least 0."""
+        return max(self._end - self._now(), 0.0)
+
+    def is_over(self) -> bool:
+        """Whether time is up, or someone said stop; once over, it stays so."""
+        if not self._is_over:
+            self._is_over = self._now() >= self._end or (self._stop is not None and self._stop())
+        return self._is_over

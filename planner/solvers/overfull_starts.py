@@ -1,0 +1,124 @@
+"""Starts that are over-full at first: placed and levelled with bytes at a price, then repaired until they fit."""
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem import Bools, Ints, LoadState, Placement, Problem, load_state
+from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.greedy import place
+from planner.solvers.incumbent import Incumbent, Start
+from planner.solvers.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
+from planner.solvers.overfull import with_priced_memory
+from planner.solvers.passes import FINALISTS
+from planner.solvers.repartition import ROUNDING_BYTES
+from planner.solvers.rounding import choose
+from planner.solvers.slimming import Slim, slimmed
+
+HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
+"""Shares of the memory that the choice of options may use: hardly less than all of it."""
+BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
+"""The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
+leaves; and the rounds at each norm in which the placement must come to fit."""
+LOST_IN_REPAIR = 0.005
+"""Share of the step that limits may cost a start at last; where it is more, less of the memory is tried, too."""
+
+
+class OverfullStarts:
+    """Over-full starts of a problem with scarce memory; the incumbent hears of those that come to fit."""
+
+    def __init__(
+        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, local: LocalSearch, seed: int
+    ) -> None:
+        self._fluid, self._relaxed, self._incumbent, self._local = fluid, relaxed, incumbent, local
+        self._seed = seed
+
+    def starts(self, allowed: list[Bools]) -> list[Start]:
+        """Those that come to fit, of choices among the blocks `allowed` [B] for hardly less than all the memory."""
+        fluid, incumbent, overfull = self._fluid, self._incumbent, self._overfull
+        full_s = float(LoadState(overfull.problem).stage_seconds()[len(fluid.problem.stage_constants) :].sum())
+        tried: list[tuple[float, float, Bools]] = []
+        seen: list[tuple[Bools, FluidSolution]] = []
+        for usable in allowed:
+            if incumbent.is_done():
+                break
+            if any(usable[relaxed.picks].all() and not (usable & ~other).any() for other, relaxed in seen):
+                continue
+            choice = choose(fluid, usable, HEADROOMS[0])
+            if choice is None:
+                continue
+            seen.append((usable, choice[0]))
+            if choice[0].bound_s < min((value for value, _, _ in tried), default=incumbent.best_s):
+                start = _placed(overfull.problem, *choice)
+                if start is not None:
+                    _, value = self._local.improve(start, self._seed, SQUARINGS, TRIAL_ROUNDS, 0, overfull)
+                    tried.append((value - full_s, choice[0].bound_s, usable))
+        found: list[Start] = []
+        for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:
+            if incumbent.is_done():
+                break
+            if bound_s >= incumbent.best_s:
+                continue
+            fitted = self._fitted(usable)
+            if fitted is None:
+                break
+            found.append(fitted)
+        return found
+
+    @cached_property
+    def _overfull(self) -> Slim:
+        """The problem with bytes at a price instead of limits."""
+        return self._priced(BYTE_PRICE)
+
+    @cached_property
+    def _dearly_overfull(self) -> Slim:
+        return self._priced(DEAR_BYTE_PRICE)
+
+    def _priced(self, factor: float) -> Slim:
+        seconds = factor * (self._relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+        return slimmed(with_priced_memory(self._fluid.problem, seconds))
+
+    def _fitted(self, usable: Bools) -> Start | None:
+        """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
+        before: Ints | None = None
+        best: Start | None = None
+        for headroom in HEADROOMS:
+            choice = choose(self._fluid, usable, headroom)
+            if choice is None or choice[0].bound_s >= self._incumbent.best_s or self._incumbent.is_done():
+                break
+            if before is not None and (choice[1] == before).all():
+                continue
+            before = choice[1]
+            start = _placed(self._overfull.problem, *choice)
+            found, lost = (None, 0.0) if start is None else self._repaired(start)
+            if found is not None and (best is None or found[1] < best[1]):
+                best = found
+            if best is not None and lost <= LOST_IN_REPAIR:
+                break
+        return best
+
+    def _repaired(self, placement: Placement) -> tuple[Start | None, float]:
+        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not.
+
+        Also the share by which the limits made its step longer.
+        """
+        problem, seed, improve = self._fluid.problem, self._seed, self._local.improve
+        placement, _ = improve(placement, seed, SQUARINGS, overfull=self._overfull)
+        if load_state(problem, placement).overflow_bytes() > 0 and not self._incumbent.is_done():
+            few, dearer = REPAIR_ROUNDS, self._dearly_overfull
+            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, dearer)
+        before = load_state(problem, placement)
+        if before.overflow_bytes() > 0:
+            placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
+        state = load_state(problem, placement)
+        if state.overflow_bytes() > ROUNDING_BYTES:
+            return None, 0.0
+        self._incumbent.offer(placement, state.step_s(), "start")
+        return (placement, state.step_s()), state.step_s() / before.step_s() - 1
+
+
+def _placed(overfull: Problem, relaxed: FluidSolution, picks: Ints) -> Placement | None:
+    """Options placed where bytes have a price instead of limits; the problem has stages beyond those of `relaxed`."""
+    of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
+    placed = place(overfull, picks, np.concatenate([relaxed.stage_seconds, of_memory]))
+    return None if placed is None else placed[0]
