@@ -1,11 +1,11 @@
 """Our planner in TorchRec's place: the same module, Topology and constraints, side by side.
 
-    python -m benchmarks.drop_in [--case NAME] [--effort N] [--theirs SECONDS,RATING_MS] [--check]
+    python -m benchmarks.drop_in [--case NAME] [--effort N] [--limit SECONDS] [--theirs SECONDS,RATING_MS] [--check]
 
 A model of 400 tables on the meta device for 64 ranks, unless another case of `benchmarks/data/torchrec_cases` is named.
 Both plans are rated shard by shard with TorchRec's own estimators, and their memory is summed up by them. Needs torch
-and torchrec. Times are of the processor, with one thread; TorchRec's planner takes minutes, and `--theirs` states
-what an earlier run of it gave.
+and torchrec. Times are of the processor, with one thread. TorchRec's planner takes minutes: `--limit` is the
+`timeout_seconds` (of the wall) that it is given, and `--theirs` states what an earlier run of it gave.
 """
 
 import argparse
@@ -149,6 +149,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.drop_in", description=__doc__.splitlines()[0])
     parser.add_argument("--case", default=CASE)
     parser.add_argument("--effort", type=int, default=0)
+    parser.add_argument("--limit", type=int, metavar="SECONDS", help="timeout_seconds of theirs (default: none)")
     parser.add_argument("--theirs", metavar="SECONDS,RATING_MS", help="of an earlier run, instead of another one")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     arguments = parser.parse_args()
@@ -163,7 +164,8 @@ def main() -> int:
         theirs = Attempt(seconds, rating_ms, float("nan"))
     else:
         reserve = FixedPercentageStorageReservation(RESERVED)
-        theirs = attempt(case, EmbeddingShardingPlanner(topology=case.topology, storage_reservation=reserve, **told))
+        told |= {"storage_reservation": reserve, "timeout_seconds": arguments.limit}
+        theirs = attempt(case, EmbeddingShardingPlanner(topology=case.topology, **told))
     print(f"{arguments.case}: {len(case.constraints)} tables, {case.topology.world_size} ranks")
     print(f"{'planner':<12}{'plan()':>12}{'rating':>12}{'fullest HBM':>14}")
     for name, found in (("TorchRec", theirs), ("ours", ours)):

@@ -194,6 +194,22 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
     )
 
 
+def relaxed(problem: Problem) -> Bound | Shortage:
+    """The bound of the prices alone, without a search for a placement; or the proof that there is none."""
+    fluid = Fluid(problem, grain_seconds(problem))
+    missing = shortage(fluid)
+    return _bound(_relaxation(fluid)) if missing is None else missing
+
+
+def _relaxation(fluid: Fluid) -> FluidSolution:
+    few = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
+    return fluid.solve(excess=EXCESS if few else LARGE_EXCESS)
+
+
+def _bound(solution: FluidSolution) -> Bound:
+    return Bound(solution.bound_s, solution.prices, None)
+
+
 def better(one: Outcome, other: Outcome) -> Outcome:
     """The faster plan of two with the higher bound of two; the first one where it has no plan."""
     if one.step_s is None or other.step_s is None or one.bound is None or other.bound is None:
@@ -239,9 +255,8 @@ class _Search:
         self.nothing_fits = False
         self._tightened_s: float | None = None
         self._is_sharp = False
-        is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
-        self.relaxed: FluidSolution = fluid.solve(excess=EXCESS if is_small else LARGE_EXCESS)
-        self.bound = Bound(self.relaxed.bound_s, self.relaxed.prices, None)
+        self.relaxed: FluidSolution = _relaxation(fluid)
+        self.bound = _bound(self.relaxed)
         tell("bound", None, self.bound.seconds)
 
     def bound_of(self, placement: Placement, step_s: float) -> Bound:
