@@ -28,6 +28,8 @@ class CommandRun:
     """What it must end with: 4 where infeasible is the right answer."""
     is_big: bool = False
     """Left out of the smoke size."""
+    before: tuple[tuple[str, ...], ...] = ()
+    """Commands that make what it reads; they are not measured."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,24 @@ class TinyInstances:
 
 
 def plan(topology: str, workload: str, *flags: str) -> tuple[str, ...]:
-    """The words of a planning command; `{out}` stands for a file that is thrown away."""
-    return ("plan", "--topology", topology, "--workload", workload, *flags, "-o", "{out}", "--quiet")
+    """The words of a planning command; `{folder}` stands for one that is thrown away."""
+    return ("plan", "--topology", topology, "--workload", workload, *flags, "-o", "{folder}/plan.json", "--quiet")
+
+
+def torchrec_import(name: str, topology: str, nodes: int, workload: str, *limits: Limit) -> CommandRun:
+    """The import of a plan for TorchRec, with shards of every kind, simulated."""
+    inputs, theirs = ("--topology", topology, "--workload", workload, "--nodes", str(nodes)), "{folder}/theirs.json"
+    planned = plan(topology, workload, "--nodes", str(nodes), "--runtime", "torchrec", "--effort", "0", "--no-simulate")
+    exported = ("export", "{folder}/plan.json", "--to", "torchrec", "-o", theirs)
+    words = ("import", theirs, "--from", "torchrec", *inputs, "-o", "{folder}/ours.json")
+    return CommandRun(name, words, limits, before=(planned, exported))
 
 
 RUNS = (
     CommandRun("planner --help", ("--help",), (Limit("wall_s", 0.3),)),
+    CommandRun("planner check zionex-16", ("check", "zionex-16"), (Limit("cpu_s", 0.6),)),
+    torchrec_import("import, 128 ranks x 1,000 tables", "zionex-16", 16, "synthetic:1000", Limit("cpu_s", 2.0)),
+    torchrec_import("import, 16 ranks x 1,000 tables", "dgx-a100-80", 2, "synthetic:1000", Limit("cpu_s", 2.0)),
     CommandRun(
         "zionex-16 x dlrm-dcnv2",
         plan("zionex-16", "dlrm-dcnv2"),

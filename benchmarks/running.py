@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.contest import Attempt, attempt
-from benchmarks.figures import CommandRun, Format, Quantity, TinyInstances
+from benchmarks.figures import CommandRun, Format, Measure, Quantity, TinyInstances
 from benchmarks.instances import MOST_TABLES, SOLVERS, instances
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "planner")
 """The command line of whatever `planner` this interpreter finds: the checkout's, or an installed one."""
+
+WORDS: dict[Measure, str] = {"wall_s": "wall time", "cpu_s": "processor time", "peak_bytes": "peak memory"}
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,27 @@ class Usage:
 
     exit_code: int
     wall_s: float
+    cpu_s: float
+    """Of the processor, with what its children took."""
     peak_bytes: int
 
 
 def run_command(run: CommandRun) -> list[Outcome]:
     """Its exit code, and the figures it is held to."""
     with tempfile.TemporaryDirectory() as directory:
-        words = [word.format(out=Path(directory) / "plan.json") for word in run.words]
-        usage = measure([*COMMAND, *words])
+        *before, usage = (
+            measure([*COMMAND, *(word.format(folder=directory) for word in words)])
+            for words in (*run.before, run.words)
+        )
+    if failed := [each.exit_code for each in before if each.exit_code]:
+        raise RuntimeError(f"{run.name}: what comes before it ended with {failed[0]}")
     as_expected = usage.exit_code == run.exit_code
     answer = Outcome(f"{run.name}, exit code", run.exit_code, usage.exit_code, 1.0, as_expected, "number", True)
     found = [] if as_expected and run.limits else [answer]
     for limit in run.limits:
         value = getattr(usage, limit.measure)
-        name = f"{run.name}, {'wall time' if limit.measure == 'wall_s' else 'peak memory'}"
-        unit: Format = "seconds" if limit.measure == "wall_s" else "bytes"
+        name = f"{run.name}, {WORDS[limit.measure]}"
+        unit: Format = "bytes" if limit.measure == "peak_bytes" else "seconds"
         is_met = as_expected and value <= limit.target
         found.append(Outcome(name, limit.target, value, value / limit.target, is_met, unit, False))
     return found
@@ -69,7 +77,7 @@ def measure(words: list[str]) -> Usage:
     wall_s = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     unit = 1 if sys.platform == "darwin" else 1024
-    return Usage(process.returncode, wall_s, usage.ru_maxrss * unit)
+    return Usage(process.returncode, wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
 
 
 def compute(quantity: Quantity) -> Outcome:

@@ -1,10 +1,10 @@
 """What a plan document says, as the models and arrays that everything is computed from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, PlacedShards
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document import Plan, TablePlan
@@ -27,24 +27,25 @@ def placed_shards(plan: Plan) -> PlacedShards:
 def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
     """`placed_shards` of tables that are in the order of their workload."""
     sizes = [len(table.shards) for table in tables]
-    matrix = np.concatenate([table.shards.as_matrix() for table in tables])
+    number, column_start = np.repeat(np.arange(len(tables)), sizes), _joined(tables, "column_start")
 
-    def spread(values: list[int] | list[float]) -> np.ndarray:
-        return np.repeat(np.array(values), sizes)
+    def spread(values: Iterable[float]) -> np.ndarray:
+        return np.repeat(np.array(list(values)), sizes)
 
-    opens = np.concatenate(
-        [
-            np.isin(np.arange(len(table.shards)), np.unique(table.shards.column_start, return_index=True)[1])
-            for table in tables
-        ]
-    )
+    place = number * (int(column_start.max(initial=0)) + 1) + column_start
+    opens = np.zeros(len(place), dtype=bool)
+    opens[np.unique(place, return_index=True)[1]] = True
     blocks = Blocks(
-        table=spread(list(range(len(sizes)))),
-        sharding=spread([SHARDINGS.index(table.sharding) for table in tables]),
-        tier=spread([PLACEMENT_TIERS.index(table.tier) for table in tables]),
-        columns=matrix[:, 4],
-        cache_fraction=spread([float(table.cache_fraction or 0.0) for table in tables]),
-        dtype=spread([DTYPES.index(table.dtype) for table in tables]),
-        state=spread([STATE_PLACES.index(table.optimizer_state) for table in tables]),
+        table=number,
+        sharding=spread(SHARDINGS.index(table.sharding) for table in tables),
+        tier=spread(PLACEMENT_TIERS.index(table.tier) for table in tables),
+        columns=_joined(tables, "columns"),
+        cache_fraction=spread(float(table.cache_fraction or 0.0) for table in tables),
+        dtype=spread(DTYPES.index(table.dtype) for table in tables),
+        state=spread(STATE_PLACES.index(table.optimizer_state) for table in tables),
     )
-    return PlacedShards(blocks, rank=matrix[:, 0], rows=matrix[:, 2], opens_block=opens)
+    return PlacedShards(blocks, rank=_joined(tables, "rank"), rows=_joined(tables, "rows"), opens_block=opens)
+
+
+def _joined(tables: Sequence[TablePlan], field: str) -> Ints:
+    return np.concatenate([getattr(table.shards, field) for table in tables])

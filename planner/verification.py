@@ -87,7 +87,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
         return [*found, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
     if plan.objective is None:
         return [*found, *_infeasibility(plan, model, permits), *_moves(plan, model, permits, former)]
-    placed = list(_tables(plan, model)) or list(violations(permits, [_held(table) for table in plan.tables]))
+    placed = list(_tables(plan, model)) or list(_policy(plan, permits))
     found += placed
     if placed:
         return found
@@ -103,6 +103,19 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     found += _simulated(plan)
     found += [] if folder is None else faults_of_files(plan, Path(folder))
     return found
+
+
+def verify_limits(plan: Plan, model: CostModel) -> list[str]:
+    """What does not keep to the policy, or else to the memory, in words.
+
+    For a plan whose tables are covered and whose figures the `model` computed a moment ago; `verify` checks these, too.
+    """
+    broken = list(_policy(plan, permits_of(model, plan.provenance.policy)))
+    return broken or list(_capacities(plan, model, model.evaluate(placed_shards(plan))))
+
+
+def _policy(plan: Plan, permits: Permits) -> Iterator[str]:
+    yield from violations(permits, [_held(table) for table in plan.tables])
 
 
 def _held(table: TablePlan) -> Held:

@@ -85,7 +85,7 @@ def import_(
     cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     inputs = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     held, inputs = _read(kind, file, inputs)
-    _finish(adopted(held, inputs, kind, str(file), effort=effort or 0, simulate=simulate), output)
+    _finish(adopted(held, inputs, kind, str(file), effort=effort or 0, simulate=simulate), inputs, output)
 
 
 def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]":
@@ -106,15 +106,15 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
     return held, inputs
 
 
-def _finish(plan: "Plan", output: Path) -> None:
+def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
     """Write and show the plan, and what does not hold."""
     from planner.document import write_plan
     from planner.reports import plan_summary
-    from planner.verification import verify
+    from planner.verification import verify_limits
 
     write_plan(plan, output)
     plan_summary.render(plan, streams.console())
-    violations = verify(plan)
+    violations = verify_limits(plan, inputs.model)
     if violations:
         streams.write_records([{"violation": text} for text in violations], Format.TABLE)
         streams.say(f"{output}: written, but {len(violations)} of its claims do not hold")

@@ -1,6 +1,6 @@
 """A placement that another planner made, as a plan document: costed by our model, beside our bound."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,19 +10,24 @@ from cost_models.model import CostModel
 from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
 from planner import api
-from planner.build import rank_plans, with_error_bars
-from planner.document import Objective, Plan, Shards, StageTime, TablePlan
-from planner.permits import planning_model
+from planner.build import explain_shortage, rank_plans, with_error_bars
+from planner.document import Objective, Plan, Proof, Shards, StageTime, TablePlan
+from planner.options import build_problem, enumerate_options
+from planner.permits import permits_of, planning_model
 from planner.planned import placed_tables
 from planner.policy import Policy
+from planner.proof import write_proof
 from planner.provenance import provenance
 from planner.simulation import with_simulation
+from planner.solvers.infeasible import Shortage
+from planner.solvers.search import relaxed
 from planner.verification import coverage_fault
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
-FIRST_BOUND_ABOVE = 500
-"""Tables above which an import without effort takes the bound of the first plan; it is that of the prices."""
+PRICED_BOUND_ABOVE = 200
+"""Tables above which an import without effort takes the bound of the prices alone: what a search adds to it is a share
+of a per cent where tables are many, and takes longer than the rest of the import."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,10 @@ def adopted(
 ) -> Plan:
     """The plan document of a placement, one `held` for each table in the order of the workload.
 
-    `origin` says who made it. The lower bound is that of a search of our own, of `effort` passes; a placement that is
-    better than it (our planner does not try every width and cache size) has a gap of 0. Raises InputError with every
-    table that is not covered the way its sharding says, and where the inputs have no plan at all.
+    `origin` says who made it. The lower bound is that of a search of our own, of `effort` passes (see also
+    `PRICED_BOUND_ABOVE`); a placement that is better than it (our planner does not try every width and cache size) has
+    a gap of 0. Raises InputError with every table that is not covered the way its sharding says, and where the inputs
+    have no plan at all.
     """
     model = inputs.model
     tables = tuple(
@@ -77,10 +83,10 @@ def adopted(
     )
     tables = tuple(_as_costed(table, model) for table in tables)
     _expect_covered(tables, model, source)
-    ours = _ours(inputs, effort)
-    if ours.objective is None:
-        reason = ours.infeasibility or ours.unplaced
-        raise InputError.at(source, f"has no bound: {reason.summary if reason else ours.status}; check the inputs")
+    try:
+        lower_bound_s, proof = _bound(inputs, effort)
+    except ValueError as error:
+        raise InputError.at(source, f"has no bound: {error}; check the inputs") from None
     placed = placed_tables(tables)
     size = np.round(model.shard_bytes(placed)).astype(np.int64)
     opens = np.cumsum([0, *(len(table.shards) for table in tables)])
@@ -94,7 +100,7 @@ def adopted(
         for name, seconds, rank in zip(model.stages, found.stage_seconds, found.critical_rank, strict=True)
     )
     step_s = float(sum(stage.seconds for stage in stages))
-    bound_s = min(ours.objective.lower_bound_s, step_s)
+    bound_s = min(lower_bound_s, step_s)
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     plan = Plan(
         status="feasible",
@@ -104,31 +110,39 @@ def adopted(
         tables=tables,
         ranks=rank_plans(model, found.rank_bytes, found.rank_stage_seconds),
         provenance=provenance(model, inputs.policy, 0).model_copy(update={"solver": f"imported: {origin}"}),
-        proof=ours.proof,
+        proof=proof,
     )
     plan = with_error_bars(plan, model)
     return with_simulation(plan) if simulate else plan
 
 
-def _ours(inputs: Inputs, effort: int) -> Plan:
-    """A plan of our own, for its bound; of many tables, the first one: the search would take longer than the import."""
+def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None]:
+    """A lower bound on every plan of our own, with its proof. Raises ValueError where the inputs have no plan."""
+    if effort == 0 and len(inputs.workload.tables) > PRICED_BOUND_ABOVE:
+        return _priced_bound(inputs)
+    found = api.plan(
+        inputs.topology,
+        inputs.workload,
+        cost_model=inputs.cost_model,
+        policy=inputs.policy,
+        effort=effort,
+        simulate=False,
+    )
+    if found.objective is None:
+        reason = found.infeasibility or found.unplaced
+        raise ValueError(reason.summary if reason else found.status)
+    return found.objective.lower_bound_s, found.proof
 
-    def search(stop: Callable[[], bool] | None) -> Plan:
-        return api.plan(
-            inputs.topology,
-            inputs.workload,
-            cost_model=inputs.cost_model,
-            policy=inputs.policy,
-            effort=effort,
-            simulate=False,
-            stop=stop,
-        )
 
-    if effort == 0 and len(inputs.workload.tables) > FIRST_BOUND_ABOVE:
-        first = search(lambda: True)
-        if first.objective is not None:
-            return first
-    return search(None)
+def _priced_bound(inputs: Inputs) -> tuple[float, Proof]:
+    """The bound of the relaxation: no search for a plan."""
+    model = inputs.model
+    options = enumerate_options(model, permits_of(model, inputs.policy))
+    problem = build_problem(model, options)
+    found = relaxed(problem)
+    if isinstance(found, Shortage):
+        raise ValueError(explain_shortage(model, options, problem, found).summary)
+    return found.seconds, write_proof(model, problem, found)
 
 
 def _shards(held: Held) -> Shards:

@@ -29,6 +29,20 @@ class Collection:
     is_pooled: bool
     is_weighted: bool
 
+    @property
+    def has_processor(self) -> bool:
+        """Whether features are processed before the lookup."""
+        from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
+
+        return isinstance(self.module, FeatureProcessedEmbeddingBagCollection)
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether collisions are managed: ids are mapped to rows that they have for themselves."""
+        from torchrec.modules.mc_embedding_modules import BaseManagedCollisionEmbeddingCollection
+
+        return isinstance(self.module, BaseManagedCollisionEmbeddingCollection)
+
 
 Source = Plan | Mapping[str, Any] | str | Path
 
@@ -42,7 +56,8 @@ def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str |
     of the dictionary, or `cuda` where there is any.
 
     Raises InputError with everything that does not fit: tables of the module without an entry (TorchRec needs one for
-    each), entries without a table, other rows, columns or types, and what TorchRec cannot execute.
+    each), entries without a table, other rows, columns or types, tables of managed collisions that are not row_wise,
+    and what TorchRec cannot execute.
     """
     import torch
     from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
@@ -68,7 +83,8 @@ def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str |
                 continue
             used.add(place)
             entry = entries[place]
-            faults += [Fault(source, 0, 0, where, reason) for reason in _differences(entry, config)]
+            reasons = [*_differences(entry, config), *(_unmanaged(entry) if collection.is_managed else ())]
+            faults += [Fault(source, 0, 0, where, reason) for reason in reasons]
             of_module = found.setdefault(path, EmbeddingModuleShardingPlan())
             of_module[config.name] = _parameter_sharding(entry, compute_device)
     for path, name in entries.keys() - used:
@@ -150,6 +166,14 @@ def _differences(entry: Mapping[str, Any], config: Any) -> Iterator[str]:
             yield f"{key} is {value} in the module and {entry[key]} in the plan; plan for the module's"
     if "data_type" in entry and entry["data_type"] not in DATA_TYPES.values():
         yield f"data_type {entry['data_type']!r} is none of {', '.join(DATA_TYPES.values())}"
+
+
+def _unmanaged(entry: Mapping[str, Any]) -> Iterator[str]:
+    """What managed collisions do not work with: each rank has a map of its own for the rows that it holds."""
+    if entry["sharding_type"] != "row_wise":
+        yield f"is {entry['sharding_type']}; tables of managed collisions can be row_wise only"
+    elif not all(shard["shard_sizes"][0] for shard in entry.get("shards", ())):
+        yield "leaves ranks without rows, which managed collisions do not allow; give it as many rows as ranks"
 
 
 def _parameter_sharding(entry: Mapping[str, Any], compute_device: str | None) -> "ParameterSharding":

@@ -8,13 +8,14 @@ from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.composing import composed
 from planner.solvers.fluid import Fluid
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
-from planner.solvers.infeasible import shortage
+from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.ladder import Ladder
 from planner.solvers.last_resort import last_resort
 from planner.solvers.limits import Limits
 from planner.solvers.local_search import LocalSearch
 from planner.solvers.overfull_starts import OverfullStarts
 from planner.solvers.passes import Passes
+from planner.solvers.prices import Bound
 from planner.solvers.trials import Trials
 
 GOOD_FIT = 0.02
@@ -43,6 +44,13 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
     return replace(search.outcome(), status="feasible")
 
 
+def relaxed(problem: Problem) -> Bound | Shortage:
+    """The bound of the prices alone, without a search for a placement; or the proof that there is none."""
+    fluid = Fluid(problem, grain_seconds(problem))
+    missing = shortage(fluid)
+    return bound_of(relaxed_optimum(fluid)) if missing is None else missing
+
+
 def better(one: Outcome, other: Outcome) -> Outcome:
     """The faster plan of two with the higher bound of two; the first one where it has no plan."""
     if one.step_s is None or other.step_s is None or one.bound is None or other.bound is None:
@@ -66,15 +74,15 @@ class _Search:
     """The order of things in one run."""
 
     def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
-        relaxed = relaxed_optimum(fluid)
-        incumbent = Incumbent(bound_of(relaxed), limits, tell)
-        self._fluid, self._relaxed, self._effort, self.incumbent = fluid, relaxed, limits.effort, incumbent
+        optimum = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(optimum), limits, tell)
+        self._fluid, self._relaxed, self._effort, self.incumbent = fluid, optimum, limits.effort, incumbent
         self._trials = Trials(fluid.problem, incumbent, limits.effort)
-        self.raiser = BoundRaiser(fluid, relaxed, incumbent, self._trials, limits)
-        self._ladder = Ladder(fluid, relaxed, incumbent)
-        self._local = LocalSearch(fluid, relaxed.prices, incumbent)
-        self._passes = Passes(fluid, relaxed, incumbent, self._local, limits.seed)
-        self._overfull = OverfullStarts(fluid, relaxed, incumbent, self._local, limits.seed)
+        self.raiser = BoundRaiser(fluid, optimum, incumbent, self._trials, limits)
+        self._ladder = Ladder(fluid, optimum, incumbent)
+        self._local = LocalSearch(fluid, optimum.prices, incumbent)
+        self._passes = Passes(fluid, optimum, incumbent, self._local, limits.seed)
+        self._overfull = OverfullStarts(fluid, optimum, incumbent, self._local, limits.seed)
         self._nothing_fits = False
 
     def run(self) -> None:

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from cost_models.simulator import simulation
 from planner.document import read_plan
 
 
@@ -33,6 +34,22 @@ def test_a_plan_is_written_and_verifies(run, theirs, tmp_path):
     assert plan.provenance.solver == "imported: torchrec"
     assert run("verify", ours).exit_code == 0
     assert run("simulate", ours).exit_code == 0
+
+
+def test_the_step_is_played_once_or_not_at_all(run, theirs, tmp_path, monkeypatch):
+    """An import does not verify what it has just computed: that would play the step, and check the proof, once more."""
+    played = []
+
+    def counted(*words, **more):
+        played.append(words)
+        return simulation.simulate(*words, **more)
+
+    monkeypatch.setattr("planner.simulation.simulate", counted)
+    words = ("import", theirs, "--from", "torchrec", *INPUTS, "-o", tmp_path / "ours.json")
+    for flags, times in (((), 1), (("--no-simulate",), 0)):
+        played.clear()
+        assert run(*words, *flags).exit_code == 0
+        assert len(played) == times
 
 
 def test_what_does_not_hold_ends_with_6(run, theirs, tmp_path):

@@ -1,5 +1,6 @@
 """Help and version appear at once: they load none of the heavy libraries."""
 
+import json
 import subprocess
 import sys
 
@@ -41,6 +42,20 @@ def test_nothing_heavy_is_loaded(words):
     loaded = set(done.stderr.split())
     assert "typer" in loaded
     assert not loaded & HEAVY
+
+
+def test_an_import_loads_what_it_needs(tmp_path):
+    """Tables of the catalog and a network without oversubscription ask for neither data frames nor graphs."""
+    entry = {"sharding_type": "table_wise", "compute_kernel": "fused"}
+    file = tmp_path / "theirs.json"
+    file.write_text(json.dumps({f"cat_{i}": entry | {"ranks": [i % 8]} for i in range(26)}))
+    words = ["import", file, "--from", "torchrec", "-t", "dgx-a100-80", "-w", "dlrm-dcnv2", "-o", tmp_path / "o.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, words)], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stderr.split())
+    assert "ortools" in loaded
+    assert not loaded & {"networkx", "pandas", "plotly", "pyarrow", "torch"}
 
 
 def test_completion_reads_no_catalog_file():

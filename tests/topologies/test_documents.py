@@ -3,11 +3,12 @@
 import contextlib
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from topologies.cluster import Topology
 from topologies.documents import Document, Record, override, parse_yaml, read_yaml, validate
@@ -25,6 +26,31 @@ class _Rows(Record):
     rows: tuple[_Row, ...]
     extra: _Row | None = None
     notes: dict[str, int] | None = None
+
+
+class _Described(Record):
+    size: int
+    """Of all rows
+    together."""
+    said: Annotated[int, Field(description="As told.")] = 0
+    """Not this."""
+    bare: int = 0
+    again: int = 0
+    """The one below has other words."""
+
+
+class _More(_Described):
+    again: int = 1
+    last: _Row | None = None
+    """At the end."""
+
+
+def test_what_stands_below_a_field_describes_it() -> None:
+    """In the JSON Schema, of inherited fields too; a description of the field's own goes first."""
+    properties = _More.model_json_schema()["properties"]
+    said = {name: of.get("description") for name, of in properties.items()}
+    whole = "Of all rows\ntogether."
+    assert said == {"size": whole, "said": "As told.", "bare": None, "again": None, "last": "At the end."}
 
 
 def _faults(text: str) -> list[str]:

@@ -109,14 +109,25 @@ def test_tables_of_one_name_are_told_apart_by_their_module():
 
 
 def test_constraints_are_those_of_the_package():
-    """TorchRec's own planner takes them."""
-    found, workload = all_ways()
+    """TorchRec's own planner takes them, and holds every table in the way, kernel and cache that ours chose."""
+    found, workload = all_ways(2, 2, ("ddr_cached", "hbm"))
     constraints = to_constraints(torchrec_constraints(found))
     assert list(constraints) == [table.name for table in workload.tables]
     for table in found.tables:
         held = constraints[table.name]
         assert isinstance(held, ParameterConstraints)
         assert held.sharding_types == [table.sharding]
+    topology = planner_types.Topology(world_size=4, local_world_size=2, compute_device="cuda", hbm_cap=80 * 10**9)
+    theirs = EmbeddingShardingPlanner(topology=topology, constraints=constraints).plan(
+        Tables(workload, "meta"), [EmbeddingBagCollectionSharder()]
+    )
+    for table in found.tables:
+        held = theirs.plan["tables"][table.name]
+        assert held.sharding_type == table.sharding
+        cached = {"ddr_cached": "fused_uvm_caching", "hbm": "dense" if table.sharding == "data_parallel" else "fused"}
+        assert held.compute_kernel == cached[table.tier]
+        if table.cache_fraction is not None:
+            assert held.cache_params.load_factor == table.cache_fraction
 
 
 @pytest.mark.parametrize("pickled", [False, True])

@@ -2,12 +2,18 @@
 
 import pytest
 import torch
+import torchrec.quant
 from torchrec import EmbeddingBagCollection, EmbeddingCollection
 from torchrec.distributed.embedding import EmbeddingCollectionSharder
+from torchrec.distributed.embedding_tower_sharding import EmbeddingTowerSharder
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import ParameterConstraints, Topology
 from torchrec.distributed.types import ShardingPlan
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
+from torchrec.modules.embedding_tower import EmbeddingTower
+from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
+from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
+from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
 
 from planner.integrations.torchrec_planner import ShardPlanner
 from planner.verification import verify
@@ -71,6 +77,61 @@ def test_constraints_are_kept():
         ShardPlanner(CLUSTER, constraints={"t1": ParameterConstraints(sharding_types=["none"])}).plan(
             module(), SHARDERS
         )
+
+
+def bags(*names: str) -> list[EmbeddingBagConfig]:
+    return [EmbeddingBagConfig(num_embeddings=10**6, embedding_dim=64, name=n, feature_names=[f"f_{n}"]) for n in names]
+
+
+def test_without_sharders_those_of_torchrec_hold():
+    """As in DistributedModelParallel: sequences have no grids, and tables of managed collisions are row_wise."""
+    model = module()
+    found = ShardPlanner(CLUSTER).plan(model).plan
+    assert list(found) == ["bags", "weighted", "sequences"]
+    with pytest.raises(InputError, match=r"is a torchrec.modules.*EmbeddingCollection, and no sharder is for that"):
+        ShardPlanner(CLUSTER).plan(model, SHARDERS[:1])
+
+
+def test_feature_processors_are_cut_by_rows_only_where_constraints_say_so():
+    """Like TorchRec's planner, which calls that path not well tested."""
+    inner = EmbeddingBagCollection(device=torch.device("meta"), tables=bags("a", "b"), is_weighted=True)
+    positions = PositionWeightedModuleCollection({"f_a": 3, "f_b": 3}, device=torch.device("meta"))
+    model = torch.nn.ModuleDict({"fp": FeatureProcessedEmbeddingBagCollection(inner, positions)})
+    constraints = {
+        name: ParameterConstraints(sharding_types=["row_wise", "table_row_wise"], pooling_factors=[20.0])
+        for name in "ab"
+    }
+    planner = ShardPlanner(CLUSTER, constraints={"a": constraints["a"]})
+    found = planner.plan(model).plan["fp"]
+    assert found["a"].sharding_type in ("row_wise", "table_row_wise")
+    of_b = next(rule for rule in planner.document.provenance.policy.tables if "b" in rule.match)
+    assert not {"row_wise", "table_row_wise", "grid_shard"} & set(of_b.shardings)
+    assert found["b"].sharding_type in of_b.shardings
+
+
+def test_modules_that_it_does_not_know_are_refused():
+    """Quantized and fused collections and towers, each by its name and path; what has no table at all, too."""
+    meta = torch.device("meta")
+    quantized = torchrec.quant.EmbeddingBagCollection(tables=bags("q"), is_weighted=False, device=torch.device("cpu"))
+    fused = FusedEmbeddingBagCollection(bags("g"), torch.optim.SGD, {"lr": 0.1}, device=meta)
+    model = torch.nn.ModuleDict({"quantized": quantized, "fused": fused})
+    with pytest.raises(InputError) as error:
+        ShardPlanner(CLUSTER).plan(model)
+    said = str(error.value)
+    assert "fused: is a torchrec.modules.fused_embedding_modules.FusedEmbeddingBagCollection: ShardPlanner kno" in said
+    assert "quantized: is a torchrec.quant.embedding_modules.EmbeddingBagCollection: ShardPlanner knows" in said
+    assert "plan it with TorchRec's planner" in said
+    with pytest.raises(InputError, match="module: has no table to plan"):
+        ShardPlanner(CLUSTER).plan(torch.nn.Linear(2, 2), SHARDERS)
+
+
+def test_a_tower_is_planned_by_what_is_in_it():
+    """Its tables need not share a host then; with a sharder for towers, which asks for that, it is refused."""
+    inner = EmbeddingBagCollection(device=torch.device("meta"), tables=bags("a"))
+    model = torch.nn.ModuleDict({"tower": EmbeddingTower(inner, torch.nn.Linear(64, 8))})
+    assert list(ShardPlanner(CLUSTER).plan(model, SHARDERS).plan) == ["tower.embedding"]
+    with pytest.raises(InputError, match=r"tower: .*EmbeddingTower: ShardPlanner knows .* leave its sharder out"):
+        ShardPlanner(CLUSTER).plan(model, [*SHARDERS, EmbeddingTowerSharder()])
 
 
 def _collective(rank: int, folder: str) -> None:

@@ -11,7 +11,7 @@ from cost_models.workload.models import Workload
 from planner.api import plan
 from planner.document import Plan
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
-from planner.importers.adoption import FIRST_BOUND_ABOVE, Inputs, adopted
+from planner.importers.adoption import PRICED_BOUND_ABOVE, Inputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
 from planner.planned import planned_inputs
 from planner.policy import Policy
@@ -124,13 +124,35 @@ def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
         unpickled(file)
 
 
-def test_many_tables_take_the_first_bound():
-    """The search of so many would take longer than the import; its bound still verifies."""
-    tables = [{"name": f"t{i}", "rows": 1000 * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(501)]
+def many_tables(rows: int = 1000) -> Inputs:
+    """More than an import searches a bound for."""
+    count = PRICED_BOUND_ABOVE + 1
+    tables = [
+        {"name": f"t{i}", "rows": rows * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(count)
+    ]
     workload = Workload.model_validate({"name": "w", "global_batch": 8192, "tables": tables})
-    told = Inputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
-    assert len(tables) > FIRST_BOUND_ABOVE
-    document = {t["name"]: {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]} for t in tables}
-    bad = brought_in(document, told)
+    return Inputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
+
+
+def on_one_rank(told: Inputs) -> dict:
+    way = {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]}
+    return {table.name: way for table in told.workload.tables}
+
+
+def test_many_tables_take_the_bound_of_the_prices(monkeypatch):
+    """No search for a plan of our own, whose time would exceed the import's; the bound verifies, and is a search's."""
+    told = many_tables()
+    searched = plan(told.topology, told.workload, policy=told.policy, effort=0, simulate=False).objective
+    monkeypatch.setattr("planner.importers.adoption.api.plan", None)
+    bad = brought_in(on_one_rank(told), told)
     assert bad.objective.gap > 0.1
     assert verify(bad) == []
+    assert bad.objective.lower_bound_s == pytest.approx(searched.lower_bound_s, rel=0.01)
+    assert bad.objective.lower_bound_s <= searched.step_s
+
+
+def test_many_tables_that_fit_nowhere_have_no_bound():
+    """The reason is that of the planner."""
+    told = many_tables(rows=10**11)
+    with pytest.raises(InputError, match=r"has no bound: .* tables fit nowhere.*; check the inputs"):
+        brought_in(on_one_rank(told), told)

@@ -1,0 +1,47 @@
+"""The commands of the how-to pages of other tools, run one after the other as a reader would paste them."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+OTHERS = ("torchrun", "source")
+"""Commands of the trainers."""
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words of every command in the shell blocks of a page; a pickle needs torch, and a test of its own."""
+    blocks = re.findall(r"```sh\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if "torchrec-pickle" not in line]
+    parts = [part for line in lines for part in re.split(r"\s&&\s", line)]
+    return [words for part in parts if (words := shlex.split(part, comments=True)) and words[0] not in OTHERS]
+
+
+@pytest.mark.parametrize("page", ["torchrec", "hugectr", "torcheasyrec"])
+def test_every_command_ends_well(run, tmp_path, monkeypatch, page):
+    """With a workload and plans of other planners in the files that the page supposes."""
+    monkeypatch.chdir(tmp_path)
+    Path("workload.yaml").write_text("name: mine\nbase: dlrm-dcnv2\n")
+    entry = {"sharding_type": "table_wise", "compute_kernel": "fused"}
+    theirs = {"sparse.ebc": {f"cat_{i}": entry | {"ranks": [i % 8]} for i in range(26)}}
+    Path("theirs.json").write_text(json.dumps({"plan": theirs}))
+    for name in ("model.ckpt-0", "model.ckpt-1000"):
+        folder = Path("experiments/my_model") / name
+        folder.mkdir(parents=True)
+        (folder / "plan").write_text(json.dumps(theirs))
+    ran = []
+    for name, *words in commands(page):
+        if name == "cp":
+            shutil.copy(*words)
+        elif name == "echo":
+            Path(words[2]).write_text(words[0])
+        else:
+            assert name == "planner"
+            done = run(*words)
+            assert done.exit_code == 0, (words, done.stderr)
+            ran.append(words[0])
+    assert {"plan", "export", "import"} <= set(ran)
