@@ -60,8 +60,9 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
     profiles = placed.model.workload.tables
     split = [number for number, table in enumerate(plan.tables) if is_split(table)]
     if not split:
-        tiers = ",".join((*plan.provenance.policy.tiers, "ddr_split"))
-        raise InputError.at(source, f"has no split table; plan with --tiers {tiers}", path="tables")
+        tiers = plan.provenance.policy.tiers
+        remedy = "others were better" if "ddr_split" in tiers else f"plan with --tiers {','.join(tiers)},ddr_split"
+        raise InputError.at(source, f"has no split table; {remedy}", path="tables")
     if (counts.path / MANIFEST).exists():
         raise InputError.at(str(counts.path), "holds remap tables, which an export wrote, not counts")
     if counts.path.resolve() == folder.resolve():
