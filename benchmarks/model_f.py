@@ -23,7 +23,7 @@ ALPHAS = (0.0, 0.6, 0.8, 0.9, 1.05)
 TIERS = (("hbm",), ("hbm", "ddr_cached"), ("hbm", "ddr_cached", "ddr"), ("hbm", "ddr_cached", "ddr", "ssd_cached"))
 ROOMY = "nodes.0.accelerators.hbm.capacity=400GB"
 """An accelerator that would hold its part of everything."""
-LOOKUP = ("cache_fetch", "storage_fetch", "lookup_forward", "lookup_backward")
+LOOKUP = ("cache_fetch", "lookup_forward", "lookup_backward")
 
 
 @dataclass(frozen=True)

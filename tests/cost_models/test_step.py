@@ -121,9 +121,9 @@ def test_stages_of_a_step(software: str, pipeline: str, mode: str, stages: tuple
 @pytest.mark.parametrize(
     ("pipeline", "stage", "resource"),
     [
-        ("none", "cache_fetch", "host_link"),
-        ("sparse-dist", "cache_fetch", "host_link"),
-        ("prefetch", "dense", "host_link"),
+        ("none", "cache_fetch", "fetches"),
+        ("sparse-dist", "cache_fetch", "fetches"),
+        ("prefetch", "dense", "fetches"),
     ],
 )
 def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str) -> None:
