@@ -210,6 +210,24 @@ def test_ids_travel_beside_the_update_too() -> None:
     assert more - hidden == pytest.approx(lookup / world)
 
 
+def test_prefetched_misses_hide_where_ids_do() -> None:
+    """What lookups, update and overhead hide is taken off the stage, and put on nothing that misses load."""
+    model = StepModel(topology(node_group("a", ssd_bytes=1e12)), workload(TABLES, pipeline="prefetch"))
+    stage = model.stages.index("dense")
+    hidden = -float(model.constants[stage])
+    base = {c.resource: model.base_loads[0, i] for i, c in enumerate(model.columns) if c.stage == stage}
+    assert hidden > 0
+    assert [base[name] for name in ("pcie", "ddr", "ssd", "fetches")] == [0] * 4
+    assert base["device"] >= hidden
+    none = np.zeros(0, dtype=np.int64)
+    nothing = PlacedShards(Blocks(none, none, none, none, np.zeros(0)), none, none, np.zeros(0, dtype=bool))
+    one = np.zeros(1, dtype=np.int64)
+    blocks = Blocks(one, one + 1, one + 1, one + 64, np.array([0.99]))
+    few = PlacedShards(blocks, one, model.tables.rows[:1], np.ones(1, dtype=bool))
+    seconds = [float(model.evaluate(placed).stage_seconds[stage]) for placed in (nothing, few)]
+    assert seconds[0] == pytest.approx(seconds[1])
+
+
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:
     """HugeCTR sends through the cards after the exchange inside the node; TorchRec does both at once."""
     cluster = topology(node_group("a", nodes=2, ranks=2))

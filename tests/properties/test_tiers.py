@@ -33,6 +33,15 @@ def test_the_estimate_is_near_over_many_memories(mix: str, skewed: bool) -> None
     assert abs(found.mean()) <= (MEAN if mix in ALIKE else SUM_OF_STAGES / 2)
 
 
+@pytest.mark.parametrize("skewed", [False, True])
+def test_prefetched_misses_hide(skewed: bool) -> None:
+    """Behind the lookups, the update and the overhead: nearer than beside the dense part alone, where the mean is
+    20 %."""
+    mix = MIXES["hbm, ddr_cached"]
+    found = [random_case(seed, mix, skewed=skewed, pipeline="prefetch").played()[0] for seed in range(CASES)]
+    assert abs(np.mean(found)) <= 0.08
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_misses_take_no_longer_than_one_memory_after_the_other(seed: int) -> None:
     """The stage is at least what each memory alone needs, and at most the sum over the memories."""
