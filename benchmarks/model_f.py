@@ -30,7 +30,7 @@ TIERS = (("hbm",), ("hbm", "ddr_cached"), ("hbm", "ddr_cached", "ddr"), ("hbm", 
 PUBLIC_TABLES = Path(__file__).parent / "data" / "meta_t856_rows.json"
 ROOMY = "nodes.0.accelerators.hbm.capacity=400GB"
 """An accelerator that would hold its part of everything."""
-LOOKUP = ("cache_fetch", "storage_fetch", "lookup_forward", "lookup_backward")
+LOOKUP = ("cache_fetch", "lookup_forward", "lookup_backward")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from cost_models.collective_laws import (
     wire_bytes,
 )
 from cost_models.dense_size import dense_size
+from cost_models.shards import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
 from topologies.cluster import MEMORY_TIERS, MemoryTier, NodeGroup, Topology
@@ -82,6 +83,8 @@ class RankKind:
     """Ranks on its node."""
     pcie_ranks: int
     """Ranks on its PCIe switch."""
+    group_ranks: int
+    """Ranks of its node group."""
     domain_ranks: int
     """Ranks in its scale-up domain."""
     lookup: LookupRates
@@ -122,6 +125,13 @@ class RankKind:
     """Those below HBM that it has."""
     memory_bytes: tuple[int, ...]
     """Usable capacity after the reserve of each pool, by memory (see `SHARED_BY`)."""
+
+    @property
+    def ranks_sharing(self) -> dict[str, int]:
+        """How many ranks share each thing on the way to the memories below HBM that it has, those included."""
+        ranks = {"rank": 1, "node": self.node_ranks, "group": self.group_ranks}
+        cards = {"front_end": self.node_ranks} if "remote" in self.memories else {}
+        return {"pcie": self.pcie_ranks, **{memory: ranks[SHARED_BY[memory]] for memory in self.memories}, **cards}
 
     @property
     def lookup_bytes_per_s(self) -> float:
@@ -170,6 +180,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         world_size=topology.world_size,
         node_ranks=ranks,
         pcie_ranks=min(ranks, group.links.pcie.accelerators_per_switch),
+        group_ranks=ranks * group.count,
         domain_ranks=domain,
         lookup=LookupRates(
             hbm_bytes_per_s=lookup_rate,

@@ -10,6 +10,7 @@ Resource = str
 device     the accelerator's compute stream and HBM        link_out, link_in  its port into the scale-up domain
 host_link  its own PCIe link                               nic_out, nic_in    the scale-out card that serves it
 pcie       the uplink of its PCIe switch to the host       uplinkN_out, _in   the switch of an oversubscribed level
+fetches    its waiting for the misses of its caches, from one memory after the other
 ddr, ssd, scm  host memory, storage, storage-class memory of its node
 front_end  the cards of its node for training data and remote hosts
 remote     the remote hosts of its node group

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import MemoryRates, RankKind
-from cost_models.loads import BlockLoad, Loads
+from cost_models.loads import BlockLoad, Loads, Resource
 from cost_models.memory import Batching, cached_share, is_cached_beside
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
@@ -148,6 +148,21 @@ class Lookup:
                 loads["front_end"] = BlockLoad(by_rows=moved / kind.front_end_bytes_per_s)
         return loads
 
+    def fetches(self) -> Loads:
+        """Misses of all caches: a rank brings them from one memory after the other.
+
+        A rank that fetches alone waits for whatever takes longest on the way to each memory (`fetches`). What ranks
+        share idles while they fetch from elsewhere: for as long as they would alone, on average.
+        """
+        found = {name: np.zeros(len(self._blocks)) for name in (*self._kind.ranks_sharing, "fetches")}
+        for memory in self._kind.memories:
+            busy = {name: np.asarray(load.by_rows) for name, load in self.fetch(memory).items()}
+            alone_s = np.maximum.reduce(list(busy.values()))
+            found["fetches"] += alone_s
+            for name, ranks in self._kind.ranks_sharing.items():
+                found[name] += np.maximum(busy.get(name, 0.0), alone_s / ranks)
+        return {name: BlockLoad(by_rows=seconds) for name, seconds in found.items()}
+
     def backward(self) -> Loads:
         """Gradients of the rows summed, rows and optimizer state read and written.
 
@@ -224,10 +239,10 @@ class Lookup:
         kind, none = self._kind, np.zeros(len(self._blocks))
         waited_s = sum((each.bytes / kind.memories[name].link_bytes_per_s for name, each in host.items()), none)
         moved = sum((each.bytes for each in host.values()), none)
-        loads: Loads = {name: _after(on_device, kind.node_ranks, each.busy_s) for name, each in host.items()}
-        loads["device"] = _after(on_device, 1, waited_s)
-        loads["pcie"] = _after(on_device, kind.pcie_ranks, moved / kind.pcie_bytes_per_s)
-        return loads
+        own_s: dict[Resource, Floats] = {name: each.busy_s for name, each in host.items()}
+        own_s["pcie"] = moved / kind.pcie_bytes_per_s
+        shared = {name: _after(on_device, ranks, own_s.get(name, none)) for name, ranks in kind.ranks_sharing.items()}
+        return {"device": _after(on_device, 1, waited_s), **shared}
 
 
 def _after(on_device: BlockLoad, ranks: int, seconds: Floats) -> BlockLoad:

@@ -241,6 +241,7 @@ class MemoryModel(CostModel):
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
         self.tied_shardings, self.cache_fractions = whole.tied_shardings, whole.cache_fractions
+        self.chooses_dtypes = whole.chooses_dtypes
         self.tables, self.coefficients = whole.tables, whole.coefficients
         self.kind_of_rank, self.node_of_rank = whole.kind_of_rank, whole.node_of_rank
         self.constants, self.base_loads = np.zeros(1), np.zeros((whole.kind_count, 1))

@@ -1,8 +1,10 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share.
 
-A stage ends with a collective, so everybody waits for the slowest. Work that overlaps shares a stage: under the
-sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead: what the latter two
-do not hide (see `StepModel`) shows in the stage `dense`. The bottom MLP works beside the exchanges of embeddings.
+A stage ends with a collective, so everybody waits for the slowest. The misses of caches end with none, but ranks that
+get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
+stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead,
+under the prefetch pipeline so do its misses; what the latter two do not hide (see `StepModel`) shows in the stage
+`dense`. The bottom MLP works beside the exchanges of embeddings.
 """
 
 from dataclasses import dataclass
@@ -22,9 +24,6 @@ from topologies.fabric import Fabric
 _ORDER = (
     "input_dist",
     "cache_fetch",
-    "storage_fetch",
-    "scm_fetch",
-    "remote_fetch",
     "lookup_forward",
     "output_dist",
     "dense",
@@ -37,21 +36,9 @@ _COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_red
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
-_FETCHES: dict[MemoryTier, str] = {
-    "ddr": "cache_fetch",
-    "ssd": "storage_fetch",
-    "scm": "scm_fetch",
-    "remote": "remote_fetch",
-}
-"""Stage of the cache misses of each memory: one kernel after the other on a rank."""
 _OF_NODE = {"front_end", *(memory for memory, shared_by in SHARED_BY.items() if shared_by == "node")}
 WITH_IDS = "_with_ids"
 """Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
-
-
-def fetch_term(memory: MemoryTier) -> str:
-    """The cost term of the cache misses that a memory serves."""
-    return f"fetch_{memory}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +79,8 @@ class Schedule:
             "bottom_mlp_forward": "output_dist",
             "dense": "dense",
         }
-        for memory in self.memories:
-            stages[fetch_term(memory)] = "dense" if pipeline == "prefetch" and training else _FETCHES[memory]
+        if self.memories:
+            stages["fetch"] = "dense" if pipeline == "prefetch" and training else "cache_fetch"
         if training:
             stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
             stages["lookup_backward"] = "lookup_backward"
@@ -107,16 +94,12 @@ class Schedule:
         exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
         in_place = [memory for memory in self.memories if memory in BYTE_ADDRESSABLE]
         host = ["pcie", *in_place] if in_place else []
-        fetches = {
-            fetch_term(memory): ["host_link", "pcie", *(["front_end"] if memory == "remote" else []), memory]
-            for memory in self.memories
-        }
         with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
         bottom = ["device"] if self._workload.dense.bottom_mlp else []
         resources = {
             "input_dist": with_ids or exchange,
             "lookup_forward": ["device", *host],
-            **fetches,
+            "fetch": self.fetched_over,
             "output_dist": exchange,
             "bottom_mlp_forward": bottom,
             "bottom_mlp_backward": bottom,
@@ -142,6 +125,17 @@ class Schedule:
     def memories(self) -> tuple[MemoryTier, ...]:
         """Those below HBM that some node has."""
         return tuple(memory for memory in BELOW_HBM if any(memory in kind.memories for kind in self._kinds))
+
+    @property
+    def fetched_over(self) -> tuple[Resource, ...]:
+        """What cache misses load: what ranks share on the way to each memory, and the rank that waits for them."""
+        cards = ("front_end",) if "remote" in self.memories else ()
+        return ("pcie", *cards, *self.memories, "fetches")
+
+    @property
+    def is_prefetched(self) -> bool:
+        """Whether cache misses have a stream of their own, beside the step before."""
+        return self.stage_of_term.get("fetch") == "dense"
 
     @property
     def ids_overlap(self) -> bool:
@@ -256,7 +250,7 @@ class Schedule:
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         resource = resource.removesuffix(WITH_IDS)
-        if resource in {"device", "link_out", "link_in", "host_link"}:
+        if resource in {"device", "link_out", "link_in", "fetches"}:
             found = np.arange(self._topology.world_size)
         elif resource in {"nic_out", "nic_in"}:
             found = np.asarray(self.fabric.nic_of_rank)

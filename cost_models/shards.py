@@ -183,7 +183,12 @@ _APART = np.array([MEMORY_HBM, *(MEMORY_TIERS.index(place) for place in BYTE_ADD
 """Memory of each of STATE_PLACES; none of the first."""
 
 
+def memory_of_state(tier: Ints, state: Ints) -> Ints:
+    """[n] the memory that holds the optimizer state of rows in a tier (index into PLACEMENT_TIERS) whose state has a
+    place (index into STATE_PLACES); of a split table, that of its rows below HBM."""
+    return np.where(state > 0, _APART[state], HOME[tier])
+
+
 def state_memory(blocks: Blocks) -> Ints:
-    """[n] the memory that holds the optimizer state; of a split table, that of its rows below HBM."""
-    home = HOME[blocks.tier]
-    return home if blocks.state is None else np.where(blocks.state > 0, _APART[blocks.state], home)
+    """[n] the same of blocks."""
+    return HOME[blocks.tier] if blocks.state is None else memory_of_state(blocks.tier, blocks.state)

@@ -15,9 +15,8 @@ from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BlockCosts, BlockMemory, CostModel
-from cost_models.schedule import WITH_IDS, Schedule, fetch_term
+from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
-    BYTE_ADDRESSABLE,
     DATA_PARALLEL,
     HBM,
     MEMORY_HBM,
@@ -59,7 +58,7 @@ class StepModel(CostModel):
         if workload.mode == "training" and arrives_late:
             self.constants[self.stages.index("input_dist")] += self._copy_seconds()
         self.base_loads: Floats = self._base_loads()
-        self._let_ids_hide()
+        self._let_the_next_batch_hide()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, dense, 0.0)
         self.memory_capacity = self._memory_capacity()
@@ -80,9 +79,9 @@ class StepModel(CostModel):
         software, workload = self.coefficients.software, self.workload
         gradient = dense_size(workload).parameters * software.gradient_bytes.value
         for k, kind in enumerate(self.kinds):
-            self._put(base[k], "lookup_forward", _in_step(kind.lookup_launch_s, kind), k)
-            for memory, rates in kind.memories.items():
-                self._put(base[k], fetch_term(memory), {"host_link": rates.latency_s}, k)
+            self._put(base[k], "lookup_forward", _in_step("device", kind.lookup_launch_s, kind), k)
+            answers_s = sum(rates.latency_s for rates in kind.memories.values())
+            self._put(base[k], "fetch", _in_step("fetches", answers_s, kind), k)
             dense = dense_seconds(
                 workload,
                 self.batching.samples_per_rank,
@@ -93,7 +92,7 @@ class StepModel(CostModel):
             self._put(base[k], "dense", {"device": dense.rest_s}, k)
             self._put(base[k], "bottom_mlp_forward", {"device": dense.bottom_forward_s}, k)
             if workload.mode == "training":
-                self._put(base[k], "lookup_backward", _in_step(kind.update_launch_s, kind), k)
+                self._put(base[k], "lookup_backward", _in_step("device", kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {"device": dense.bottom_backward_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind)
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
@@ -110,7 +109,8 @@ class StepModel(CostModel):
     def _hidden_seconds(self) -> float:
         """Of the time that the next batch's ids travel, from one forward pass to the next one that needs them, what
         the update of the embeddings and the fixed overhead take; with the prefetch pipeline, a step earlier, what the
-        lookups take too. The least of all kinds of rank, for a load spread evenly."""
+        lookups take too, and beside them cache misses come. The least of all kinds of rank, for a load spread evenly.
+        """
         count, world = len(self.tables.rows), self.topology.world_size
         zeros = np.zeros(count, dtype=np.int64)
         blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, self.tables.dim, np.zeros(count))
@@ -122,18 +122,19 @@ class StepModel(CostModel):
             hidden.append(sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world)
         return min(hidden) + self.coefficients.software.step_overhead_s.value
 
-    def _let_ids_hide(self) -> None:
-        """Ids that others hide are no part of the stage that they share with the dense part.
+    def _let_the_next_batch_hide(self) -> None:
+        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part.
 
         Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
         no load is below zero.
         """
-        if not self.schedule.ids_overlap:
+        if not (self.schedule.ids_overlap or self.schedule.is_prefetched):
             return
-        stage, hidden = self.stages.index(self.schedule.stage_of_term["input_dist"]), self._hidden_seconds()
+        stage, hidden = self.stages.index("dense"), self._hidden_seconds()
         self.constants[stage] -= hidden
         for c, column in enumerate(self.columns):
-            if column.stage != stage or column.resource.endswith(WITH_IDS):
+            hides = column.resource.endswith(WITH_IDS) or column.resource in self.schedule.fetched_over
+            if column.stage != stage or hides:
                 continue
             instance = self.resource_of_rank(column.resource)
             sharing = np.bincount(instance)[instance]
@@ -154,7 +155,7 @@ class StepModel(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
-            **{fetch_term(memory): lookup.fetch(memory) for memory in self.schedule.memories},
+            "fetch": lookup.fetches(),
         }
         if not self.coefficients.software.ids_arrive_sharded:
             terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
@@ -201,7 +202,6 @@ class StepModel(CostModel):
                     part[:, column] += value * factor
 
 
-def _in_step(launch_s: float, kind: RankKind) -> dict[Resource, float]:
-    """What a launch on every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
-    shared: dict[Resource, float] = dict.fromkeys(BYTE_ADDRESSABLE, launch_s / kind.node_ranks)
-    return {"device": launch_s, "pcie": launch_s / kind.pcie_ranks, **shared}
+def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
+    """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
+    return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}

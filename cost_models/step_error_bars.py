@@ -35,7 +35,18 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.loads import Resource
-from cost_models.shards import BYTE_ADDRESSABLE, HBM, PLACEMENT_TIERS, TIER_FORMS, Floats, Ints, PlacedShards
+from cost_models.shards import (
+    BYTE_ADDRESSABLE,
+    HBM,
+    HOME,
+    MEMORY_HBM,
+    PLACEMENT_TIERS,
+    TIER_FORMS,
+    Floats,
+    Ints,
+    PlacedShards,
+    state_memory,
+)
 from topologies.cluster import NodeGroup
 
 if TYPE_CHECKING:
@@ -48,22 +59,24 @@ DATA_SHEET_90 = 0.25
 """Error of a rate by the data sheet of a disk or a switch, of which nothing was measured (assumed)."""
 _Place = tuple[str, str]
 """device or software, and the name of one of its coefficients."""
-_DEVICE_BY_TIER: dict[str, dict[int, tuple[_Place, ...]]] = {
-    "lookup_forward": {
-        tier: {
-            "whole": (("device", "lookup_efficiency"),),
-            "cached": (("device", "pcie_efficiency"), ("software", "cache_fetch_passes")),
-        }.get(form.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup")))
-        for tier, form in enumerate(TIER_FORMS.values())
-    },
-    "lookup_backward": {
-        tier: (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row"))
+_CACHED: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software", "cache_fetch_passes"))
+_UPDATED_BELOW: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row"))
+_BY_TIER: dict[str, list[tuple[_Place, ...]]] = {
+    "lookup_forward": [
+        {"whole": (("device", "lookup_efficiency"),), "cached": _CACHED}.get(
+            form.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup"))
+        )
+        for form in TIER_FORMS.values()
+    ],
+    "lookup_backward": [
+        _UPDATED_BELOW
         if form.home in BYTE_ADDRESSABLE
         else (("device", "lookup_efficiency"), ("software", "backward_passes"))
-        for tier, form in enumerate(TIER_FORMS.values())
-    },
+        for form in TIER_FORMS.values()
+    ],
+    "cache_fetch": [_CACHED for _ in TIER_FORMS],
 }
-"""Stage and tier of a table: the coefficients that its time on the device is proportional to."""
+"""Stage and tier of a table: the coefficients that its time on the device, or over the host's links, goes with."""
 _MEASURED_INSTEAD = {
     ("device", "lookup_efficiency"): "lookup_bytes_per_s",
     ("device", "pcie_efficiency"): "copy_bytes_per_s",
@@ -76,7 +89,7 @@ _MEASURED_INSTEAD = {
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _BY_DATA_SHEET = {"ssd": "storage", "scm": "storage-class memory", "front_end": "front-end cards", "remote": "hosts"}
-_HOST = {"host_link": "pcie_efficiency", "pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
+_HOST = {"pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
 
 
 def is_measured(name: str, device: str) -> bool:
@@ -125,13 +138,13 @@ def _step_case(model: "StepModel") -> dict[Quantity, float]:
 
 
 def _is_covered(model: "StepModel", placed: PlacedShards, evidence: StepEvidence) -> bool:
-    """Whether the measured steps ran on this hardware: training, with all tables in HBM."""
+    """Whether the measured steps ran on this hardware: training, with all tables and their state in HBM."""
     groups = model.topology.nodes
     crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
     networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
     return (
         model.tables.training
-        and bool((placed.blocks.tier == HBM).all())
+        and bool((placed.blocks.tier == HBM).all() and (state_memory(placed.blocks) == MEMORY_HBM).all())
         and {group.accelerators.device for group in groups} <= set(evidence.devices)
         and {_link(group)[0] for group in groups} <= set(evidence.links)
         and networks <= set(evidence.networks)
@@ -170,6 +183,8 @@ class _Parts:
     """Before any table."""
     by_tier: Floats
     """[tiers] of the tables' shards, by placement tier."""
+    state_apart: Floats
+    """[tiers] of that, what tables take whose optimizer state is in another memory than their rows."""
     rest: float
     """What all ranks pay for a table that another holds."""
     row_bytes: float
@@ -203,14 +218,19 @@ class _StageErrors:
             return
         if self._resource == "device":
             yield from self._on_device(self._parts(self._resource, busy))
+        elif self._resource == "fetches":
+            yield from self._on_fetches(self._parts(self._resource, busy))
         elif self._resource in _HOST:
             yield from self._on_host(_HOST[self._resource], self._parts(self._resource, busy), busy)
         elif self._resource.startswith(("link", "nic")):
             yield self._exchange(self._resource, busy)
         else:
-            of = _BY_DATA_SHEET.get(self._resource)
-            name = f"{of} of {self._group.name}" if of else "network switches"
-            yield Cause(name, self._group.name, busy / self._seconds, DATA_SHEET_90, "spec")
+            yield self._by_data_sheet(self._resource, busy)
+
+    def _by_data_sheet(self, resource: Resource, seconds: float) -> Cause:
+        of = _BY_DATA_SHEET.get(resource)
+        name = f"{of} of {self._group.name}" if of else "network switches"
+        return Cause(name, self._group.name, seconds / self._seconds, DATA_SHEET_90, "spec")
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
         device = device_coefficients(self._device)
@@ -232,24 +252,36 @@ class _StageErrors:
         return Cause(label, self._device, share, error, "spec")
 
     def _on_device(self, parts: _Parts) -> Iterator[Cause]:
-        if self._name not in _DEVICE_BY_TIER:
+        if self._name not in _BY_TIER:
             yield from self._dense(parts.base)
             return
         if parts.base:
             yield self._of("software", _LAUNCH[self._name], parts.base, {})
-        case: dict[Quantity, float] = {"row_bytes": parts.row_bytes}
-        for tier, seconds in enumerate(parts.by_tier.tolist()):
-            for where, name in _DEVICE_BY_TIER[self._name][tier] if seconds else ():
-                yield self._of(where, name, seconds, case)
+        for (where, name), seconds in self._by_tier(parts):
+            yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
+
+    def _by_tier(self, parts: _Parts) -> Iterator[tuple[_Place, float]]:
+        """Coefficients with the time of the tables that goes with them; state apart is updated where it is."""
+        of_stage = _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
+        for tier, seconds in enumerate((parts.by_tier - parts.state_apart).tolist()):
+            yield from ((place, seconds) for place in of_stage[tier] if seconds)
+        for seconds in parts.state_apart.tolist():
+            yield from ((place, seconds) for place in _UPDATED_BELOW if seconds)
+
+    def _on_fetches(self, parts: _Parts) -> Iterator[Cause]:
+        """What one rank waits for: by the memory that misses come from."""
+        for form, seconds in zip(TIER_FORMS.values(), parts.by_tier.tolist(), strict=True):
+            if seconds and form.home in _BY_DATA_SHEET:
+                yield self._by_data_sheet(form.home, seconds)
+            elif seconds:
+                yield from (self._of(where, name, seconds, {}) for where, name in _CACHED)
 
     def _on_host(self, efficiency: str, parts: _Parts, busy: float) -> Iterator[Cause]:
         """The link or memory as a whole, and by tier the bytes that lookups ask of it."""
         yield self._of("device", efficiency, busy, {})
-        passes = _DEVICE_BY_TIER.get(self._name, _DEVICE_BY_TIER["lookup_forward"])
-        for tier, seconds in enumerate(parts.by_tier.tolist()):
-            for where, name in passes[tier] if seconds else ():
-                if where == "software":
-                    yield self._of(where, name, seconds, {})
+        for (where, name), seconds in self._by_tier(parts):
+            if where == "software":
+                yield self._of(where, name, seconds, {})
 
     def _dense(self, seconds: float) -> Iterator[Cause]:
         """Matrix products, and activations through device memory."""
@@ -313,9 +345,11 @@ class _StageErrors:
         costs = model.block_costs(distinct, self._kind)
         share = placed.rows[here] / model.tables.rows[blocks.table]
         seconds = costs.fixed[which, c] + costs.by_rows[which, c] * share
-        by_tier = np.zeros(len(PLACEMENT_TIERS))
+        apart = state_memory(blocks) != HOME[blocks.tier]
+        by_tier, state_apart = np.zeros(len(PLACEMENT_TIERS)), np.zeros(len(PLACEMENT_TIERS))
         np.add.at(by_tier, blocks.tier, seconds)
+        np.add.at(state_apart, blocks.tier, np.where(apart & (self._name == "lookup_backward"), seconds, 0.0))
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
         typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
-        return _Parts(base, by_tier, busy - base - float(by_tier.sum()), typical)
+        return _Parts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical)

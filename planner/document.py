@@ -469,7 +469,7 @@ class TableDemand(Record):
 class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
-    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "shardings"] | MemoryTier
+    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
     group: str | None
     """The node group that changes; null where it is not the cluster."""
     was: str

@@ -23,6 +23,7 @@ from cost_models.shards import (
     Floats,
     Ints,
     PlacementTier,
+    memory_of_state,
 )
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
@@ -173,6 +174,7 @@ class Migration:
             loose=block[~there],
             block_columns=options.block_columns,
             block_memory=MEMORY_OF_TIER[options.tier[options.block_option]],
+            block_state_memory=memory_of_state(options.tier, options.state)[options.block_option],
             memories=np.array([MEMORY_TIERS.index(tier) for tier in self.model.memories]),
             block_bytes=(problem.table_rows[table] * row).astype(float),
         )
@@ -256,18 +258,17 @@ class Migration:
                 lost_bytes=0,
             )
         traffic = self._traffic(tables)
-        held_by = traffic.parts.memory
         return Moves(
             former=former,
             limit_bytes=limit_bytes,
             pay_back_steps=pay_back_steps,
             least_bytes=least,
-            moved=_by_tier(traffic.moved, held_by),
-            copied=_by_tier(traffic.copied, held_by),
-            new=_by_tier(traffic.new, held_by),
+            moved=traffic.by_tier(traffic.moved),
+            copied=traffic.by_tier(traffic.copied),
+            new=traffic.by_tier(traffic.new),
             lost_bytes=round(traffic.lost),
-            tables=len(np.unique(traffic.parts.table[traffic.moved > 0])),
-            shards=int((traffic.moved > 0).sum()),
+            tables=len(np.unique(traffic.parts.table[traffic.is_moved])),
+            shards=int(traffic.is_moved.sum()),
             busiest_in=_busiest(traffic.received),
             busiest_out=_busiest(traffic.sent),
         )
@@ -275,25 +276,26 @@ class Migration:
     def moved_bytes_of_tables(self, tables: Sequence[TablePlan]) -> Floats:
         """[T]"""
         traffic = self._traffic(tables)
-        return np.asarray(np.bincount(traffic.parts.table, weights=traffic.moved, minlength=len(tables)), dtype=float)
+        moved = traffic.moved.sum(axis=0)
+        return np.asarray(np.bincount(traffic.parts.table, weights=moved, minlength=len(tables)), dtype=float)
 
     def _traffic(self, tables: Sequence[TablePlan]) -> "_Traffic":
         world, of = len(self.model.kind_of_rank), self.model.tables
         own, rank = _parts(enumerate(tables))
         parts = Parts(own.table, rank, *(getattr(own, name) for name in _PART_KEYS))
-        kept, same = kept_cells(parts, self.held, world)
+        kept, *same = kept_cells(parts, self.held, world)
         existing = existing_cells(parts, self.rows_before)
         dtype = np.array([DTYPES.index(table.dtype) for table in tables])[parts.table]
-        row = of.row_bytes(parts.table, parts.columns, dtype) + of.row_state_bytes(parts.table, parts.columns)
-        cell_bytes = row / parts.columns
+        row, state = of.row_bytes(parts.table, parts.columns, dtype), of.row_state_bytes(parts.table, parts.columns)
+        cell_bytes = np.stack([row, state]) / parts.columns
         moved = (existing - kept) * cell_bytes
-        sent, lost = self._sent(tables, parts, existing - kept, kept, moved)
+        sent, lost = self._sent(tables, parts, existing - kept, kept, moved.sum(axis=0))
         return _Traffic(
             parts=parts,
             moved=moved,
-            copied=(kept - same) * cell_bytes,
+            copied=(kept - np.stack(same)) * cell_bytes,
             new=(parts.rows * parts.columns - existing) * cell_bytes,
-            received=np.bincount(parts.rank, weights=moved, minlength=world).astype(float),
+            received=np.bincount(parts.rank, weights=moved.sum(axis=0), minlength=world).astype(float),
             sent=sent,
             lost=lost,
         )
@@ -327,7 +329,7 @@ class Migration:
 
 @dataclass(frozen=True)
 class _Traffic:
-    """Bytes of each of the new parts [n], and of ranks: received [W], sent [ranks before]."""
+    """Bytes of each of the new parts [rows and optimizer state, n], and of ranks: received [W], sent [ranks before]."""
 
     parts: Parts
     moved: Floats
@@ -337,15 +339,27 @@ class _Traffic:
     sent: Floats
     lost: float
 
+    @property
+    def is_moved(self) -> Bools:
+        """[n] parts into which something moves."""
+        return np.asarray((self.moved > 0).any(axis=0))
 
-_PART_KEYS = ("row_start", "rows", "column_start", "columns", "memory")
+    def by_tier(self, size: Floats) -> TierBytes:
+        """The sums of bytes like these in each memory."""
+        memory = np.stack([self.parts.memory, self.parts.state_memory])
+        of_memory = np.bincount(memory.ravel(), weights=size.ravel(), minlength=len(MEMORY_TIERS))
+        return TierBytes.of(MEMORY_TIERS, of_memory.tolist())
+
+
+_PART_KEYS = ("row_start", "rows", "column_start", "columns", "memory", "state_memory")
 
 
 def _parts(tables: Iterable[tuple[int, TablePlan]]) -> tuple[Parts, Ints]:
     """The shards of tables, each with its number; and their ranks."""
     numbered = list(tables)
     sizes = [len(table.shards) for _, table in numbered]
-    tier = [int(MEMORY_OF_TIER[PLACEMENT_TIERS.index(table.tier)]) for _, table in numbered]
+    tier = np.array([PLACEMENT_TIERS.index(table.tier) for _, table in numbered], dtype=np.int64)
+    state = np.array([STATE_PLACES.index(table.optimizer_state) for _, table in numbered], dtype=np.int64)
     none = np.zeros((0, 5), dtype=np.int64)
     shards = [table.shards for _, table in numbered]
     matrix = np.concatenate(
@@ -353,8 +367,9 @@ def _parts(tables: Iterable[tuple[int, TablePlan]]) -> tuple[Parts, Ints]:
     )
     rank, row_start, rows, column_start, columns = matrix.T
     number = np.repeat(np.array([i for i, _ in numbered], dtype=np.int64), sizes)
-    memory = np.repeat(np.array(tier, dtype=np.int64), sizes)
-    return Parts(number, rank, row_start, rows, column_start, columns, memory), rank
+    memory = np.repeat(MEMORY_OF_TIER[tier], sizes)
+    state_memory = np.repeat(memory_of_state(tier, state), sizes)
+    return Parts(number, rank, row_start, rows, column_start, columns, memory, state_memory), rank
 
 
 def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int) -> Floats:
@@ -364,10 +379,6 @@ def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int)
     wanted = table * world + rank
     at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
     return np.where((rank >= 0) & (places[at] == wanted), total[at], 0.0)
-
-
-def _by_tier(size: Floats, memory: Ints) -> TierBytes:
-    return TierBytes.of(MEMORY_TIERS, np.bincount(memory, weights=size, minlength=len(MEMORY_TIERS)).tolist())
 
 
 def _busiest(size: Floats) -> RankTraffic | None:
@@ -502,4 +513,6 @@ def _form(table: TablePlan | None) -> str:
     """How a table is held, in one cell."""
     if table is None:
         return "none"
-    return f"{table.sharding} in {table.tier}, {len(table.shards):,} {'shard' if len(table.shards) == 1 else 'shards'}"
+    state = "" if table.optimizer_state == "with_table" else f" (state in {table.optimizer_state})"
+    shards = "shard" if len(table.shards) == 1 else "shards"
+    return f"{table.sharding} in {table.tier}{state}, {len(table.shards):,} {shards}"

@@ -2,7 +2,7 @@
 
 A cell is one row of one column of a table. A cell that a rank holds in the new plan is
 
-* kept, if the rank held it before in the same memory;
+* kept, if the rank held it before in the same memory (rows and optimizer state each in theirs);
 * copied, if the rank held it before in another memory of its host;
 * moved, if the rank did not hold it before, but some rank did;
 * new, if no rank held it: its table, or its row, was not there.
@@ -34,6 +34,8 @@ class Parts:
     columns: Ints
     memory: Ints
     """Index into the memory tiers: where the weights are."""
+    state_memory: Ints
+    """Index into the memory tiers: where the optimizer state is."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -47,8 +49,9 @@ class Parts:
         return self.take(np.argsort(self.table * world + self.rank, kind="stable"))
 
 
-def kept_cells(parts: Parts, before: Parts, world: int) -> tuple[Floats, Floats]:
-    """Cells of each of the `parts` [n] that its rank held before: in any memory, and in the same memory.
+def kept_cells(parts: Parts, before: Parts, world: int) -> tuple[Floats, Floats, Floats]:
+    """Cells of each of the `parts` [n] that its rank held before: in any memory, in the same memory, and with its
+    optimizer state in the same memory.
 
     `before` is sorted by place. Parts of one table on one rank do not overlap.
     """
@@ -60,10 +63,12 @@ def kept_cells(parts: Parts, before: Parts, world: int) -> tuple[Floats, Floats]
     cells = _shared(parts.row_start, parts.rows, before.row_start, before.rows, new, old)
     cells *= _shared(parts.column_start, parts.columns, before.column_start, before.columns, new, old)
     same = parts.memory[new] == before.memory[old]
-    return (
-        np.bincount(new, weights=cells, minlength=len(key)).astype(float),
-        np.bincount(new, weights=np.where(same, cells, 0), minlength=len(key)).astype(float),
-    )
+    same_state = parts.state_memory[new] == before.state_memory[old]
+
+    def counted(which: Bools) -> Floats:
+        return np.bincount(new, weights=np.where(which, cells, 0), minlength=len(key)).astype(float)
+
+    return counted(np.ones(len(new), dtype=bool)), counted(same), counted(same_state)
 
 
 def _shared(start: Ints, length: Ints, old_start: Ints, old_length: Ints, new: Ints, old: Ints) -> Ints:
@@ -98,6 +103,8 @@ class Homes:
     """[B]"""
     block_memory: Ints
     """[B] index into the memory tiers."""
+    block_state_memory: Ints
+    """[B] the same of the optimizer state."""
     memories: Ints
     """[M] the memory tier of each memory of the problem, ascending."""
     block_bytes: Floats
@@ -123,6 +130,7 @@ class Homes:
             column_start=column[item],
             columns=width[item],
             memory=self.block_memory[block[item]],
+            state_memory=self.block_state_memory[block[item]],
         )
         return parts, block[item]
 
@@ -173,7 +181,7 @@ class Homes:
     def moved_bytes(self, problem: Problem, placement: Placement) -> Floats:
         """[T] bytes that move into ranks which did not hold them; 0 for tables that have no block in the placement."""
         parts, block = self.parts_of(problem, placement)
-        held, _ = kept_cells(parts, self.held, problem.world)
+        held, _, _ = kept_cells(parts, self.held, problem.world)
         moved = existing_cells(parts, self.rows_before) - held
         cell_bytes = self.block_bytes[block] / (problem.table_rows[parts.table] * parts.columns)
         return np.asarray(np.bincount(parts.table, weights=moved * cell_bytes, minlength=problem.tables), dtype=float)
@@ -196,7 +204,8 @@ class Homes:
         lost = np.maximum(rows * self.table_columns - covered, 0.0)
         single = np.where(self.replicated[held.table], 0.0, cells * cheapest[held.table])
         stored = np.bincount(held.rank, weights=single, minlength=problem.world).astype(float)
-        usable = np.unique(self.block_memory[problem.allowed.any(axis=0)])
+        is_allowed = problem.allowed.any(axis=0)
+        usable = np.union1d(self.block_memory[is_allowed], self.block_state_memory[is_allowed])
         usable = np.searchsorted(self.memories, usable).tolist()
         return float(lost @ cheapest) + _excess_bytes(problem, stored, usable)
 

@@ -14,14 +14,14 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel, MemoryModel
-from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, MemoryTier
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, MemoryTier
 from cost_models.tables import STATE_ARRAYS
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Dtype, Optimizer, Workload
 from planner.document import Remedy
 from planner.options import enumerate_options, uncapped_problem, within_capacity
 from planner.permits import planning_model
-from planner.policy import USUAL_TIERS, Policy
+from planner.policy import RUNTIMES, USUAL_TIERS, Policy
 from planner.problem import Floats, Problem
 from planner.solvers.fluid import Fluid
 from planner.solvers.infeasible import fits
@@ -29,7 +29,7 @@ from planner.solvers.packing import block_shares, pack, smallest_shares
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
-Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "shardings"] | MemoryTier
+Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
 
 MOST_GROWTH = 64
 """Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
@@ -206,7 +206,7 @@ class _Trials:
 
 def _knobs(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[_Knob]:
     now = _Inputs(model.topology, model.workload, policy)
-    held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers)}
+    held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers), *(policy.optimizer_state or ())}
     yield from _tiers(now)
     for index, group in enumerate(model.topology.nodes):
         yield from _nodes(now, index, group, bytes_short)
@@ -218,6 +218,7 @@ def _knobs(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[_K
                     yield _reserve(now, index, group, tier)
     yield from _dtype(now)
     yield from _optimizer(now)
+    yield from _optimizer_state(now, model)
     yield from _shardings(now)
 
 
@@ -282,6 +283,27 @@ def _optimizer(now: _Inputs) -> Iterator[_Knob]:
         if own < size[-1]
     ]
     return _ladder("optimizer", optimizer, changes, f"{OPTIMIZERS[-1]} as the optimizer of the tables")
+
+
+def _optimizer_state(now: _Inputs, model: CostModel) -> Iterator[_Knob]:
+    """Apart from the rows, where the cluster has the memory, and cost model and runtime know how."""
+    used = now.policy.optimizer_state or ("with_table",)
+    every = np.arange(len(model.tables.rows))
+    if not model.chooses_dtypes or not model.tables.row_state_bytes(every, model.tables.dim).any():
+        return iter(())
+    missing = [
+        place
+        for place in RUNTIMES[now.policy.runtime].state_places
+        if place not in used and (place == "with_table" or any(group.memory(place) for group in now.topology.nodes))
+    ]
+    changes = []
+    for added in [[place] for place in missing] + ([missing] if len(missing) > 1 else []):
+        allowed = tuple(place for place in STATE_PLACES if place in used or place in added)
+        value = ",".join(allowed)
+        words = f"optimizer state in {' or '.join(added)} allowed beside {', '.join(used)}"
+        inputs = replace(now, policy=now.policy.model_copy(update={"optimizer_state": allowed}))
+        changes.append(_Change(inputs, value, f"--optimizer-state {value}", words))
+    return _ladder("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
 
 
 def _workload_change(now: _Inputs, key: str, value: str, words: str) -> _Change:

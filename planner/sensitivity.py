@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cost_models.model import CostModel
-from cost_models.shards import PlacedShards
+from cost_models.shards import BELOW_HBM, PlacedShards
 from cost_models.workload.models import TableProfile
 from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
@@ -99,19 +99,21 @@ def _more_flops(group: NodeGroup) -> NodeGroup:
     return group.model_copy(update={"accelerators": accelerators})
 
 
+_BELOW_HBM = {"fetches", "pcie", *BELOW_HBM, "front"}
+"""Who waits for one of them waits for what ranks fetch from the others, too."""
 RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
     "scale-out bandwidth": ({"nic", "uplink"}, _growing("links", "scale_out", "bandwidth")),
-    "PCIe bandwidth": ({"device", "link", "host", "pcie"}, _growing("links", "pcie", "bandwidth")),
-    "DDR bandwidth": ({"ddr"}, _growing("host", "ddr", "bandwidth")),
-    "SSD bandwidth": ({"ssd"}, _growing("host", "ssd", "read_bandwidth")),
-    "SSD IOPS": ({"ssd"}, _growing("host", "ssd", "iops")),
-    "SCM bandwidth": ({"scm"}, _growing("host", "scm", "read_bandwidth")),
-    "front-end bandwidth": ({"front"}, _growing("links", "front_end", "bandwidth")),
-    "bandwidth of remote hosts' cards": ({"remote"}, _growing("remote", "network_bandwidth")),
-    "memory bandwidth of remote hosts": ({"remote"}, _growing("remote", "bandwidth")),
+    "PCIe bandwidth": ({"device", "link", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
+    "DDR bandwidth": (_BELOW_HBM, _growing("host", "ddr", "bandwidth")),
+    "SSD bandwidth": (_BELOW_HBM, _growing("host", "ssd", "read_bandwidth")),
+    "SSD IOPS": (_BELOW_HBM, _growing("host", "ssd", "iops")),
+    "SCM bandwidth": (_BELOW_HBM, _growing("host", "scm", "read_bandwidth")),
+    "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),
+    "bandwidth of remote hosts' cards": (_BELOW_HBM, _growing("remote", "network_bandwidth")),
+    "memory bandwidth of remote hosts": (_BELOW_HBM, _growing("remote", "bandwidth")),
 }
 """What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 

@@ -22,10 +22,7 @@ LIMITS = Limits(time_limit_s=60.0, gap=0.2, effort=0)
 NOTABLE = 0.10
 STAGE_OF_TASKS = {
     "lookup": "lookup_forward",
-    "cache fetch (DDR)": "cache_fetch",
-    "cache fetch (SSD)": "storage_fetch",
-    "cache fetch (SCM)": "scm_fetch",
-    "cache fetch (REMOTE)": "remote_fetch",
+    "cache fetch": "cache_fetch",
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",

@@ -98,6 +98,9 @@ TiersFlag = Annotated[str | None, typer.Option(metavar="A,B,...", help="Only the
 ShardingsFlag = Annotated[
     str | None, typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise.")
 ]
+OptimizerStateFlag = Annotated[
+    str | None, typer.Option(metavar="A,B,...", help="Optimizer state in these places only, as in with_table,ddr.")
+]
 RuntimeFlag = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Only what torchrec or hugectr executes correctly; any: no such limit."),
@@ -255,6 +258,7 @@ def policy(
     *,
     tiers: str | None = None,
     shardings: str | None = None,
+    optimizer_state: str | None = None,
     runtime: str | None = None,
     max_shards: int | None = None,
     column_multiple: int | None = None,
@@ -265,14 +269,19 @@ def policy(
     """The policy of a file, narrowed by flags; --runtime and --reserve take the place of what it says."""
     from typing import get_args
 
-    from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+    from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
     from planner.policy import Runtime, narrow, policy_document, replace
 
     document = policy_document(file)
-    for key, text, known in (("tiers", tiers, PLACEMENT_TIERS), ("shardings", shardings, SHARDINGS)):
-        chosen = words(f"--{key}", text, known)
+    for key, text, known in (
+        ("tiers", tiers, PLACEMENT_TIERS),
+        ("shardings", shardings, SHARDINGS),
+        ("optimizer_state", optimizer_state, STATE_PLACES),
+    ):
+        flag = f"--{key.replace('_', '-')}"
+        chosen = words(flag, text, known)
         if chosen is not None:
-            narrow(document, key, list(chosen), f"--{key} {text}")
+            narrow(document, key, list(chosen), f"{flag} {text}")
     for key, number in (("max_shards", max_shards), ("column_multiple", column_multiple)):
         if number is not None:
             narrow(document, key, number, f"--{key.replace('_', '-')} {number}")

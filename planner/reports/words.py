@@ -16,6 +16,7 @@ RESOURCE_WORDS = {
     "device": "accelerator (HBM, kernels)",
     "host_link": "its own PCIe link",
     "pcie": "PCIe switch",
+    "fetches": "its own cache misses",
     "ddr": "DDR of its node",
     "ssd": "SSD of its node",
     "scm": "storage-class memory of its node",

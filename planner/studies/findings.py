@@ -13,7 +13,7 @@ LIMITS = {
     "network": "the links between accelerators",
     "dense": "the dense part",
     "host": "PCIe and host memory",
-    "storage": "SSD",
+    "storage": "SSD and remote hosts",
     "overhead": "latency and fixed overhead",
     "memory": "memory",
 }

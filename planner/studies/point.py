@@ -285,8 +285,8 @@ def _bound_by(stage: str, resource: str | None) -> str:
     resource = resource.removesuffix(WITH_IDS)
     if resource.startswith(("link", "nic", "uplink")):
         return "network"
-    if resource == "ssd":
+    if resource in {"ssd", "front_end", "remote"}:
         return "storage"
-    if resource in {"host_link", "pcie", "ddr"}:
+    if resource in {"fetches", "pcie", "ddr", "scm"}:
         return "host"
     return "hbm" if stage.startswith("lookup") else "dense"

@@ -80,7 +80,7 @@ def test_files_are_checked(run, files):
 def test_the_plan_says_which_bytes_are_where(planned):
     """Exact bytes of weights and state; what is not there is not named."""
     result, plan = planned
-    assert "remote_fetch" in result.stdout
+    assert "cache_fetch" in result.stdout
     hot, near, far = plan["tables"]
     assert (hot["tier"], near["tier"], far["tier"]) == ("hbm", "scm", "remote_cached")
     for table, memory, rows in ((near, "scm", 500_000_000), (far, "remote", 800_000_000)):

@@ -40,6 +40,13 @@ def test_flags_narrow(plan_json):
     assert {shard["rank"] for table in document["tables"] for shard in table["shards"]} <= set(range(8))
 
 
+def test_optimizer_state_by_a_flag(plan_json):
+    """The state of every table that has any is in DDR, its rows in HBM; the policy says so."""
+    document = plan_json("--tiers", "hbm", "--shardings", "table_wise,row_wise", "--optimizer-state", "ddr")
+    assert document["provenance"]["policy"]["optimizer_state"] == ["ddr"]
+    assert {table.get("optimizer_state") for table in document["tables"]} == {"ddr"}
+
+
 def test_faults_of_file_and_flags_at_once(run, starter):
     """With the line of the file and the words of the flag; exit 3."""
     file = starter / "policy.yaml"

@@ -5,7 +5,7 @@ import pytest
 
 from cost_models.coefficients import Coefficient, Range
 from cost_models.error_bars import Cause, ErrorBars, band, combined, doublings_outside, error_90, outside
-from cost_models.shards import DDR, HBM, TABLE_WISE, Blocks, PlacedShards
+from cost_models.shards import DDR, DDR_CACHED, HBM, SSD_CACHED, STATE_PLACES, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.step_error_bars import is_measured
 from cost_models.workload.loading import load_workload
@@ -18,14 +18,17 @@ def coefficient(**more: object) -> Coefficient:
     return Coefficient(value=1.0, unit="", kind="fitted", source="test", **more)
 
 
-def bars_of(topology: str, *overrides: str, workload: tuple[str, ...] = (), tier: int = HBM) -> ErrorBars:
+def bars_of(
+    topology: str, *overrides: str, workload: tuple[str, ...] = (), tier: int = HBM, state: str = "with_table"
+) -> ErrorBars:
     """Of whole tables dealt to the ranks in turn."""
     model = StepModel(
         load_topology(topology, overrides=overrides), load_workload("dlrm-dcnv2", overrides=list(workload))
     )
     table = np.arange(len(model.tables.rows))
     n = len(table)
-    blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, tier), model.tables.dim, np.zeros(n))
+    apart = np.full(n, STATE_PLACES.index(state))  # type: ignore[arg-type]
+    blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, tier), model.tables.dim, np.zeros(n), state=apart)
     rank = table % len(model.kind_of_rank)
     return model.error_bars(PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool)))
 
@@ -108,6 +111,41 @@ def test_an_older_generation_of_link_is_wider_than_a_sibling():
 def test_tables_in_host_memory_leave_what_was_measured():
     """No whole step with tables below HBM was measured."""
     assert bars_of("dgx-h100", tier=DDR).step.width > 3 * bars_of("dgx-h100").step.width
+
+
+def test_state_apart_leaves_what_was_measured():
+    """Whole steps had their state in HBM; updates over PCIe are known as those of tables in host memory are."""
+    adam = ("global_batch=55296", "embedding.optimizer=adam")
+    together = bars_of("dgx-h100", workload=adam)
+    apart = bars_of("dgx-h100", workload=adam, state="ddr")
+    assert "26 whole steps of hugectr" in together.step.basis
+    assert "on other hardware or tiers only" in apart.step.basis
+    assert apart.step.width > 2 * together.step.width
+    assert "uvm_backward_passes_per_row" in apart.stages[-3].basis
+    assert "uvm_backward_passes_per_row" not in together.stages[-3].basis
+
+
+@pytest.mark.parametrize(("pipeline", "stage"), [("none", 1), ("prefetch", 2)])
+def test_misses_err_as_what_they_come_from(pipeline: str, stage: int):
+    """Of drives the data sheet, whichever of a rank or its node has to wait; never a network switch."""
+    given = (f"pipeline={pipeline}", "software=torchrec")
+    drives = bars_of("dgx-h100", workload=given, tier=SSD_CACHED).stages[stage]
+    assert any(name.startswith("storage of ") for name in drives.spec_only)
+    assert "network switches" not in drives.spec_only
+
+
+def test_a_rank_waits_for_each_memory_in_turn():
+    """Misses from two memories on one rank: PCIe, and the data sheet of the drives, by their shares."""
+    model = StepModel(load_topology("dgx-h100"), load_workload("dlrm-dcnv2", overrides=["software=torchrec"]))
+    table = np.arange(len(model.tables.rows))
+    tier = np.where(table % 2, SSD_CACHED, DDR_CACHED)
+    blocks = Blocks(table, np.full(len(table), TABLE_WISE), tier, model.tables.dim, np.full(len(table), 0.05))
+    placed = PlacedShards(blocks, np.zeros_like(table), model.tables.rows, np.ones(len(table), dtype=bool))
+    evaluation, stage = model.evaluate(placed), model.stages.index("cache_fetch")
+    assert (evaluation.binding[stage], evaluation.critical_rank[stage]) == ("fetches", 0)
+    bar = model.error_bars(placed).stages[stage]
+    assert [name for name in bar.spec_only if "of dgx-h100" in name] == ["storage of dgx-h100"]
+    assert "cache_fetch_passes" in bar.basis
 
 
 def test_what_counts_as_data_of_a_device():

@@ -121,9 +121,9 @@ def test_stages_of_a_step(software: str, pipeline: str, mode: str, stages: tuple
 @pytest.mark.parametrize(
     ("pipeline", "stage", "resource"),
     [
-        ("none", "cache_fetch", "host_link"),
-        ("sparse-dist", "cache_fetch", "host_link"),
-        ("prefetch", "dense", "host_link"),
+        ("none", "cache_fetch", "fetches"),
+        ("sparse-dist", "cache_fetch", "fetches"),
+        ("prefetch", "dense", "fetches"),
     ],
 )
 def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str) -> None:
@@ -208,6 +208,24 @@ def test_ids_travel_beside_the_update_too() -> None:
         assert (own, base) == (0, pytest.approx(hidden + (gradients if resource == "nic_in" else 0)))
     more = -float(further.constants[further.stages.index("dense")])
     assert more - hidden == pytest.approx(lookup / world)
+
+
+def test_prefetched_misses_hide_where_ids_do() -> None:
+    """What lookups, update and overhead hide is taken off the stage, and put on nothing that misses load."""
+    model = StepModel(topology(node_group("a", ssd_bytes=1e12)), workload(TABLES, pipeline="prefetch"))
+    stage = model.stages.index("dense")
+    hidden = -float(model.constants[stage])
+    base = {c.resource: model.base_loads[0, i] for i, c in enumerate(model.columns) if c.stage == stage}
+    assert hidden > 0
+    assert [base[name] for name in ("pcie", "ddr", "ssd", "fetches")] == [0] * 4
+    assert base["device"] >= hidden
+    none = np.zeros(0, dtype=np.int64)
+    nothing = PlacedShards(Blocks(none, none, none, none, np.zeros(0)), none, none, np.zeros(0, dtype=bool))
+    one = np.zeros(1, dtype=np.int64)
+    blocks = Blocks(one, one + 1, one + 1, one + 64, np.array([0.99]))
+    few = PlacedShards(blocks, one, model.tables.rows[:1], np.ones(1, dtype=bool))
+    seconds = [float(model.evaluate(placed).stage_seconds[stage]) for placed in (nothing, few)]
+    assert seconds[0] == pytest.approx(seconds[1])
 
 
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.shards import EVERYWHERE, HBM, TABLE_WISE
+from cost_models.shards import EVERYWHERE, HBM, MEMORY_DDR, TABLE_WISE
 from cost_models.step import StepModel
 from planner.build import placed_plan
 from planner.document import Plan, TablePlan
-from planner.migration import MEMORY_OF_TIER, Migration
+from planner.migration import MEMORY_OF_TIER, Migration, differences
 from planner.moves import EXACT_BLOCKS, best_order
 from planner.options import Options, Policy, build_problem, enumerate_options
 from planner.problem import Placement, Problem
@@ -26,9 +26,15 @@ SEEDS = range(60)
 class Side:
     """One cluster and workload, and random plans for them."""
 
-    def __init__(self, cluster: Topology, tables: list[dict[str, object]], optimizer: str = "adagrad") -> None:
+    def __init__(
+        self,
+        cluster: Topology,
+        tables: list[dict[str, object]],
+        optimizer: str = "adagrad",
+        policy: Policy | None = None,
+    ) -> None:
         self.model = StepModel(cluster, workload(tables, global_batch=64, embedding={"optimizer": optimizer}))
-        self.options: Options = enumerate_options(self.model, Policy())
+        self.options: Options = enumerate_options(self.model, policy or Policy())
         self.problem: Problem = build_problem(self.model, self.options)
 
     def placement(self, seed: int) -> Placement:
@@ -55,7 +61,7 @@ def tables_of(random: np.random.Generator) -> list[dict[str, object]]:
 
 
 def sides(seed: int) -> tuple[Side, Side, tuple[int, ...]]:
-    """Before and after: tables come, go and grow; nodes come and go."""
+    """Before and after: tables come, go and grow; nodes come and go; of every third seed state may be apart."""
     random = np.random.default_rng(seed)
     before = tables_of(random)
     after = [dict(table, name=f"t{i}") for i, table in enumerate(before) if i == 0 or random.random() < 0.8]
@@ -70,13 +76,14 @@ def sides(seed: int) -> tuple[Side, Side, tuple[int, ...]]:
     left = max(1, nodes - len(lost) + int(random.integers(0, 2)))
     optimizer = str(random.choice(["sgd", "rowwise_adagrad", "adam"]))
     make = {"ddr_bytes": 1e9, "hbm_bytes": 1e9}
-    old = Side(topology(node_group("a", nodes=nodes, **make)), before, optimizer)  # type: ignore[arg-type]
-    new = Side(topology(node_group("a", nodes=left, **make)), after, optimizer)  # type: ignore[arg-type]
+    policy = None if seed % 3 else Policy(optimizer_state=("with_table", "ddr"))
+    old = Side(topology(node_group("a", nodes=nodes, **make)), before, optimizer, policy)  # type: ignore[arg-type]
+    new = Side(topology(node_group("a", nodes=left, **make)), after, optimizer, policy)  # type: ignore[arg-type]
     return old, new, lost
 
 
 TIERS = ("hbm", "ddr_cached", "ddr", "ssd_cached")
-Cells = dict[tuple[int, int], dict[int, int]]
+Cells = dict[tuple[int, int], dict[int, tuple[int, int]]]
 
 
 def ranks_after(before: int, after: int, lost_nodes: tuple[int, ...], ranks_per_node: int = 2) -> dict[int, int]:
@@ -94,13 +101,19 @@ def cells_of(shard: list[int]) -> list[tuple[int, int]]:
     return list(itertools.product(range(row, row + rows), range(column, column + columns)))
 
 
+def memories_of(table: TablePlan) -> tuple[int, int]:
+    """Those of the rows and of the optimizer state."""
+    rows = int(MEMORY_OF_TIER[TIERS.index(table.tier)])
+    return rows, rows if table.optimizer_state == "with_table" else MEMORY_DDR
+
+
 def holders_of(former: TablePlan | None, dim: int) -> Cells:
-    """For each cell of a table the ranks that held it, each with the memory it was in."""
+    """For each cell of a table the ranks that held it, each with the memories that it and its state were in."""
     holders: Cells = {}
     if former is not None and (former.shards.column_start + former.shards.columns).max() == dim:
         for shard in former.shards.as_matrix().tolist():
             for cell in cells_of(shard):
-                holders.setdefault(cell, {})[shard[0]] = int(MEMORY_OF_TIER[TIERS.index(former.tier)])
+                holders.setdefault(cell, {})[shard[0]] = memories_of(former)
     return holders
 
 
@@ -118,31 +131,36 @@ class Count:
             sources, moved = [], 0.0
             for shard in table.shards.as_matrix().tolist():
                 of, width = np.array([number]), np.array([shard[4]])
-                row = int((model.tables.row_bytes(of, width) + model.tables.row_state_bytes(of, width))[0])
-                found = self.shard(shard, holders, int(MEMORY_OF_TIER[TIERS.index(table.tier)]), row / shard[4])
+                row, state = model.tables.row_bytes(of, width)[0], model.tables.row_state_bytes(of, width)[0]
+                sizes = float(row) / shard[4], float(state) / shard[4]
+                found = self.shard(shard, holders, memories_of(table), sizes)
                 sources += found
-                moved += len(found) * row / shard[4]
+                moved += len(found) * sum(sizes)
                 self.shards += bool(found)
             self.tables += bool(sources)
             for ranks in sources:
                 self.send(ranks, moved / len(sources))
 
-    def shard(self, shard: list[int], holders: Cells, memory: int, size: float) -> list[dict[int, int]]:
+    def shard(
+        self, shard: list[int], holders: Cells, memories: tuple[int, int], sizes: tuple[float, float]
+    ) -> list[dict[int, tuple[int, int]]]:
         """The old holders of each cell that moves."""
         sources = []
         for cell in cells_of(shard):
             here = {self.after[rank]: of for rank, of in holders.get(cell, {}).items() if rank in self.after}
-            if cell not in holders:
-                self.size["new"][memory] += size
-            elif shard[0] not in here:
-                self.size["moved"][memory] += size
-                self.received[shard[0]] += size
+            for part, (memory, size) in enumerate(zip(memories, sizes, strict=True)):
+                if cell not in holders:
+                    self.size["new"][memory] += size
+                elif shard[0] not in here:
+                    self.size["moved"][memory] += size
+                    self.received[shard[0]] += size
+                elif here[shard[0]][part] != memory:
+                    self.size["copied"][memory] += size
+            if cell in holders and shard[0] not in here:
                 sources.append(holders[cell])
-            elif here[shard[0]] != memory:
-                self.size["copied"][memory] += size
         return sources
 
-    def send(self, ranks: dict[int, int], size: float) -> None:
+    def send(self, ranks: dict[int, tuple[int, int]], size: float) -> None:
         alive = [rank for rank in ranks if rank in self.after]
         for rank in alive:
             self.sent[rank] += size / len(alive)
@@ -268,3 +286,37 @@ def test_a_lost_node_and_a_small_memory_prove_what_must_move() -> None:
     small = replace(before.problem, pool_capacity=(np.full(2, 1.5 * one), *before.problem.pool_capacity[1:]))
     short = 0.5 * one + float(before.problem.base_bytes[0])
     assert homes.least_moved_bytes(small) == pytest.approx(short)
+
+
+def test_state_that_changes_its_memory_is_copied() -> None:
+    """Rows stay in HBM, adam's two arrays go to DDR and back: no bytes move between ranks, and the words say where."""
+    policy = Policy(tiers=("hbm",), optimizer_state=("with_table", "ddr"), shardings=("table_wise",))
+    side = Side(topology(node_group("a")), [{"rows": 1000, "dim": 64}], "adam", policy)
+    of = side.options
+    together, apart = (np.flatnonzero(of.state[of.block_option] == place)[:1] for place in (0, 1))
+    plans = [side.plan(Placement(block, np.array([1]))) for block in (together, apart)]
+    assert [plan.tables[0].optimizer_state for plan in plans] == ["with_table", "ddr"]
+    for (old, new), memory in ((plans, "ddr"), (plans[::-1], "hbm")):
+        moves = Migration(old, "old", side.model, ()).measure(new.tables, 0, None, None)
+        assert moves.moved_bytes == 0
+        assert {name: getattr(moves.copied, name) for name in EVERYWHERE} == {
+            **dict.fromkeys(EVERYWHERE, 0),
+            memory: 1000 * 64 * 4 * 2,
+        }
+    (change,) = differences(plans[0], plans[1], "old")
+    assert change["after"] == "table_wise in hbm (state in ddr), 1 shard"
+
+
+def test_state_below_leaves_room_for_rows() -> None:
+    """What must move is what no memory of the rank's host has room for: with state in DDR, DDR counts."""
+    policy = Policy(tiers=("hbm",), optimizer_state=("ddr",), shardings=("table_wise",))
+    tables = [{"rows": 10_000, "dim": 64}] * 2
+    side = Side(topology(node_group("a", ranks=2)), tables, "adam", policy)
+    of, rows = side.options, 10_000 * 64 * 4
+    blocks = np.array([np.flatnonzero(of.table[of.block_option] == table)[0] for table in range(2)])
+    plan = side.plan(Placement(blocks, np.array([0, 0])))
+    homes = Migration(plan, "old", side.model, ()).homes(of, side.problem)
+    base = float(side.problem.base_bytes[0])
+    full = replace(side.problem, pool_capacity=(np.full(2, 2.5 * rows + base), *side.problem.pool_capacity[1:]))
+    assert homes.moved_bytes(full, Placement(blocks, np.array([0, 0]))).sum() == 0
+    assert homes.least_moved_bytes(full) == 0

@@ -54,7 +54,9 @@ def test_model_f_in_the_hbm_of_zionex() -> None:
     path, value = flag_value(by_change["hbm"])
     assert path == "nodes.0.accelerators.hbm.capacity"
     assert 24.2e12 / 128 / 0.95 <= int(value.removesuffix("GiB")) << 30 <= 1.04 * 24.2e12 / 128 / 0.95
-    assert {change for change, remedy in by_change.items() if remedy.flags is None} == {"reserve", "dtype", "optimizer"}
+    assert {change for change, remedy in by_change.items() if remedy.flags is None} == {
+        *("reserve", "dtype", "optimizer", "optimizer_state")
+    }
     assert verify(found) == []
 
 
@@ -141,6 +143,46 @@ def test_the_smallest_step_down_in_precision_and_in_state() -> None:
     found = found_for(topology(node_group("a", hbm_bytes=0.35e9)), model, Policy(tiers=("hbm",)))
     assert found["dtype None"].flags == "--set workload.embedding.dtype=fp16"
     assert "optimizer None" not in found, "sgd has no state"
+
+
+def test_state_may_live_elsewhere() -> None:
+    """Adam's state of two tables is twice their rows: HBM that holds the rows alone is enough once DDR has the state,
+    and the advised flag leads to a plan."""
+    cluster = topology(node_group("a", hbm_bytes=0.4e9, scm_bytes=1e6))
+    model = workload(
+        [{"rows": 1_000_000, "dim": 64}] * 2, global_batch=64, embedding={"dtype": "fp32", "optimizer": "adam"}
+    )
+    policy = Policy(tiers=("hbm",))
+    remedy = found_for(cluster, model, policy)["optimizer_state None"]
+    assert remedy.flags == "--optimizer-state with_table,ddr"
+    assert remedy.words == "optimizer state in ddr allowed beside with_table"
+    found = plan(cluster, model, policy=Policy(tiers=("hbm",), optimizer_state=("with_table", "ddr")), effort=0)
+    assert "ddr" in {table.optimizer_state for table in found.tables}
+    assert verify(found) == []
+    refused = plan(cluster, model, policy=policy, effort=0)
+    assert refused.infeasibility is not None
+    assert "optimizer_state" in {each.change for each in refused.infeasibility.remedies if each.flags}
+    assert verify(refused) == []
+
+
+def test_state_stays_where_nothing_can_move_it() -> None:
+    """A runtime that keeps it with the rows, a cost model that does not know of it, an optimizer without any."""
+    cluster = topology(node_group("a", hbm_bytes=0.4e9))
+    tables = [{"rows": 1_000_000, "dim": 64}] * 2
+    adam, sgd = (workload(tables, global_batch=64, embedding={"optimizer": name}) for name in ("adam", "sgd"))
+    in_hbm, runtime = Policy(tiers=("hbm",)), Policy(tiers=("hbm",), runtime="torchrec")
+    assert "optimizer_state None" not in found_for(cluster, adam, runtime)
+    assert "optimizer_state None" not in found_for(cluster, adam, in_hbm, "torchrec")
+    assert "optimizer_state None" not in found_for(cluster, sgd, in_hbm)
+
+
+def test_more_of_a_memory_that_state_may_be_in() -> None:
+    """Rows in HBM and their state in DDR: it is DDR that has to grow."""
+    cluster = topology(node_group("a", hbm_bytes=0.4e9, ddr_bytes=0.1e9))
+    model = workload([{"rows": 1_000_000, "dim": 64}] * 2, global_batch=64, embedding={"optimizer": "adam"})
+    found = found_for(cluster, model, Policy(tiers=("hbm",), optimizer_state=("ddr",)))
+    assert found["ddr a"].value is not None
+    assert "--set topology.nodes.0.host.ddr.capacity=" in str(found["ddr a"].flags)
 
 
 def test_a_dense_part_that_fills_the_accelerators_is_said() -> None:

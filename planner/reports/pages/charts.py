@@ -19,7 +19,6 @@ SERIES = ("#2166ac", "#d6604d", "#1b7837", "#b8860b", "#762a83", "#4d9fc7", "#8c
 STAGE_COLOURS = {
     "input_dist": "#fbd0b5",
     "cache_fetch": "#c2a5cf",
-    "storage_fetch": "#7b5a99",
     "lookup_forward": "#1b7837",
     "output_dist": "#f4a582",
     "dense": "#2166ac",
