@@ -141,6 +141,10 @@ def device_coefficients_of(
         values["l2_speedup"] = Coefficient(
             value=_rounded(calibration.l2_speedup), unit=UNITS["l2_speedup"], kind="assumed", source=words
         )
+    if "update_row_s" in found and "update_passes_per_lookup" not in found:
+        words = f"none shows in these times, only time of each lookup; {source}"
+        unit = UNITS["update_passes_per_lookup"]
+        values["update_passes_per_lookup"] = Coefficient(value=0.0, unit=unit, kind="fitted", source=words)
     for term in calibration.terms:
         if term.name not in DeviceCoefficients.model_fields:
             continue
@@ -188,7 +192,9 @@ class _Law:
     further: Sequence[Mapping[str, float]] = ()
     """Groups of terms that are tried one after the other."""
     absent: Mapping[str, float] = field(default_factory=dict)
-    """What a further term is where the data leave it out."""
+    """What a term is where the data leave it out."""
+    instead: Sequence[Mapping[str, float]] = ()
+    """Terms that may stand in the main ones' place."""
 
 
 @dataclass(frozen=True)
@@ -202,32 +208,31 @@ def _fit(law: _Law) -> _Fitted:
 
     Raises UndeterminedError, that of the main terms alone, where they determine none.
     """
-    found: dict[frozenset[int], Fit] = {}
-    refused: dict[frozenset[int], UndeterminedError] = {}
-    every = range(len(law.further))
-    for count in range(len(law.further) + 1):
-        for chosen in map(frozenset, itertools.combinations(every, count)):
+    found: dict[frozenset[str], Fit] = {}
+    cost: dict[frozenset[str], float] = {}
+    refused: dict[frozenset[str], UndeterminedError] = {}
+    groups = (law.main, *law.instead)
+    for main, count in itertools.product(groups, range(len(law.further) + 1)):
+        for chosen in itertools.combinations(law.further, count):
+            start = {name: value for group in (main, *chosen) for name, value in group.items()}
+            names = frozenset(start)
+            if names in found or names in refused:
+                continue
             try:
-                found[chosen] = _with(law, [law.further[i] for i in sorted(chosen)])
+                found[names] = fit(lambda values: law.predict({**law.absent, **values}), start, law.measured)
+                cost[names] = found[names].mean_error / BETTER**count
             except UndeterminedError as error:
-                refused[chosen] = error
+                refused[names] = error
     if not found:
-        raise refused[frozenset()]
-    best = min(found, key=lambda chosen: found[chosen].mean_error / BETTER ** len(chosen))
+        raise refused[frozenset(law.main)]
+    best = min(cost, key=cost.__getitem__)
     reasons = [
-        f"{', '.join(law.further[i])}: {refused.get(best | {i}, 'no visible part of these times')}"
-        for i in every
-        if i not in best
+        f"{', '.join(group)}: {refused.get(best | set(group), 'no visible part of these times')}"
+        for group in (law.main, *law.further)
+        if not best >= set(group)
     ]
     fitted = found[best]
     return _Fitted(Fit({**law.absent, **fitted.values}, fitted.uncertainty, fitted.relative_errors), tuple(reasons))
-
-
-def _with(law: _Law, groups: Sequence[Mapping[str, float]]) -> Fit:
-    names = dict(law.main)
-    for group in groups:
-        names |= group
-    return fit(lambda values: law.predict({**law.absent, **values}), names, law.measured)
 
 
 def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, float]) -> _Law:
@@ -378,11 +383,10 @@ def _update_law(rows: pd.DataFrame, measured: Floats, lookup: Mapping[str, float
 
     left = np.maximum(measured - rewritten, 0.1 * measured)
     start = {"update_passes_per_lookup": float(np.median(left / per_pass)) / 2}
-    further = (
-        {"update_launch_s": float(measured.min()) / 2},
-        {"update_row_s": float(np.median(measured / kernels.lookups)) / 2},
-    )
-    return _Law(measured, predict, start, further, {"update_launch_s": 0.0, "update_row_s": 0.0})
+    by_row = {"update_row_s": float(np.median(measured / kernels.lookups)) / 2}
+    further = ({"update_launch_s": float(measured.min()) / 2}, by_row)
+    absent = {"update_passes_per_lookup": 0.0, "update_launch_s": 0.0, "update_row_s": 0.0}
+    return _Law(measured, predict, start, further, absent, instead=(by_row,))
 
 
 UNITS = {
