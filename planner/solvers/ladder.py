@@ -5,11 +5,12 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem import Bools, Ints
-from planner.solvers.caps import capped_blocks
+from planner.solvers.caps import PoolCaps, capped_blocks
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import AMPLE, SPARE
 from planner.solvers.incumbent import Incumbent, Start
+from planner.solvers.overfull import tight_tiers
 from planner.solvers.rounding import choose
 
 LADDER_WORK = 1.5e7
@@ -29,13 +30,14 @@ class Ladder:
         self._fluid, self._relaxed, self._incumbent = fluid, relaxed, incumbent
         self.most_starts = max(1, int(LADDER_WORK / (fluid.problem.tables * fluid.problem.world)))
         """As many as the problem's size allows."""
-        self.is_scarce = bool((relaxed.prices.byte * fluid.capacity).sum() > 0)
-        """Whether memory has a price."""
+        self.tight = tight_tiers(fluid, relaxed)
+        """[M] memory tiers that are full, or nearly so."""
+        self.is_scarce = bool(self.tight.any())
 
     @cached_property
-    def allowed(self) -> list[tuple[float, Bools]]:
+    def allowed(self) -> list[tuple[PoolCaps, Bools]]:
         """Caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
-        return capped_blocks(self._fluid.problem, self._relaxed, is_scarce=self.is_scarce)
+        return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
 
     def first(self) -> list[Start]:
         """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
@@ -66,7 +68,7 @@ class Ladder:
         return found
 
     def _level(
-        self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool
+        self, headroom: float, allowed: list[tuple[PoolCaps, Bools]], left: int, *, must_find: bool
     ) -> tuple[list[Start], int]:
         """The starts of one step of the ladder, and how many of `left` attempts are left then.
 
@@ -74,7 +76,7 @@ class Ladder:
         Where there `must_find` be a start, attempts go on until there is.
         """
         found: list[Start] = []
-        best_of: dict[float, float] = {}
+        best_of: dict[PoolCaps, float] = {}
         started: dict[bytes, Start | None] = {}
         for of_pool, usable in allowed:
             if not left and (found or not must_find):
