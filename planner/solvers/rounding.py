@@ -6,9 +6,8 @@ from planner.problem import Bools, Floats, Ints
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.infeasible import shortage
 
-DIVES, OVER = 5, 1e-3
-"""How often tables are settled, at most, as long as the options take more than all of a tier by more than this share of
-it: so much can be mended when they have places."""
+OVER = 1e-3
+"""Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
 MEND_WORTH = 1e-6
 """Share of a tier that a change must take off what is too much."""
 FILL_CELLS = 4096
@@ -17,17 +16,18 @@ FILL_WORTH = 0.005
 """Share of the step by which an option may be worse, at the prices, than a table's present one."""
 
 
-def choose(fluid: Fluid, usable: Bools, headroom: float) -> tuple[FluidSolution, Ints] | None:
+def choose(fluid: Fluid, usable: Bools, headroom: float, solves: int = 1) -> tuple[FluidSolution, Ints] | None:
     """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
 
-    Where these take more than there is, as large tables fill what the optimum gave to their parts, the largest are
-    settled one after the other and the others chosen anew. None where nothing fits.
+    Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
+    options; then the largest are settled one after the other and the others chosen anew, until the optimum was solved
+    so many times. None where nothing fits.
     """
     if shortage(fluid, usable, headroom) is not None:
         return None
     best: tuple[FluidSolution, Ints] | None = None
     least_over = np.inf
-    for _ in range(DIVES):
+    for number in range(solves):
         relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
         picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
         if _over(fluid, relaxed, picks) > OVER:
@@ -35,7 +35,9 @@ def choose(fluid: Fluid, usable: Bools, headroom: float) -> tuple[FluidSolution,
         over = _over(fluid, relaxed, picks)
         if over < least_over:
             best, least_over = (relaxed, picks), over
-        settled = None if over <= OVER else _with_largest_settled(fluid, relaxed, picks, usable, headroom)
+        if over <= OVER or number == solves - 1:
+            break
+        settled = _with_largest_settled(fluid, relaxed, picks, usable, headroom)
         if settled is None:
             break
         usable = settled
