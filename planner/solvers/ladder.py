@@ -42,7 +42,7 @@ class Ladder:
     def first(self) -> list[Start]:
         """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
         for headroom in HEADROOMS:
-            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False)
+            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
             if found or self._incumbent.is_done():
                 return found
         return []
@@ -68,12 +68,19 @@ class Ladder:
         return found
 
     def _level(
-        self, headroom: float, allowed: list[tuple[PoolCaps, Bools]], left: int, *, must_find: bool
+        self,
+        headroom: float,
+        allowed: list[tuple[PoolCaps, Bools]],
+        left: int,
+        *,
+        must_find: bool,
+        is_thorough: bool = False,
     ) -> tuple[list[Start], int]:
         """The starts of one step of the ladder, and how many of `left` attempts are left then.
 
         The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
-        Where there `must_find` be a start, attempts go on until there is.
+        Where there `must_find` be a start, attempts go on until there is; what they choose is mended thoroughly where
+        that is asked.
         """
         found: list[Start] = []
         best_of: dict[PoolCaps, float] = {}
@@ -84,7 +91,7 @@ class Ladder:
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            choice = choose(self._fluid, usable, headroom)
+            choice = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
             same = b"" if choice is None else choice[1].tobytes()
             is_new = same not in started
             if is_new:

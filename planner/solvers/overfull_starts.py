@@ -21,8 +21,6 @@ HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
 """The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
 leaves; and the rounds at each norm in which the placement must come to fit."""
-SOLVES = 5
-"""Fluid optima for one choice of options at most: where memory is tight, the largest tables are settled one by one."""
 LEAST_WORTH = 0.25
 """What all bytes of a tight tier are worth at least, as a share of the step: where prices are low, it must fit, too."""
 LOST_IN_REPAIR = 0.005
@@ -56,7 +54,7 @@ class OverfullStarts:
                 break
             if any(usable[relaxed.picks].all() and not (usable & ~other).any() for other, relaxed in seen):
                 continue
-            choice = choose(fluid, usable, HEADROOMS[0], SOLVES)
+            choice = choose(fluid, usable, HEADROOMS[0])
             if choice is None:
                 continue
             seen.append((usable, choice[0]))
@@ -97,7 +95,7 @@ class OverfullStarts:
         before: Ints | None = None
         best: Start | None = None
         for headroom in HEADROOMS:
-            choice = choose(self._fluid, usable, headroom, SOLVES)
+            choice = choose(self._fluid, usable, headroom)
             if choice is None or choice[0].bound_s >= self._incumbent.best_s or self._incumbent.is_done():
                 break
             if before is not None and (choice[1] == before).all():

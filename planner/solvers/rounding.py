@@ -8,6 +8,8 @@ from planner.solvers.infeasible import shortage
 
 OVER = 1e-3
 """Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
+SOLVES = 5
+"""Fluid optima for one choice of options at most."""
 MEND_WORTH = 1e-6
 """Share of a tier that a change must take off what is too much."""
 FILL_CELLS = 4096
@@ -16,17 +18,20 @@ FILL_WORTH = 0.005
 """Share of the step by which an option may be worse, at the prices, than a table's present one."""
 
 
-def choose(fluid: Fluid, usable: Bools, headroom: float, solves: int = 1) -> tuple[FluidSolution, Ints] | None:
+def choose(
+    fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True
+) -> tuple[FluidSolution, Ints] | None:
     """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
 
     Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
-    options; then the largest are settled one after the other and the others chosen anew, until the optimum was solved
-    so many times. None where nothing fits.
+    options; then, where that is to be `is_thorough`, the largest are settled one after the other and the others
+    chosen anew. None where nothing fits.
     """
     if shortage(fluid, usable, headroom) is not None:
         return None
     best: tuple[FluidSolution, Ints] | None = None
     least_over = np.inf
+    solves = SOLVES if is_thorough else 1
     for number in range(solves):
         relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
         picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
