@@ -5,11 +5,12 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem import Bools, Ints
-from planner.solvers.caps import capped_blocks
+from planner.solvers.caps import PoolCaps, capped_blocks
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import AMPLE, SPARE
 from planner.solvers.incumbent import Incumbent, Start
+from planner.solvers.overfull import tight_tiers
 from planner.solvers.rounding import choose
 
 LADDER_WORK = 1.5e7
@@ -29,18 +30,19 @@ class Ladder:
         self._fluid, self._relaxed, self._incumbent = fluid, relaxed, incumbent
         self.most_starts = max(1, int(LADDER_WORK / (fluid.problem.tables * fluid.problem.world)))
         """As many as the problem's size allows."""
-        self.is_scarce = bool((relaxed.prices.byte * fluid.capacity).sum() > 0)
-        """Whether memory has a price."""
+        self.tight = tight_tiers(fluid, relaxed)
+        """[M] memory tiers that are full, or nearly so."""
+        self.is_scarce = bool(self.tight.any())
 
     @cached_property
-    def allowed(self) -> list[tuple[float, Bools]]:
+    def allowed(self) -> list[tuple[PoolCaps, Bools]]:
         """Caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
-        return capped_blocks(self._fluid.problem, self._relaxed, is_scarce=self.is_scarce)
+        return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
 
     def first(self) -> list[Start]:
         """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
         for headroom in HEADROOMS:
-            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False)
+            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
             if found or self._incumbent.is_done():
                 return found
         return []
@@ -66,15 +68,22 @@ class Ladder:
         return found
 
     def _level(
-        self, headroom: float, allowed: list[tuple[float, Bools]], left: int, *, must_find: bool
+        self,
+        headroom: float,
+        allowed: list[tuple[PoolCaps, Bools]],
+        left: int,
+        *,
+        must_find: bool,
+        is_thorough: bool = False,
     ) -> tuple[list[Start], int]:
         """The starts of one step of the ladder, and how many of `left` attempts are left then.
 
         The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
-        Where there `must_find` be a start, attempts go on until there is.
+        Where there `must_find` be a start, attempts go on until there is; what they choose is mended thoroughly where
+        that is asked.
         """
         found: list[Start] = []
-        best_of: dict[float, float] = {}
+        best_of: dict[PoolCaps, float] = {}
         started: dict[bytes, Start | None] = {}
         for of_pool, usable in allowed:
             if not left and (found or not must_find):
@@ -82,7 +91,7 @@ class Ladder:
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            choice = choose(self._fluid, usable, headroom)
+            choice = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
             same = b"" if choice is None else choice[1].tobytes()
             is_new = same not in started
             if is_new:

@@ -109,8 +109,8 @@ class _Cells:
         """Ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the n."""
         which = np.arange(least.shape[1])
         cell = np.zeros(len(which), dtype=np.int64)
-        begin = np.maximum(self._numbers(least), 0.0).astype(np.int64)
-        end = np.minimum(self._numbers(most), self._count[:, None] - 1).astype(np.int64)
+        begin = np.clip(self._numbers(least), 0.0, self._count[:, None]).astype(np.int64)
+        end = np.clip(self._numbers(most), -1.0, self._count[:, None] - 1).astype(np.int64)
         for d, count in enumerate(self._count.tolist()):
             strips = np.maximum(end[d] - begin[d] + 1, 0)[which]
             before = np.repeat(cell, strips)

@@ -9,12 +9,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem import Floats, Problem
+from planner.problem import Bools, Floats, Problem
+from planner.solvers.fluid import Fluid, FluidSolution
 
+TIGHT = 0.93
+"""Share of a tier that the fluid optimum takes, above which blocks stand in each other's way there."""
 ROOM = 0.1
 """Share of its capacity by which a pool may be too full at most."""
 MARGIN = 1e-6
 """Share of a pool that is left free: levelling ends at its aim give or take some rounding."""
+
+
+def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:
+    """[M] memory tiers that the fluid optimum fills, or nearly so, on ranks of some kind."""
+    taken = sum(
+        share * fluid.usage(relaxed.prices, picks)[1]
+        for picks, share in zip(relaxed.picks, relaxed.shares, strict=True)
+    )
+    return np.asarray(
+        (relaxed.prices.byte > 0).any(axis=0) | ((taken > TIGHT * fluid.capacity) & (fluid.capacity > 0)).any(axis=0)
+    )
 
 
 def with_priced_memory(problem: Problem, seconds: Floats) -> Problem:

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem import Bools, Ints, LoadState, Placement, Problem, load_state
+from planner.solvers.fitting import fitted
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.incumbent import Incumbent, Start
@@ -20,6 +21,8 @@ HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
 """The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
 leaves; and the rounds at each norm in which the placement must come to fit."""
+LEAST_WORTH = 0.25
+"""What all bytes of a tight tier are worth at least, as a share of the step: where prices are low, it must fit, too."""
 LOST_IN_REPAIR = 0.005
 """Share of the step that limits may cost a start at last; where it is more, less of the memory is tried, too."""
 
@@ -28,10 +31,17 @@ class OverfullStarts:
     """Over-full starts of a problem with scarce memory; the incumbent hears of those that come to fit."""
 
     def __init__(
-        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, local: LocalSearch, seed: int
+        self,
+        fluid: Fluid,
+        relaxed: FluidSolution,
+        tight: Bools,
+        incumbent: Incumbent,
+        local: LocalSearch,
+        seed: int,
     ) -> None:
+        """The `tight` [M] tiers may be over-full."""
         self._fluid, self._relaxed, self._incumbent, self._local = fluid, relaxed, incumbent, local
-        self._seed = seed
+        self._tight, self._seed = tight, seed
 
     def starts(self, allowed: list[Bools]) -> list[Start]:
         """Those that come to fit, of choices among the blocks `allowed` [B] for hardly less than all the memory."""
@@ -59,10 +69,11 @@ class OverfullStarts:
                 break
             if bound_s >= incumbent.best_s:
                 continue
-            fitted = self._fitted(usable)
-            if fitted is None:
+            fit = self._fitted(usable)
+            if fit is not None:
+                found.append(fit)
+            elif found:
                 break
-            found.append(fitted)
         return found
 
     @cached_property
@@ -75,8 +86,9 @@ class OverfullStarts:
         return self._priced(DEAR_BYTE_PRICE)
 
     def _priced(self, factor: float) -> Slim:
-        seconds = factor * (self._relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
-        return slimmed(with_priced_memory(self._fluid.problem, seconds))
+        seconds = (self._relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+        least_s = np.where(self._tight, LEAST_WORTH * self._relaxed.bound_s, 0.0)
+        return slimmed(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
 
     def _fitted(self, usable: Bools) -> Start | None:
         """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -112,7 +124,11 @@ class OverfullStarts:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
         state = load_state(problem, placement)
         if state.overflow_bytes() > ROUNDING_BYTES:
-            return None, 0.0
+            other = fitted(problem, placement, self._fluid.block_values(self._relaxed.prices), state.step_s())
+            if other is None:
+                return None, 0.0
+            placement, _ = improve(other, seed, LATER_SQUARINGS)
+            state = load_state(problem, placement)
         self._incumbent.offer(placement, state.step_s(), "start")
         return (placement, state.step_s()), state.step_s() / before.step_s() - 1
 

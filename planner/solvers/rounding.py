@@ -6,21 +6,110 @@ from planner.problem import Bools, Floats, Ints
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.infeasible import shortage
 
+OVER = 1e-3
+"""Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
+SOLVES = 5
+"""Fluid optima for one choice of options at most."""
+MEND_WORTH = 1e-6
+"""Share of a tier that a change must take off what is too much."""
 FILL_CELLS = 4096
 """Steps in which the bytes that changes add are counted."""
 FILL_WORTH = 0.005
 """Share of the step by which an option may be worse, at the prices, than a table's present one."""
 
 
-def choose(fluid: Fluid, usable: Bools, headroom: float) -> tuple[FluidSolution, Ints] | None:
+def choose(
+    fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True
+) -> tuple[FluidSolution, Ints] | None:
     """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
 
-    None where they do not fit.
+    Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
+    options; then, where that is to be `is_thorough`, the largest are settled one after the other and the others
+    chosen anew. None where nothing fits.
     """
     if shortage(fluid, usable, headroom) is not None:
         return None
-    relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
-    return relaxed, fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
+    best: tuple[FluidSolution, Ints] | None = None
+    least_over = np.inf
+    solves = SOLVES if is_thorough else 1
+    for number in range(solves):
+        relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+        picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
+        if _over(fluid, relaxed, picks) > OVER:
+            picks = mend(fluid, relaxed, picks, usable, headroom)
+        over = _over(fluid, relaxed, picks)
+        if over < least_over:
+            best, least_over = (relaxed, picks), over
+        if over <= OVER or number == solves - 1:
+            break
+        settled = _with_largest_settled(fluid, relaxed, picks, usable, headroom)
+        if settled is None:
+            break
+        usable = settled
+    return best
+
+
+def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
+    """The picks [T], some changed so that they take no more than `headroom` of each memory tier, or less too much.
+
+    Always the change that costs least at the prices for what it takes off the tiers that are too full; of clusters with
+    one kind of rank.
+    """
+    if len(fluid.capacity) != 1:
+        return picks
+    problem, limit = fluid.problem, np.maximum(headroom * fluid.capacity[0], 1.0)[:, None]
+    value = fluid.pick_values(solution.prices, usable)
+    least = np.minimum.reduceat(value, problem.block_start[:-1])
+    at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
+    other = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[other]
+    size = np.stack([fluid.pick_bytes(0, tier) for tier in range(len(limit))])
+    found, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
+    now = taken[0][:, None]
+    for _ in range(problem.tables):
+        over = float(np.maximum(now / limit - 1.0, 0.0).sum())
+        after = now + size[:, other] - size[:, found[table]]
+        relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
+        worth = np.flatnonzero(relief > MEND_WORTH)
+        if over <= 0 or not len(worth):
+            break
+        cost = np.maximum(value[other[worth]] - value[found[table[worth]]], 0.0)
+        best = int(worth[np.argmin(cost / relief[worth])])
+        found[table[best]], now = other[best], after[:, best : best + 1]
+    return found
+
+
+def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
+    """The largest share of a tier by which the picks take more than all of it."""
+    _, taken = fluid.usage(relaxed.prices, picks)
+    return float((taken / np.maximum(fluid.capacity, 1.0)).max()) - 1.0
+
+
+def _with_largest_settled(
+    fluid: Fluid, relaxed: FluidSolution, picks: Ints, usable: Bools, headroom: float
+) -> Bools | None:
+    """The `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that leaves
+    no room for the others, without its pick. None where all is decided."""
+    problem = fluid.problem
+    undecided = np.flatnonzero((relaxed.picks != relaxed.picks[0]).any(axis=0))
+    if not len(undecided):
+        return None
+    largest = undecided[int(np.argmax([_size(fluid, relaxed, int(table)) for table in undecided]))]
+    pick = int(picks[largest])
+    of_table = problem.table_of_block == largest
+    own = np.isin(np.arange(len(usable)), problem.blocks_of_pick(pick))
+    for settled in (usable & (~of_table | own), usable & ~own):
+        if shortage(fluid, settled, headroom) is None:
+            return np.asarray(settled)
+    return None
+
+
+def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
+    """The largest share of a tier that the table takes under an option that the optimum mixes for it."""
+    options, _ = _mixture(relaxed, table)
+    totals = fluid.pick_totals(options, relaxed.prices).reshape(len(options), len(fluid.capacity), -1)
+    stored = totals[:, :, -fluid.capacity.shape[1] :]
+    return float((stored / np.maximum(fluid.capacity, 1.0)).max())
 
 
 def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:

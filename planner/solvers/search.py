@@ -82,7 +82,7 @@ class _Search:
         self._ladder = Ladder(fluid, optimum, incumbent)
         self._local = LocalSearch(fluid, optimum.prices, incumbent)
         self._passes = Passes(fluid, optimum, incumbent, self._local, limits.seed)
-        self._overfull = OverfullStarts(fluid, optimum, incumbent, self._local, limits.seed)
+        self._overfull = OverfullStarts(fluid, optimum, self._ladder.tight, incumbent, self._local, limits.seed)
         self._nothing_fits = False
 
     def run(self) -> None:
@@ -126,8 +126,9 @@ class _Search:
         self.raiser.tighten()
         found += self._passes.built()
         if may_overfill:
+            is_easy = bool(found)
             found += self._overfull.starts([usable for _, usable in ladder.allowed[: ladder.most_starts]])
-            if not (found and (incumbent.is_done() or incumbent.is_within(GOOD_FIT))):
+            if not found or (is_easy and not (incumbent.is_done() or incumbent.is_within(GOOD_FIT))):
                 found += self._ladder_or_last_resort()
         return found
 

@@ -82,6 +82,19 @@ def test_dense_updates_and_ids_by_holder() -> None:
     assert held.id_cut_s.value == pytest.approx(1.5e-8, rel=0.01)
 
 
+def test_an_update_may_take_its_time_for_lookups_alone() -> None:
+    """On processors a lookup costs what it costs at any width; its row reads are 0 then, not those of the software."""
+    rows = lookups()
+    update = rows.operation == "update"
+    rows.loc[update, "seconds"] = 3e-5 + 2e-7 * rows.lookups[update]
+    found = calibrate(rows, "test", SECTOR)
+    assert values(found)["update_row_s"] == pytest.approx(2e-7, rel=0.05)
+    assert "update_passes_per_lookup" not in values(found)
+    held = device_coefficients_of(found, "mine", "test", device_coefficients("default"))
+    assert held.update_passes_per_lookup is not None
+    assert held.update_passes_per_lookup.value == 0
+
+
 def values(found: Calibration) -> dict[str, float]:
     return {f"{term.name} {term.dtype}".strip(): term.value for term in found.terms}
 
