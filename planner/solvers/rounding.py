@@ -12,6 +12,8 @@ SOLVES = 5
 """Fluid optima for one choice of options at most."""
 MEND_WORTH = 1e-6
 """Share of a tier that a change must take off what is too much."""
+MEND_WORK = 1e8
+"""Options that are looked at for all changes together: about a second."""
 FILL_CELLS = 4096
 """Steps in which the bytes that changes add are counted."""
 FILL_WORTH = 0.005
@@ -66,7 +68,7 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     size = np.stack([fluid.pick_bytes(0, tier) for tier in range(len(limit))])
     found, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
     now = taken[0][:, None]
-    for _ in range(problem.tables):
+    for _ in range(min(problem.tables, int(MEND_WORK / len(other)))):
         over = float(np.maximum(now / limit - 1.0, 0.0).sum())
         after = now + size[:, other] - size[:, found[table]]
         relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
