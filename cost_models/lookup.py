@@ -148,19 +148,22 @@ class Lookup:
                 loads["front_end"] = BlockLoad(by_rows=moved / kind.front_end_bytes_per_s)
         return loads
 
-    def fetches(self) -> Loads:
+    def fetches(self, *, is_prefetched: bool) -> Loads:
         """Misses of all caches: a rank brings them from one memory after the other.
 
         A rank that fetches alone waits for whatever takes longest on the way to each memory (`fetches`). What ranks
-        share idles while they fetch from elsewhere: for as long as they would alone, on average.
+        share idles while they fetch from elsewhere: for as long as that takes if they are there at the same time, as
+        ranks with as much from each memory are; prefetched, when ranks drift apart, for as long as it takes one alone.
         """
-        found = {name: np.zeros(len(self._blocks)) for name in (*self._kind.ranks_sharing, "fetches")}
+        sharing = self._kind.ranks_sharing
+        found = {name: np.zeros(len(self._blocks)) for name in (*sharing, "fetches")}
         for memory in self._kind.memories:
             busy = {name: np.asarray(load.by_rows) for name, load in self.fetch(memory).items()}
-            alone_s = np.maximum.reduce(list(busy.values()))
-            found["fetches"] += alone_s
-            for name, ranks in self._kind.ranks_sharing.items():
-                found[name] += np.maximum(busy.get(name, 0.0), alone_s / ranks)
+            found["fetches"] += np.maximum.reduce(list(busy.values()))
+            for name, ranks in sharing.items():
+                beside = {other: 1 if is_prefetched else sharing.get(other, 1) for other in busy}
+                takes = [load * beside[other] for other, load in busy.items() if beside[other] <= ranks]
+                found[name] += np.maximum(busy.get(name, 0.0), np.maximum.reduce(takes) / ranks)
         return {name: BlockLoad(by_rows=seconds) for name, seconds in found.items()}
 
     def backward(self) -> Loads:

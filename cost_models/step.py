@@ -155,7 +155,7 @@ class StepModel(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
-            "fetch": lookup.fetches(),
+            "fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
         }
         if not self.coefficients.software.ids_arrive_sharded:
             terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)

@@ -3,19 +3,32 @@
 import numpy as np
 import pytest
 
-from benchmarks.validation.tiers import MIXES, random_case
-from cost_models.shards import DDR_CACHED, IS_CACHED
+from benchmarks.validation.tiers import MIXES, SHAPES, Case, cluster, random_case
+from cost_models.shards import (
+    DDR_CACHED,
+    IS_CACHED,
+    REMOTE_CACHED,
+    SCM_CACHED,
+    SSD_CACHED,
+    TABLE_WISE,
+    Blocks,
+    PlacedShards,
+)
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
 
 CASES = 12
-ALIKE = ("hbm", "hbm, ddr_cached", "ssd_cached, remote_cached", "every cache", "in place")
-"""Mixes in which a rank that waits for one thing waits for little else that others do not wait for as long."""
-MEAN, LEAST, MOST = 0.05, -0.16, 0.20
-"""Bounds of the relative error over a mix of `ALIKE`, and of every placement of it. The estimate takes what ranks share
-to idle for as long as they wait elsewhere on average: right where ranks are alike, and some percent off where 24 tables
-are dealt out at random to 4 to 12 ranks. With a stage for each memory, means would be 9 to 27 %, single ones 50 %."""
-SUM_OF_STAGES = 0.45
-"""Bound where some ranks read rows in place while others fetch theirs: lookup and misses are stages of their own, so
-that a rank that is late in one is not forgiven for being early in the other."""
+LEAST = -0.07
+"""Of the relative error of every placement: nothing is promised that a step does not keep."""
+BOUNDS = {"hbm": (0.05, 0.2), "hbm, ddr_cached": (0.05, 0.2), "in place": (0.05, 0.2)}
+"""Of the mean and the largest error of a mix in which a rank waits for little that others do not wait for as long."""
+CACHES = 0.17, 0.36
+"""Those of caches over several memories: the estimate takes the ranks of a node to be at the same one, as ranks with as
+much from each are, and some overlap where 24 tables are dealt out to 4 to 12 ranks. With a stage for each memory, means
+would be up to 27 %, single ones 50 %."""
+IN_TWO_STAGES = 0.22, 0.62
+"""Those where some ranks read rows in place, too, while others fetch theirs: lookup and misses are stages of their own,
+so that a rank that is late in one is not forgiven for being early in the other."""
 
 
 def errors(mix: str, *, skewed: bool) -> np.ndarray:
@@ -28,9 +41,25 @@ def errors(mix: str, *, skewed: bool) -> np.ndarray:
 def test_the_estimate_is_near_over_many_memories(mix: str, skewed: bool) -> None:
     """Nothing overlaps but what ranks do beside each other: within the stated bounds, placement by placement."""
     found = errors(mix, skewed=skewed)
+    mean, most = BOUNDS.get(mix, IN_TWO_STAGES if "tier" in mix or "ddr" in mix else CACHES)
     assert found.min() >= LEAST
-    assert found.max() <= (MOST if mix in ALIKE else SUM_OF_STAGES)
-    assert abs(found.mean()) <= (MEAN if mix in ALIKE else SUM_OF_STAGES / 2)
+    assert found.max() <= most
+    assert abs(found.mean()) <= mean
+
+
+@pytest.mark.parametrize("pipeline", ["none", "sparse-dist", "prefetch"])
+def test_ranks_that_are_alike_fetch_from_one_memory_at_a_time(pipeline: str) -> None:
+    """Each rank has one table over each memory: all are at the same one, which is what plans come to. Within 3 %."""
+    mix, model_cluster = (DDR_CACHED, SSD_CACHED, SCM_CACHED, REMOTE_CACHED), cluster(SHAPES[1])
+    world = model_cluster.world_size
+    table = {"rows": 1_000_000, "dim": 64, "pooling_factor": 8, "zipf_alpha": 0.9}
+    tables = [{"name": f"t{i}", **table} for i in range(len(mix) * world)]
+    words = {"name": "alike", "global_batch": 65536, "tables": tables, "pipeline": pipeline}
+    model = StepModel(model_cluster, Workload.model_validate(words))
+    every, tier = np.arange(len(tables)), np.repeat(mix, world)
+    blocks = Blocks(every, every * 0 + TABLE_WISE, tier, model.tables.dim, every * 0 + 0.05)
+    placed = PlacedShards(blocks, np.tile(np.arange(world), len(mix)), model.tables.rows, every >= 0)
+    assert abs(Case(model, placed).played()[0]) <= 0.03
 
 
 @pytest.mark.parametrize("skewed", [False, True])
