@@ -30,6 +30,9 @@ from cost_models.shards import (
 )
 from cost_models.tables import Tables
 
+IDLE = 0.999
+"""Share counted of the time for which something idles: of two that ranks use in turn, the busier one is the limit."""
+
 
 @dataclass(frozen=True)
 class _Crossing:
@@ -163,7 +166,7 @@ class Lookup:
             for name, ranks in sharing.items():
                 beside = {other: 1 if is_prefetched else sharing.get(other, 1) for other in busy}
                 takes = [load * beside[other] for other, load in busy.items() if beside[other] <= ranks]
-                found[name] += np.maximum(busy.get(name, 0.0), np.maximum.reduce(takes) / ranks)
+                found[name] += np.maximum(busy.get(name, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
         return {name: BlockLoad(by_rows=seconds) for name, seconds in found.items()}
 
     def backward(self) -> Loads:
