@@ -5,7 +5,7 @@ changed inputs. What passes it is then packed, so that a remedy is one that a pl
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -235,26 +235,16 @@ def _tiers(now: _Inputs) -> Iterator[_Knob]:
         for tier in USUAL_TIERS
         if tier not in used and any(group.memory(HOME_OF_TIER[tier]) is not None for group in now.topology.nodes)
     ]
-    changes = []
-    for added in [[tier] for tier in missing] + ([missing] if len(missing) > 1 else []):
-        allowed = tuple(tier for tier in PLACEMENT_TIERS if tier in used or tier in added)
-        value = ",".join(allowed)
-        words = f"{' and '.join(added)} allowed beside {', '.join(used) or 'nothing'}"
-        inputs = replace(now, policy=now.policy.model_copy(update={"tiers": allowed}))
-        changes.append(_Change(inputs, value, f"--tiers {value}", words))
+    changes = _allowing(now, "tiers", PLACEMENT_TIERS, used, missing, " and ".join)
     return _ladder("tiers", ",".join(used), changes, f"allowing {', '.join(missing)}")
 
 
 def _shardings(now: _Inputs) -> Iterator[_Knob]:
     used = now.policy.shardings or SHARDINGS
     missing = [sharding for sharding in SHARDINGS if sharding not in used]
-    changes = []
-    for added in [[sharding] for sharding in missing] + ([missing] if len(missing) > 1 else []):
-        allowed = tuple(sharding for sharding in SHARDINGS if sharding in used or sharding in added)
-        value = ",".join(allowed)
-        words = f"{added[0] if len(added) == 1 else 'every sharding'} allowed beside {', '.join(used) or 'nothing'}"
-        inputs = replace(now, policy=now.policy.model_copy(update={"shardings": allowed}))
-        changes.append(_Change(inputs, value, f"--shardings {value}", words))
+    changes = _allowing(
+        now, "shardings", SHARDINGS, used, missing, lambda added: added[0] if len(added) == 1 else "every sharding"
+    )
     return _ladder("shardings", ",".join(used), changes, "allowing other shardings")
 
 
@@ -296,14 +286,29 @@ def _optimizer_state(now: _Inputs, model: CostModel) -> Iterator[_Knob]:
         for place in RUNTIMES[now.policy.runtime].state_places
         if place not in used and (place == "with_table" or any(group.memory(place) for group in now.topology.nodes))
     ]
-    changes = []
-    for added in [[place] for place in missing] + ([missing] if len(missing) > 1 else []):
-        allowed = tuple(place for place in STATE_PLACES if place in used or place in added)
-        value = ",".join(allowed)
-        words = f"optimizer state in {' or '.join(added)} allowed beside {', '.join(used)}"
-        inputs = replace(now, policy=now.policy.model_copy(update={"optimizer_state": allowed}))
-        changes.append(_Change(inputs, value, f"--optimizer-state {value}", words))
+    changes = _allowing(
+        now, "optimizer_state", STATE_PLACES, used, missing, lambda added: f"optimizer state in {' or '.join(added)}"
+    )
     return _ladder("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
+
+
+def _allowing(
+    now: _Inputs,
+    key: str,
+    every: Sequence[str],
+    used: Sequence[str],
+    missing: Sequence[str],
+    words: Callable[[Sequence[str]], str],
+) -> list[_Change]:
+    """Each of what is `missing` from a key of the policy allowed beside what is used, then all of it."""
+    changes = []
+    for added in [*([each] for each in missing), *([missing] if len(missing) > 1 else [])]:
+        allowed = tuple(each for each in every if each in used or each in added)
+        value = ",".join(allowed)
+        inputs = replace(now, policy=now.policy.model_copy(update={key: allowed}))
+        told = f"{words(added)} allowed beside {', '.join(used) or 'nothing'}"
+        changes.append(_Change(inputs, value, f"--{key.replace('_', '-')} {value}", told))
+    return changes
 
 
 def _workload_change(now: _Inputs, key: str, value: str, words: str) -> _Change:
