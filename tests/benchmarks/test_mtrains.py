@@ -1,5 +1,7 @@
 """The benchmark of memories on a small model: nodes fall where bandwidth allows, and it says where it does not."""
 
+import pytest
+
 from benchmarks.mtrains import MEMORIES, Row, rows
 from tests.oracles.instances import node_group, topology, workload
 
@@ -13,6 +15,7 @@ def found(target: float) -> list[Row]:
     return list(rows(CLUSTER, MODEL, [target], most_nodes=32))
 
 
+@pytest.mark.slow
 def test_a_modest_target_takes_four_times_fewer_nodes() -> None:
     """Each memory more never takes more nodes; estimate and simulation reach the target."""
     each = found(1e5)

@@ -5,16 +5,35 @@ import io
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from planner.cli.app import app
 from planner.cli.exits import ExitCode
 
 
-@pytest.fixture
-def planned(run, starter, tmp_path):
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
     """A plan of the starter with scarce HBM."""
-    words = ["--set", "topology.nodes.0.accelerators.hbm.capacity=4GB", "--effort", "0", "-q"]
-    path = tmp_path / "plan.json"
-    assert run("plan", "-t", starter / "topology.yaml", *words, "-o", path).exit_code == 0
+    directory = tmp_path_factory.mktemp("planned")
+    path, words = directory / "plan.json", ["--set", "topology.nodes.0.accelerators.hbm.capacity=4GB"]
+    made = [
+        CliRunner().invoke(app, command)
+        for command in (
+            ["init", str(directory / "starter")],
+            [
+                "plan",
+                "-t",
+                str(directory / "starter" / "topology.yaml"),
+                *words,
+                "--effort",
+                "0",
+                "-q",
+                "-o",
+                str(path),
+            ],
+        )
+    ]
+    assert [result.exit_code for result in made] == [0, 0]
     return path
 
 

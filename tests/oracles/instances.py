@@ -1,5 +1,6 @@
 """Random tiny instances: clusters of at most 4 ranks, workloads of at most 5 tables, and problems made of them."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -169,6 +170,7 @@ class Instance:
     description: str
 
 
+@functools.cache
 def confined_instance(seed: int) -> Instance:
     """A tiny instance whose policy also pins, forbids, holds together, keeps apart, limits shards or keeps memory."""
     plain, random = tiny_instance(seed), np.random.default_rng([seed, 1])
@@ -211,6 +213,7 @@ def _confining_policy(plain: Instance, random: np.random.Generator) -> Policy:
     return Policy.model_validate(drawn if random.random() < 0.7 else {**own, **drawn})
 
 
+@functools.cache
 def tiny_instance(seed: int, objective: str = "physical") -> Instance:
     """A random instance: its cluster, its tables, its policy and a few options of each table follow from the seed.
 

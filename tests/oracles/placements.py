@@ -1,10 +1,12 @@
 """Random complete placements, and what every placement must keep."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
 
 from planner.problem import NODE, RANK, Ints, Placement, Problem, load_state
+from tests.oracles.instances import tiny_instance
 
 
 def random_blocks(problem: Problem, option: int, random: np.random.Generator) -> list[int]:
@@ -59,6 +61,18 @@ def _random_place(problem: Problem, block: int, random: np.random.Generator, *, 
 def _is_tied_right(problem: Problem, option: int, places: list[int | None]) -> bool:
     nodes = {int(problem.node_of_rank[place]) for place in places if place is not None}
     return not problem.option_tied[option] or (len(nodes) == 1 and len(set(places)) == len(places))
+
+
+@functools.cache
+def tiny_placement(seed: int) -> tuple[Problem, Placement] | None:
+    """A tiny problem and a random placement that is legal and fits; None where some tables have none."""
+    problem = tiny_instance(seed).problem
+    for option in range(len(problem.option_table)):
+        types = slice(*problem.block_start[option : option + 2])
+        if not problem.allowed[:, types].all() or problem.option_tied[option]:
+            return None
+    placement = random_placement(problem, np.random.default_rng(seed), legal=True)
+    return (problem, placement) if load_state(problem, placement).overflow_bytes() == 0 else None
 
 
 def just_large_enough(problem: Problem, placement: Placement) -> Problem:

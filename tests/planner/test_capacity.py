@@ -14,7 +14,7 @@ from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
-TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 3 * i} for i in range(6)]
+TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 6 * i} for i in range(4)]
 BATCH = 1 << 17
 MODEL = workload(TABLES, global_batch=BATCH)
 HALF = workload(TABLES, global_batch=BATCH, embedding={"dtype": "fp16"})

@@ -13,8 +13,8 @@ from planner.problem import Placement, Problem, load_state
 from planner.solvers.improve import TURNS, Improver, Items
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.smoothing import Smoothing
-from tests.oracles.instances import node_group, tiny_instance, topology, workload
-from tests.oracles.placements import faults, just_large_enough, random_placement
+from tests.oracles.instances import node_group, topology, workload
+from tests.oracles.placements import faults, just_large_enough, random_placement, tiny_placement
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 
@@ -23,19 +23,7 @@ TIGHT = 4 * ROUNDING_BYTES
 """Bytes by which sums in another order may differ from a full pool."""
 
 
-def placed(seed: int) -> tuple[Problem, Placement] | None:
-    """A tiny problem and a random placement that is legal and fits; None where some tables have none."""
-    problem = tiny_instance(seed).problem
-    for table in range(problem.tables):
-        for option in range(*problem.option_start[table : table + 2]):
-            types = slice(*problem.block_start[option : option + 2])
-            if not problem.allowed[:, types].all() or problem.option_tied[option]:
-                return None
-    placement = random_placement(problem, np.random.default_rng(seed), legal=True)
-    return (problem, placement) if load_state(problem, placement).overflow_bytes() == 0 else None
-
-
-TINY = [(seed, *found) for seed in range(160) if (found := placed(seed)) is not None]
+TINY = [(seed, *found) for seed in range(160) if (found := tiny_placement(seed)) is not None]
 
 
 @pytest.fixture(scope="module")

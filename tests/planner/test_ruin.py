@@ -10,23 +10,12 @@ from planner.solvers.ruin import Ruin
 from planner.solvers.target import Target
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import tiny_instance
-from tests.oracles.placements import faults, just_large_enough, random_placement
+from tests.oracles.placements import faults, just_large_enough, tiny_placement
 
 STEPS = 150
 
 
-def placed(seed: int) -> tuple[Problem, Placement] | None:
-    """A tiny problem and a random placement that is legal and fits; None where some tables have none."""
-    problem = tiny_instance(seed).problem
-    for option in range(len(problem.option_table)):
-        types = slice(*problem.block_start[option : option + 2])
-        if not problem.allowed[:, types].all() or problem.option_tied[option]:
-            return None
-    placement = random_placement(problem, np.random.default_rng(seed), legal=True)
-    return (problem, placement) if load_state(problem, placement).overflow_bytes() == 0 else None
-
-
-CASES = [(seed, *found) for seed in range(160) if (found := placed(seed)) is not None]
+CASES = [(seed, *found) for seed in range(160) if (found := tiny_placement(seed)) is not None]
 
 
 def all_of(problem: Problem) -> np.ndarray:

@@ -10,7 +10,7 @@ from planner.sizing import Candidate, _descend, size
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
-TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 3 * i} for i in range(10)]
+TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 5 * i} for i in range(6)]
 MODEL = workload(TABLES)
 CLUSTER = topology(node_group("a", nodes=2, ranks=2, ssd_bytes=100e9))
 SMALL = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=0.3e9, ddr_bytes=5e9))

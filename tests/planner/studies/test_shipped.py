@@ -39,6 +39,7 @@ def test_model_i_on_sixteen_nodes_takes_what_was_measured() -> None:
     assert row["measured_samples_per_s"] == pytest.approx(3.4e6, rel=0.001)
 
 
+@pytest.mark.slow
 def test_the_growing_model_fits_longest_where_there_is_most_memory() -> None:
     """HBM, then DDR, then SSD: each holds more years; a year too many does not fit anywhere."""
     tiers = ("hbm", "hbm+ddr_cached+ddr", "hbm+ddr_cached+ddr+ssd_cached")
