@@ -22,7 +22,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, HBM, MEMORY_HBM, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
-from planner.options import NARROWEST_BLOCK
+from planner.space import NARROWEST_OF_FEW
 
 BEAM, CANDIDATES, STEPS = 3, 10, 10
 """Plans kept; tables tried by size, and by cost, in each step; splits of one plan at most: NeuroShard's k, n, l."""
@@ -48,7 +48,7 @@ class _Pieces:
         """[T] how often each table can be halved; never where the parts of a table are tied to each other."""
         times = np.zeros(len(self.model.tables.dim), dtype=np.int64)
         columns = np.where(COLUMN_WISE in self.model.tied_shardings, 0, self.model.tables.dim)
-        while (even := (columns % (2 * NARROWEST_BLOCK) == 0) & (columns > 0)).any():
+        while (even := (columns % (2 * NARROWEST_OF_FEW) == 0) & (columns > 0)).any():
             times += even
             columns = np.where(even, columns // 2, 0)
         return times

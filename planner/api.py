@@ -25,8 +25,9 @@ from planner.simulation import with_simulation
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.replan import MoveTerms, replan
-from planner.solvers.search import solve
+from planner.space import EVERY_CUT
 from planner.whole_tables import with_whole_tables
+from planner.widening import solved, with_every_cut
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import Fault, InputError, shown
@@ -94,20 +95,25 @@ def plan(
     watch = _Watch(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, stop)
     options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
     limits = Limits(watch.left_s(), gap, effort, seed, stop)
-    origin = provenance(model, allowed, seed, options.fractions)
+    origin = provenance(model, allowed, seed, options)
     helpful = _Helper(model, allowed, limits, progress)
     judged = with_simulation if simulate else _as_it_is
     if migration is None:
-        outcome = solve(problem, limits, progress)
+        options, problem, outcome = solved(model, options, problem, limits, progress)
         outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
-        origin = provenance(model, allowed, seed, options.fractions)
+        origin = provenance(model, allowed, seed, options)
         return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
-    found = replan(problem, homes, MoveTerms(max_move_bytes, price), limits, progress)
+    terms = MoveTerms(max_move_bytes, price)
+    found = replan(problem, homes, terms, limits, progress)
+    if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
+        options, problem = with_every_cut(model, options)
+        homes, origin = migration.homes(options, problem), provenance(model, allowed, seed, options)
+        found = replan(problem, homes, terms, limits, progress)
     is_memory = found.outcome.shortage is not None or max_move_bytes is None
     helps = helpful(found.outcome) if is_memory else ()
     new = document(model, options, problem, found.outcome, origin, homes, helps)

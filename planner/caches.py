@@ -74,7 +74,7 @@ def with_own_fractions(
 
 def rebuilt(model: CostModel, options: Options, fractions: CacheFractions) -> tuple[Options, Problem]:
     """The options with other cache shares, and their problem."""
-    found = enumerate_options(model, options.permits, fractions)
+    found = enumerate_options(model, options.permits, fractions, options.cuts)
     return found, build_problem(model, found)
 
 

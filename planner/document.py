@@ -19,6 +19,7 @@ from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, Place
 from cost_models.workload.models import Dtype
 from planner.files import read_json, write_file
 from planner.policy import Policy, Ranks
+from planner.space import FEW_CUTS, Cuts
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
 
@@ -165,9 +166,13 @@ class Objective(Record):
 
     step_s: float
     lower_bound_s: float
-    """No placement that the policy allows is faster."""
+    """No placement is faster that the policy allows and that is one of the options: `provenance.cuts` and
+    `provenance.cache_fractions` say which these are."""
     gap: float
     """step_s / lower_bound_s - 1."""
+    outside: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Tables that this plan holds in ways that are no options, so that it may be faster than the bound; of imported
+    plans only."""
     error_bar: ErrorBar | None = None
     """Of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
@@ -310,6 +315,8 @@ class Provenance(Record):
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
     policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]
     """What the plan was allowed to use; keys at their default are left out."""
+    cuts: Cuts = Field(default_factory=lambda: FEW_CUTS)
+    """The column cuts that were options. The lower bound is one on plans of these cuts."""
     cache_fractions: Annotated[
         dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
     ]

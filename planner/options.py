@@ -1,7 +1,7 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,20 +26,10 @@ from cost_models.shards import (
 from planner.permits import Permits, permits_of, permitted_states
 from planner.policy import Policy
 from planner.problem import NODE, RANK, WORLD, Bools, Problem
+from planner.space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 
-COLUMN_UNIT = 4
-"""Column widths are multiples of 4 (FBGEMM's vector width)."""
-NARROWEST_BLOCK = 8
-"""Columns of the narrowest block that a split may make: finer widths no longer lower the step (benchmarks)."""
-MOST_UNITS = 32
-"""Column units that a table is divided into at most, where its width allows: each width costs a block type."""
-FEW_SPLITS = (2, 4, 8)
-"""Equal column blocks of grids and of tables below HBM."""
-FINE_SPLITS = (16, 32)
-"""More of these for grids in HBM, of tables of which half as many blocks would each be more than a node's part of all
-lookups."""
-TIED_SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Equal column blocks of an option whose blocks are tied to one node."""
+MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
+"""Block types of a space up to which it is searched; above them one with fewer cuts."""
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
     "hbm": (0.0,),
     "ddr": (0.0,),
@@ -84,6 +74,10 @@ class Options:
     """[B] width in the units of a free option, ascending; 0 in a fixed one."""
     permits: Permits
     """What the options keep to."""
+    cuts: Cuts
+    """Which column cuts are among them."""
+    usual: Bools
+    """[O] options that starts of a search keep to: those of few cuts, where a table has any."""
     fractions: CacheFractions | None = None
     """Cache sizes that are tried; None where these are the same few of every table."""
 
@@ -109,34 +103,56 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
     return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
 
 
-def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None) -> Options:
+def enumerate_options(
+    model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None, cuts: Cuts | None = None
+) -> Options:
     """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
 
-    `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table.
+    `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table. `cuts` are the
+    column cuts that are options; None: as many as can be searched.
 
     A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
-    table_wise to narrow column_wise blocks. table_column_wise is column_wise with its blocks held on one node, at the
+    table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
+    partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
     same cost: it is only enumerated where the policy forbids column_wise. On a single node row_wise and
     table_row_wise are one thing: the simpler is kept.
     """
     permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
+    if cuts is not None:
+        return _enumerated(Space(model, permits, cuts), fractions)
+    for cuts, most_blocks in MOST_BLOCKS:
+        space = Space(model, permits, cuts)
+        if len(model.tables.rows) <= most_blocks and space.units.max(initial=0) <= MOST_UNITS:
+            found = _enumerated(space, fractions)
+            if len(found.block_option) <= most_blocks:
+                return found
+    return _enumerated(Space(model, permits, FEW_CUTS), fractions)
+
+
+def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
+    model, permits = space.model, space.permits
     parts: list[_Variant] = []
     held: list[tuple[int, Floats, int, int]] = []
+    is_usual: list[Bools] = []
     dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
     tried = coarse_fractions(model) if fractions is None else fractions
-    for tier in PLACEMENT_TIERS:
-        variants = [_free_variant(model, permits, tier)]
-        variants += [_fixed_variant(model, permits, sharding, n, tier) for sharding, n in _fixed_cuts(model, tier)]
-        code = PLACEMENT_TIERS.index(tier)
+    for code, tier in enumerate(PLACEMENT_TIERS):
+        variants = [_free_variant(space, code), *_partition_variants(space, code)]
+        usual = [np.ones(len(model.tables.rows), dtype=bool)] * len(variants)
+        cuts = _fixed_cuts(space, code)
+        variants += [_fixed_variant(space, sharding, n, code) for sharding, n in cuts]
+        usual += [space.is_usual(sharding, code, n) for sharding, n in cuts]
         states = permitted_states(permits, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
         for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
             kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
             parts += [variant.of_tables(kept) for variant in variants]
             held += [(code, of_table, dtype, state)] * len(variants)
+            is_usual += usual
     none = np.zeros(0, dtype=np.int64)
     parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
     held.append((0, np.zeros(len(model.tables.rows)), 0, 0))
+    is_usual.append(np.zeros(len(model.tables.rows), dtype=bool))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.lexsort((units, number, table))
@@ -153,13 +169,15 @@ def enumerate_options(model: CostModel, policy: Policy | Permits, fractions: Cac
         cache_fraction=fraction_of[number[first], table[first]],
         dtype=dtype_of[number[first]],
         state=state_of[number[first]],
-        units=np.where(units[first] > 0, _units(model, permits)[table[first]], 0),
+        units=np.where(units[first] > 0, space.units[table[first]], 0),
         block_option=np.cumsum(opens) - 1,
         block_sharding=sharding,
         block_columns=columns,
         block_count=count,
         block_units=units,
         permits=permits,
+        cuts=space.cuts,
+        usual=np.array(is_usual)[number[first], table[first]],
         fractions=fractions,
     )
 
@@ -178,90 +196,49 @@ class _Variant(NamedTuple):
         return self if kept.all() else _Variant(*(array[kept[self.table]] for array in self))
 
 
-def _column_step(model: CostModel, permits: Permits) -> Ints:
-    """[T] columns of which every width is a multiple: the whole width, where the wanted one does not divide it."""
-    step = np.lcm(COLUMN_UNIT, permits.column_multiple)
-    return np.where(model.tables.dim % step == 0, step, model.tables.dim)
-
-
-def _units(model: CostModel, permits: Permits) -> Ints:
-    """[T] column units of each table: as many as divide its width evenly, at most MOST_UNITS where possible."""
-    steps = model.tables.dim // _column_step(model, permits)
-    of_width = {int(n): _units_of(int(n)) for n in np.unique(steps)}
-    return np.array([of_width[n] for n in steps.tolist()], dtype=np.int64)
-
-
-def _units_of(steps: int) -> int:
-    divisors = [n for n in range(1, steps + 1) if steps % n == 0]
-    few = max(n for n in divisors if n <= MOST_UNITS)
-    return few if few * 4 >= MOST_UNITS or few == steps else min(n for n in divisors if n > few)
-
-
-def _free_variant(model: CostModel, permits: Permits, tier: PlacementTier) -> _Variant:
-    """Blocks of single ranks: every width in HBM, halves to eighths below if there are halves, and the whole table."""
-    code = PLACEMENT_TIERS.index(tier)
-    may_be_whole = model.is_option(TABLE_WISE, code, 1) & permits.shardings[:, TABLE_WISE] & permits.tiers[:, code]
-    may_be_cut = model.is_option(COLUMN_WISE, code, 2) & permits.shardings[:, COLUMN_WISE] & permits.tiers[:, code]
-    may_be_cut &= (COLUMN_WISE not in model.tied_shardings) & (model.topology.world_size > 1)
-    units = _units(model, permits)
-    fewest = -(-units // permits.max_shards)  # blocks at least as wide as this are not more than max_shards
-    unit_columns = model.tables.dim // units
-    narrowest = -(-NARROWEST_BLOCK // unit_columns)
-    found: list[_Variant] = []
-    for width in range(1, int(units.max()) + 1):
+def _free_variant(space: Space, tier: int) -> _Variant:
+    """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table."""
+    may_be_whole, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
+    if not space.columns_are_free:
+        may_be_cut = np.zeros_like(may_be_cut)
+    units, found = space.units, []
+    for width in range(1, int(units.max(initial=0)) + 1):
         whole = may_be_whole & (units == width)
-        part = may_be_cut & (width >= np.maximum(narrowest, fewest)) & (width <= units - narrowest)
-        if tier != "hbm":
-            part &= np.isin(units / width, FEW_SPLITS) | (units % 2 > 0)
-        table = np.flatnonzero(whole | part)
+        table = np.flatnonzero(whole | (may_be_cut & space.is_width(tier, width)))
         ones = np.ones(len(table), dtype=np.int64)
         sharding = np.where(whole[table], TABLE_WISE, COLUMN_WISE)
-        found.append(_Variant(table, sharding, width * unit_columns[table], ones, width * ones))
+        found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones))
     return _Variant(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
-def _fixed_cuts(model: CostModel, tier: PlacementTier) -> list[tuple[int, int]]:
+def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
+    """Each way to cut tables into the few parts that the policy allows, the widest part first."""
+    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_free
+    for tables, widths in space.partitions():
+        index = np.flatnonzero(tables & may_be_cut)
+        if not len(index):
+            continue
+        distinct, taken = np.unique(np.array(widths), return_counts=True)
+        table, n = np.repeat(index, len(distinct)), len(index)
+        columns = np.tile(distinct[::-1], n) * space.unit_columns[table]
+        sharding = np.full(len(table), COLUMN_WISE, dtype=np.int64)
+        yield _Variant(table, sharding, columns, np.tile(taken[::-1], n), np.zeros_like(sharding))
+
+
+def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
     """(sharding, column blocks) of the fixed options that are tried in a tier."""
-    ranks_of_node = np.bincount(model.node_of_rank)
-    if ranks_of_node.sum() == 1:
-        return []
-    grids = FEW_SPLITS + FINE_SPLITS if tier == "hbm" else FEW_SPLITS
-    cuts = [(ROW_WISE, 1), *((GRID_SHARD, n) for n in grids), (TABLE_ROW_WISE, 1)]
-    tied = [COLUMN_WISE] if COLUMN_WISE in model.tied_shardings else []
-    tied.append(TABLE_COLUMN_WISE)
-    cuts += [(sharding, n) for sharding in tied for n in TIED_SPLITS if n <= ranks_of_node.max()]
-    if tier == "hbm":
-        cuts.append((DATA_PARALLEL, 1))
-    return cuts
+    kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_free else [COLUMN_WISE])]
+    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL]
+    return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
 
-def _fixed_variant(model: CostModel, permits: Permits, sharding: int, splits: int, tier: PlacementTier) -> _Variant:
+def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant:
     """One way of cutting, for the tables to which it applies: up to two widths, a step apart."""
-    tables, code = model.tables, PLACEMENT_TIERS.index(tier)
-    ranks_of_node = np.bincount(model.node_of_rank)
-    step = _column_step(model, permits)
-    parts = {WORLD: model.topology.world_size, NODE: splits * ranks_of_node.max(), RANK: splits}
-    applies = model.is_option(sharding, code, splits) & permits.shardings[:, sharding] & permits.tiers[:, code]
-    applies &= tables.dim >= (splits * np.maximum(NARROWEST_BLOCK, step) if splits > 1 else 0)
-    if sharding != DATA_PARALLEL:
-        applies &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
-    if sharding == ROW_WISE:
-        applies &= tables.rows >= model.topology.world_size
-    if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-        applies &= tables.rows >= ranks_of_node.max()
-    if sharding == GRID_SHARD and splits in FINE_SPLITS:
-        looked_up = tables.lookups_per_sample * tables.dim
-        applies &= looked_up * len(ranks_of_node) > looked_up.sum() * (splits // 2)
-    if sharding == TABLE_ROW_WISE and len(ranks_of_node) == 1:
-        applies &= ~permits.shardings[:, ROW_WISE]
-    if sharding == TABLE_COLUMN_WISE:
-        applies &= ~permits.shardings[:, COLUMN_WISE]
-    if sharding == COLUMN_WISE:
-        applies &= tables.dim % (splits * step) == 0  # tied blocks of a model that cuts evenly
-    index = np.flatnonzero(applies)
-    steps = tables.dim[index] // step[index]
+    index = np.flatnonzero(space.applies(sharding, tier, splits))
+    step = space.steps[index]
+    steps = space.model.tables.dim[index] // step
     table = np.repeat(index, 2)
-    columns = (np.stack([steps // splits + 1, steps // splits], axis=1) * step[index, None]).ravel()
+    columns = (np.stack([steps // splits + 1, steps // splits], axis=1) * step[:, None]).ravel()
     count = np.stack([steps % splits, splits - steps % splits], axis=1).ravel()
     occurs = count > 0
     whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
@@ -300,6 +277,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         option_table=options.table,
         option_units=options.units,
         option_tied=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
+        option_usual=options.usual,
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,

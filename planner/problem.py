@@ -93,6 +93,8 @@ class Problem:
     """[O] column units that the blocks of a free option must tile; 0 for a fixed option."""
     option_tied: Bools
     """[O] whether the option's blocks must be on different ranks of one node."""
+    option_usual: Bools
+    """[O] options that the starts of a search keep to, where there are others that seldom help."""
     block_option: Ints
     """[B] ascending."""
     block_count: Ints

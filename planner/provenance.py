@@ -21,8 +21,8 @@ from topologies.documents import Record
 SOLVER = "fluid prices, longest-first, local search"
 
 
-def provenance(model: CostModel, policy: Policy, seed: int, fractions: CacheFractions | None = None) -> Provenance:
-    """What the plan was computed for, with and by; `fractions` are the cache sizes where tables have their own."""
+def provenance(model: CostModel, policy: Policy, seed: int, options: Options) -> Provenance:
+    """What the plan was computed for, with and by, and chosen from."""
     return Provenance(
         planner_version=VERSION,
         topology=_source(model.topology),
@@ -32,13 +32,19 @@ def provenance(model: CostModel, policy: Policy, seed: int, fractions: CacheFrac
         solver=SOLVER,
         seed=seed,
         policy=policy,
-        cache_fractions={} if fractions is None else _written(model, fractions),
+        cuts=options.cuts,
+        cache_fractions={} if options.fractions is None else _written(model, options.fractions),
     )
 
 
 def planned_options(origin: Provenance, model: CostModel, permits: Policy | Permits) -> Options:
     """The options that the plan was chosen from, in its planner's order."""
-    return enumerate_options(model, permits, _read(origin, model))
+    return enumerate_options(model, permits, _read(origin, model), origin.cuts)
+
+
+def tried_fractions(origin: Provenance, model: CostModel) -> CacheFractions:
+    """The cache sizes that were options."""
+    return _read(origin, model) or coarse_fractions(model)
 
 
 def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:

@@ -31,6 +31,7 @@ from planner.simulation import with_simulation
 from planner.solvers.incumbent import Outcome, Status
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
+from planner.widening import solved
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError
@@ -331,7 +332,7 @@ class _Trials:
         for effort in sorted({0, self.effort}):
             watch = _Watch(target_s, self.is_over)
             limits = Limits(TIME_LIMIT_S, 0.0, effort, self.seed, watch.is_decided)
-            outcome = solve(problem, limits, watch.hear)
+            options, problem, outcome = solved(model, options, problem, limits, watch.hear)
             candidate = self._candidate(model, options, problem, outcome, nodes)
             if candidate.is_proven or self.is_over():
                 break
@@ -344,12 +345,13 @@ class _Trials:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
         model, options, problem = self._problem(tiers, candidate.nodes)
         target_s = self._target_s(model)
-        outcome = solve(problem, Limits(TIME_LIMIT_S, self.gap, self.effort, self.seed, self.is_over))
+        limits = Limits(TIME_LIMIT_S, self.gap, self.effort, self.seed, self.is_over)
+        options, problem, outcome = solved(model, options, problem, limits)
         if outcome.step_s is None or outcome.step_s > target_s:  # ended by its gap, or by the user, before the target
             watch = _Watch(target_s, lambda: False)
             outcome = solve(problem, Limits(TIME_LIMIT_S, 0.0, self.effort, self.seed, watch.is_decided), watch.hear)
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
-        origin = provenance(model, policy, self.seed, options.fractions)
+        origin = provenance(model, policy, self.seed, options)
         plan = with_simulation(document(model, options, problem, outcome, origin))
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
@@ -391,7 +393,7 @@ class _Trials:
         if found.suffices:
             return found
         if outcome.status == "infeasible":
-            origin = provenance(model, self.policy, self.seed, options.fractions)
+            origin = provenance(model, self.policy, self.seed, options)
             why = document(model, options, problem, outcome, origin).infeasibility
             return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
         if bound_s is not None and bound_s > target_s:

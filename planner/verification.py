@@ -42,9 +42,10 @@ from planner.proof import (
     nothing_fits,
     recomputed_bound_s,
 )
-from planner.provenance import coefficient_sources, faults_of_fractions, planned_options
+from planner.provenance import coefficient_sources, faults_of_fractions, planned_options, tried_fractions
 from planner.remaps import faults_of_files, numbering_fault
 from planner.simulation import play, simulated
+from planner.space import Space
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
@@ -97,6 +98,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     found += _capacities(plan, model, evaluation)
     found += _stages(plan, model, evaluation)
     found += _objective(plan)
+    found += _options(plan, model, permits)
     found += _error_bars(plan, model)
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
@@ -116,6 +118,40 @@ def verify_limits(plan: Plan, model: CostModel) -> list[str]:
 
 def _policy(plan: Plan, permits: Permits) -> Iterator[str]:
     yield from violations(permits, [_held(table) for table in plan.tables])
+
+
+def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
+    """Whether every table is held in a way that the bound covers, or is said not to be."""
+    assert plan.objective is not None
+    found, stated = outside_options(plan, model, permits), plan.objective.outside
+    for name, words in found.items():
+        if name not in stated:
+            yield f"table {name}: the bound does not cover how it is held: {words}"
+    for name in stated:
+        if name not in found:
+            yield f"objective: table {name} is said to be held in a way that the bound does not cover"
+    if plan.status == "optimal" and stated:
+        yield "status: optimal, though the bound does not cover how tables are held"
+
+
+def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str, str]:
+    """Of each table that is held in a way that is no option, its name and why, in words."""
+    space = Space(model, permits, plan.provenance.cuts)
+    fractions = tried_fractions(plan.provenance, model)
+    found = {}
+    for number, table in enumerate(plan.tables):
+        tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)
+        _, first = np.unique(table.shards.column_start, return_index=True)
+        words = space.outside(number, tier, sharding, table.shards.columns[first])
+        if (
+            words is None
+            and table.cache_fraction is not None
+            and not (fractions[table.tier][number] == table.cache_fraction).any()
+        ):
+            words = f"a cache of {table.cache_fraction:g} of its rows is not tried"
+        if words is not None:
+            found[table.name] = f"{table.sharding} in {table.tier}: {words}"
+    return found
 
 
 def _held(table: TablePlan) -> Held:

@@ -30,7 +30,7 @@ def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limi
         return outcome
     only = np.zeros_like(options.permits.shardings)
     only[:, TABLE_WISE] = True
-    few = enumerate_options(model, replace(options.permits, shardings=only), options.fractions)
+    few = enumerate_options(model, replace(options.permits, shardings=only), options.fractions, options.cuts)
     found = solve(build_problem(model, few), limits)
     if found.placement is None or found.step_s is None or found.step_s >= outcome.step_s + extra_s:
         return outcome

@@ -11,7 +11,7 @@ from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
 from planner import api
 from planner.build import explain_shortage, rank_plans, with_error_bars
-from planner.document import Objective, Plan, Proof, Shards, StageTime, TablePlan
+from planner.document import Objective, Plan, Proof, Provenance, Shards, StageTime, TablePlan
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
 from planner.planned import placed_tables
@@ -21,7 +21,7 @@ from planner.provenance import provenance
 from planner.simulation import with_simulation
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import relaxed
-from planner.verification import coverage_fault
+from planner.verification import coverage_fault, outside_options
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
@@ -65,9 +65,9 @@ def adopted(
     """The plan document of a placement, one `held` for each table in the order of the workload.
 
     `origin` says who made it. The lower bound is that of a search of our own, of `effort` passes (see also
-    `PRICED_BOUND_ABOVE`); a placement that is better than it (our planner does not try every width and cache size) has
-    a gap of 0. Raises InputError with every table that is not covered the way its sharding says, and where the inputs
-    have no plan at all.
+    `PRICED_BOUND_ABOVE`). A placement that is better than it has a gap of 0, as it may be where tables are held in ways
+    that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the way
+    its sharding says, and where the inputs have no plan at all.
     """
     model = inputs.model
     tables = tuple(
@@ -84,7 +84,7 @@ def adopted(
     tables = tuple(_as_costed(table, model) for table in tables)
     _expect_covered(tables, model, source)
     try:
-        lower_bound_s, proof = _bound(inputs, effort)
+        lower_bound_s, proof, chosen_from = _bound(inputs, effort)
     except ValueError as error:
         raise InputError.at(source, f"has no bound: {error}; check the inputs") from None
     placed = placed_tables(tables)
@@ -102,22 +102,25 @@ def adopted(
     step_s = float(sum(stage.seconds for stage in stages))
     bound_s = min(lower_bound_s, step_s)
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
     plan = Plan(
         status="feasible",
-        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap),
+        objective=objective,
         simulated=None,
         stages=stages,
         tables=tables,
         ranks=rank_plans(model, found.rank_bytes, found.rank_stage_seconds),
-        provenance=provenance(model, inputs.policy, 0).model_copy(update={"solver": f"imported: {origin}"}),
+        provenance=chosen_from.model_copy(update={"solver": f"imported: {origin}", "seed": 0}),
         proof=proof,
     )
+    outside = tuple(outside_options(plan, model, permits_of(model, inputs.policy)))
+    plan = plan.model_copy(update={"objective": objective.model_copy(update={"outside": outside})})
     plan = with_error_bars(plan, model)
     return with_simulation(plan) if simulate else plan
 
 
-def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None]:
-    """A lower bound on every plan of our own, with its proof. Raises ValueError where the inputs have no plan."""
+def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None, Provenance]:
+    """A lower bound on every plan of our own, its proof, and what it is over. Raises ValueError where there is none."""
     if effort == 0 and len(inputs.workload.tables) > PRICED_BOUND_ABOVE:
         return _priced_bound(inputs)
     found = api.plan(
@@ -131,10 +134,10 @@ def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None]:
     if found.objective is None:
         reason = found.infeasibility or found.unplaced
         raise ValueError(reason.summary if reason else found.status)
-    return found.objective.lower_bound_s, found.proof
+    return found.objective.lower_bound_s, found.proof, found.provenance
 
 
-def _priced_bound(inputs: Inputs) -> tuple[float, Proof]:
+def _priced_bound(inputs: Inputs) -> tuple[float, Proof, Provenance]:
     """The bound of the relaxation: no search for a plan."""
     model = inputs.model
     options = enumerate_options(model, permits_of(model, inputs.policy))
@@ -142,7 +145,7 @@ def _priced_bound(inputs: Inputs) -> tuple[float, Proof]:
     found = relaxed(problem)
     if isinstance(found, Shortage):
         raise ValueError(explain_shortage(model, options, problem, found).summary)
-    return found.seconds, write_proof(model, problem, found)
+    return found.seconds, write_proof(model, problem, found), provenance(model, inputs.policy, 0, options)
 
 
 def _shards(held: Held) -> Shards:

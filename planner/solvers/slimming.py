@@ -81,6 +81,7 @@ def with_options(problem: Problem, kept: Bools) -> Slim:
         option_table=problem.option_table[kept],
         option_units=problem.option_units[kept],
         option_tied=problem.option_tied[kept],
+        option_usual=problem.option_usual[kept],
         block_option=(np.cumsum(kept) - 1)[problem.block_option[blocks]],
         block_count=problem.block_count[blocks],
         block_units=problem.block_units[blocks],

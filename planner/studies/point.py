@@ -29,8 +29,9 @@ from planner.sensitivity import GROWTH, RESOURCES, gains
 from planner.simulation import with_simulation
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
-from planner.solvers.search import better, bounded, solve
+from planner.solvers.search import better, bounded
 from planner.studies.study import Search
+from planner.widening import solved
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
@@ -175,9 +176,9 @@ def _answer(job: Job) -> Answer:
             outcome = known
     is_searched = outcome is None
     if outcome is None:
-        found = solve(problem, limits)
+        options, problem, found = solved(model, options, problem, limits)
         outcome = found if known is None else better(found, known)
-    plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options.fractions))
+    plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options))
     if search.simulate:
         plan = with_simulation(plan)
     reached = None

@@ -156,6 +156,8 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         block_count=options.block_count[blocks],
         block_units=options.block_units[blocks],
         permits=options.permits,
+        cuts=options.cuts,
+        usual=options.usual[kept],
     )
 
 

@@ -15,17 +15,17 @@ from cost_models.shards import (
     TABLE_WISE,
 )
 from cost_models.step import StepModel
-from planner.options import (
-    CACHE_FRACTIONS,
+from planner.options import CACHE_FRACTIONS, Options, Policy, build_problem, enumerate_options
+from planner.space import (
+    EVERY_CUT,
+    EVERY_CUT_IN_HBM,
+    FEW_CUTS,
     FEW_SPLITS,
     FINE_SPLITS,
     MOST_UNITS,
-    NARROWEST_BLOCK,
-    TIED_SPLITS,
-    Options,
-    Policy,
-    build_problem,
-    enumerate_options,
+    MOST_UNITS_OF_FEW,
+    NARROWEST_OF_FEW,
+    Cuts,
 )
 from tests.oracles.instances import POLICIES, node_group, topology, workload
 
@@ -81,7 +81,6 @@ def test_free_blocks_measure_the_columns(model: StepModel, policy: Policy) -> No
         assert (options.block_count[types] == 1).all()
         whole = options.block_units[types] == units
         assert (options.block_sharding[types] == np.where(whole, TABLE_WISE, COLUMN_WISE)).all()
-        assert (options.block_columns[types[~whole]] >= NARROWEST_BLOCK).all()
 
 
 def test_every_pick_of_every_width_tiles_its_table() -> None:
@@ -116,40 +115,83 @@ def test_every_sharding_and_tier_is_tried(model: StepModel) -> None:
     assert COLUMN_WISE not in without.block_sharding
 
 
-def test_every_width_in_hbm_is_searched(model: StepModel) -> None:
+def test_every_width_is_an_option_of_every_cut(model: StepModel) -> None:
+    """Multiples of 4 columns up to the whole table, in every tier."""
+    policy = Policy(shardings=("table_wise", "column_wise"))
+    options = enumerate_options(model, policy, cuts=EVERY_CUT)
+    for option, table in enumerate(options.table.tolist()):
+        dim = DIMS[table] if table < len(DIMS) else int(model.tables.dim[table])
+        assert options.block_columns[options.block_option == option].tolist() == list(range(4, dim + 1, 4))
+
+
+def test_few_cuts_in_hbm(model: StepModel) -> None:
     """From 8 columns to 8 less than all, in units of which a wide table has at most 32; and the whole table."""
-    options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise", "column_wise")))
+    policy = Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"))
+    options = enumerate_options(model, policy, cuts=FEW_CUTS)
     for table, dim in enumerate(DIMS):
         (option,) = of_table(options, table)
         units = int(options.units[option])
         unit = dim // units
-        expected = [n * unit for n in range(1, units) if NARROWEST_BLOCK <= n * unit <= dim - NARROWEST_BLOCK]
+        expected = [n * unit for n in range(1, units) if NARROWEST_OF_FEW <= n * unit <= dim - NARROWEST_OF_FEW]
         assert options.block_columns[options.block_option == option].tolist() == [*expected, dim]
     by_dim = dict(zip(DIMS, options.units.tolist(), strict=False))
     assert by_dim == {4: 1, 8: 2, 12: 3, 20: 5, 64: 16, 100: 25, 128: 32, 256: 32, 260: 13}
-    assert max(by_dim.values()) <= MOST_UNITS
+    assert max(by_dim.values()) <= MOST_UNITS_OF_FEW
 
 
 def test_a_table_too_narrow_to_cut_has_no_column_blocks(model: StepModel) -> None:
-    """Two blocks of 8 columns are the least there can be."""
-    options = enumerate_options(model, Policy(shardings=("column_wise",)))
+    """Two blocks of 4 columns are the least there can be."""
+    options = enumerate_options(model, Policy(shardings=("column_wise",)), cuts=EVERY_CUT)
     uncut = {dim for table, dim in enumerate(DIMS) if not len(of_table(options, table))}
-    assert uncut == {4, 8, 12}
+    assert uncut == {4}
 
 
 @pytest.mark.parametrize("tier", ["ddr_cached", "ddr", "ssd_cached"])
-def test_few_widths_are_searched_below_hbm(model: StepModel, tier: str) -> None:
+def test_few_cuts_below_hbm(model: StepModel, tier: str) -> None:
     """Halves, quarters and eighths; where the units are odd in number there are none, and every width is tried."""
-    options = enumerate_options(model, Policy(tiers=(tier,), shardings=("table_wise", "column_wise")))
+    policy = Policy(tiers=(tier,), shardings=("table_wise", "column_wise"))
+    options = enumerate_options(model, policy, cuts=FEW_CUTS)
     for table, dim in enumerate(DIMS):
         option = int(of_table(options, table)[0])
         found = set(options.block_columns[options.block_option == option].tolist())
         if options.units[option] % 2 == 0:
-            expected = {dim // n for n in FEW_SPLITS if dim % n == 0 and dim // n >= NARROWEST_BLOCK}
+            expected = {dim // n for n in FEW_SPLITS if dim % n == 0 and dim // n >= NARROWEST_OF_FEW}
             assert found == {dim} | expected
         else:
-            assert len(found) > 1 or dim < 2 * NARROWEST_BLOCK
-            assert found <= set(range(NARROWEST_BLOCK, dim - NARROWEST_BLOCK + 1, 4)) | {dim}
+            assert len(found) > 1 or dim < 2 * NARROWEST_OF_FEW
+            assert found <= set(range(NARROWEST_OF_FEW, dim - NARROWEST_OF_FEW + 1, 4)) | {dim}
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(2, {(16, 4), (12, 8)}), (3, {(16, 4), (12, 8), (12, 4, 4), (8, 8, 4)})]
+)
+def test_few_parts_are_options_of_their_own(model: StepModel, most: int, expected: set[tuple[int, ...]]) -> None:
+    """Where a policy allows fewer parts than a table has units, each partition is an option; the whole is another."""
+    policy = Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"), max_shards=most)
+    options = enumerate_options(model, policy)
+    found = {tuple(widths(options, option)) for option in of_table(options, DIMS.index(20))}
+    assert found == {(20,)} | expected
+    build_problem(model, options)
+
+
+def test_many_partitions_are_blocks_that_cannot_be_too_many(model: StepModel) -> None:
+    """Where partitions into few parts are many, blocks are so wide that more parts would not tile the table."""
+    policy = Policy(tiers=("hbm",), shardings=("column_wise",), max_shards=4)
+    options = enumerate_options(model, policy, cuts=EVERY_CUT)
+    (option,) = of_table(options, DIMS.index(256))
+    assert options.block_columns[options.block_option == option].tolist() == list(range(52, 256 - 52 + 1, 4))
+
+
+def test_the_space_narrows_where_cuts_are_many() -> None:
+    """All cuts of few tables; without those below HBM of more; few of many or of very wide ones."""
+    cluster = topology(node_group("a", nodes=2, ranks=4, hbm_bytes=80e9, ddr_bytes=1e12, ssd_bytes=1e13))
+
+    def cuts(tables: int, dim: int = 128) -> Cuts:
+        many = StepModel(cluster, workload([{"rows": BIG, "dim": dim}] * tables))
+        return enumerate_options(many, Policy()).cuts
+
+    assert [cuts(4), cuts(40), cuts(1500)] == [EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS]
+    assert cuts(1, dim=MOST_UNITS * 4 + 4) == FEW_CUTS
 
 
 @pytest.mark.parametrize(("dim", "splits", "expected"), [(20, 2, [12, 8]), (100, 3, [36, 32, 32]), (64, 4, [16] * 4)])
@@ -165,7 +207,7 @@ def test_tied_split_counts_are_searched(model: StepModel) -> None:
     """A wide table is cut into as many equal blocks as the ranks of a node can take."""
     options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_column_wise",)))
     counts = [len(widths(options, option)) for option in of_table(options, DIMS.index(256))]
-    assert counts == [n for n in TIED_SPLITS if n <= 4]
+    assert counts == [2, 3, 4]
     assert build_problem(model, options).option_tied.all()
 
 
@@ -193,13 +235,16 @@ def test_replicas_live_in_hbm(model: StepModel) -> None:
     assert set(options.tier[options.block_option[options.block_sharding == DATA_PARALLEL]].tolist()) == {HBM}
 
 
-def test_the_tables_of_one_rank_are_whole() -> None:
-    """One rank leaves one sharding: table_wise, in every tier that is not asked for by name, with every cache."""
-    memories = {"ssd_bytes": 1e12, "scm_bytes": 1e12, "remote_bytes": 1e12}
-    one = StepModel(topology(node_group("a", ranks=1, **memories)), workload([{"rows": BIG, "dim": 64}]))
+def test_tables_of_one_rank_are_cut_by_columns(model: StepModel) -> None:
+    """One rank may hold a table whole or in several column blocks, or as its only replica or row block."""
+    one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))
     options = enumerate_options(one, Policy())
-    assert {SHARDINGS[sharding] for sharding in options.block_sharding} == {"table_wise"}
-    assert len(options.table) == sum(len(CACHE_FRACTIONS[tier]) for tier in Policy().tiers)
+    assert {SHARDINGS[sharding] for sharding in options.block_sharding} == {
+        "table_wise",
+        "column_wise",
+        "row_wise",
+        "data_parallel",
+    }
 
 
 def test_tables_are_in_order_and_blocks_belong_to_options(model: StepModel) -> None:
@@ -232,10 +277,10 @@ def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(shardings=("table_row_wise",)), Policy(shardings=("column_wise",), max_shards=1)]
+    "policy", [Policy(shardings=("grid_shard",)), Policy(shardings=("column_wise",), max_shards=1)]
 )
 def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
-    """Then there are none: on one rank nothing but table_wise is an option."""
+    """Then there are none: a single node has no grid, and a single part is no cut."""
     one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))
     options = enumerate_options(one, policy)
     assert len(options.table) == len(options.block_option) == 0
@@ -247,7 +292,7 @@ def test_finer_grids_for_a_table_that_outweighs_many_nodes() -> None:
     cluster = topology(node_group("a", nodes=32, ranks=2))
     tables = [{"rows": BIG, "dim": 256, "pooling_factor": 500}, *[{"rows": BIG, "dim": 256}] * 20]
     many = StepModel(cluster, workload(tables))
-    options = enumerate_options(many, Policy(tiers=("hbm",), shardings=("grid_shard",)))
+    options = enumerate_options(many, Policy(tiers=("hbm",), shardings=("grid_shard",)), cuts=FEW_CUTS)
     counts = [[len(widths(options, option)) for option in of_table(options, table)] for table in range(21)]
     assert counts[0] == [*FEW_SPLITS, *FINE_SPLITS]
     assert counts[1:] == [list(FEW_SPLITS)] * 20
