@@ -63,6 +63,17 @@ class Cuts(Record):
     below_hbm: CutsOfTier = "every"
     """Of tables in other tiers: the same, or halves, quarters and eighths."""
 
+    @property
+    def words(self) -> str:
+        """What they are, for a sentence."""
+        if self == EVERY_CUT:
+            return "every column cut and grid"
+        below = "below it halves, quarters and eighths of a table"
+        if self.hbm == "every":
+            return f"every column cut and grid in HBM; {below}"
+        widths = f"{MOST_UNITS_OF_FEW} block widths from {NARROWEST_OF_FEW} columns up"
+        return f"{widths} and few sizes of grids in HBM; {below}"
+
     def of(self, tier: int) -> CutsOfTier:
         """Those of a tier, an index into PLACEMENT_TIERS."""
         return self.hbm if tier == HBM else self.below_hbm

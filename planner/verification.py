@@ -268,10 +268,8 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
     blocks = _column_blocks(shards)
     if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
         return "its column blocks do not tile the columns"
-    if any(np.unique(shards.columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
-        return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
-    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL) and len(blocks) != 1:
-        return f"{table.sharding} has one column block, not {len(blocks)}"
+    if fault := _block_fault(table, blocks):
+        return fault
     nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
     if sharding in tied and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
@@ -291,6 +289,21 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
             held, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
         if not (np.array_equal(shards.rows[index], held) and np.array_equal(shards.row_start[index], start)):
             return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
+    return None
+
+
+def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str | None:
+    """What is wrong with the column blocks of a table that tile it; see `_column_blocks`."""
+    sharding, columns = SHARDINGS.index(table.sharding), table.shards.columns
+    if any(np.unique(columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
+        return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
+    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
+        if len(blocks) != 1:
+            return f"{table.sharding} has one column block, not {len(blocks)}"
+    elif len(blocks) == 1:
+        return f"{table.sharding} has two column blocks at least; one is table_wise, or table_row_wise"
+    if sharding == DATA_PARALLEL and table.tier != "hbm":
+        return "replicas are held in HBM"
     return None
 
 

@@ -72,9 +72,9 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
     lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
-    words = (
-        "proven optimal" if plan.status == "optimal" else f"gap {objective.gap:.2%}: no plan is {better} than the bound"
-    )
+    words = f"gap {objective.gap:.2%}: no plan of the option space is {better}"
+    if plan.status == "optimal":
+        words = "proven optimal in the option space"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
     if plan.simulated is not None:
         played = plan.simulated
@@ -84,6 +84,21 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
         lines.add_row("simulated", format_seconds(played.step_s), shown)
     console.print(lines)
     console.print()
+    console.print(_option_space(plan, objective))
+    console.print()
+
+
+def _option_space(plan: Plan, objective: Objective) -> str:
+    """What the bound is over, in a sentence or two."""
+    found = f"Option space of the bound: {plan.provenance.cuts.words}"
+    if any(table.cache_fraction is not None for table in plan.tables) or plan.provenance.cache_fractions:
+        found += "; a few cache sizes of each table"
+    found += "."
+    if objective.outside:
+        names = ", ".join(objective.outside[:3]) + ", …" * (len(objective.outside) > 3)
+        count = len(objective.outside)
+        found += f" This plan holds {count:,} table{'s' * (count > 1)} in ways outside it ({names})."
+    return found
 
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
