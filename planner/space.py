@@ -185,10 +185,6 @@ class Space:
         found &= tables.dim >= (splits * narrowest if splits > 1 else 0)
         if sharding != DATA_PARALLEL:
             found &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
-        if sharding == ROW_WISE:
-            found &= tables.rows >= world
-        if sharding in (TABLE_ROW_WISE, GRID_SHARD):
-            found &= tables.rows >= ranks.max()
         if self.cuts.of(tier) == "few":
             found &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_ROW_WISE and len(ranks) == 1:
@@ -227,7 +223,7 @@ class Space:
         if n not in self.counts(sharding, tier):
             return f"it has {n} column block{'s' * (n > 1)}, and that number is not tried"
         if not self._known(self.applies, sharding, tier, n)[table]:
-            return f"{n} column block{'s' * (n > 1)} would leave ranks without rows, or blocks too narrow"
+            return f"{n} column block{'s' * (n > 1)} would be too narrow, or are no option of policy and cost model"
         step = int(self.steps[table])
         if (widths % step).any() or widths.max() - widths.min() > step:
             return f"its column blocks are not as equal as multiples of {step} columns allow"

@@ -219,14 +219,13 @@ def test_no_free_option_is_tied(model: StepModel) -> None:
     assert ((problem.option_units > 0)[problem.block_option] == problem.block_is_free).all()
 
 
-def test_short_tables_are_not_cut_by_rows(model: StepModel) -> None:
-    """Fewer rows than ranks: no row_wise over 8 ranks for 3 or 5 rows, no cut over 4 ranks for 3."""
+def test_short_tables_are_cut_by_rows(model: StepModel) -> None:
+    """Fewer rows than ranks: 3 or 5 rows over 8 ranks leave the last of them without any."""
     options = enumerate_options(model, Policy())
-    three, five = (shardings_of(options, of_table(options, len(DIMS) + i)) for i in range(2))
-    by_node = {SHARDINGS.index("table_row_wise"), GRID_SHARD}
-    assert ROW_WISE not in three | five
-    assert not by_node & three
-    assert by_node <= five
+    for table in (len(DIMS), len(DIMS) + 1):
+        assert {ROW_WISE, SHARDINGS.index("table_row_wise"), GRID_SHARD} <= shardings_of(
+            options, of_table(options, table)
+        )
 
 
 def test_replicas_live_in_hbm(model: StepModel) -> None:
@@ -267,12 +266,12 @@ def test_a_kind_without_a_tier_is_not_allowed_it() -> None:
     assert problem.allowed.tolist() == [[True, True], [False, False]]
 
 
-@pytest.mark.parametrize("tables", [[3, BIG], [BIG, 3], [3, 3]])
+@pytest.mark.parametrize("tables", [[4, 64], [64, 4], [4, 4]])
 def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
     """Such a table has none; nothing breaks, wherever it stands."""
-    cluster = StepModel(topology(node_group("a", nodes=2)), workload([{"rows": rows, "dim": 64} for rows in tables]))
-    options = enumerate_options(cluster, Policy(shardings=("row_wise",)))
-    assert sorted(set(options.table.tolist())) == [i for i, rows in enumerate(tables) if rows == BIG]
+    cluster = StepModel(topology(node_group("a", nodes=2)), workload([{"rows": BIG, "dim": dim} for dim in tables]))
+    options = enumerate_options(cluster, Policy(shardings=("column_wise",)))
+    assert sorted(set(options.table.tolist())) == [i for i, dim in enumerate(tables) if dim > 4]
     assert build_problem(cluster, options).tables == 2
 
 

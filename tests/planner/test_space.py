@@ -94,11 +94,10 @@ def test_what_is_outside_is_named(
     assert any(each in found for each in words.split("|"))
 
 
-def test_ranks_without_rows_are_outside() -> None:
-    """Three rows do not divide over six ranks, nor two column blocks over a node of more ranks than rows."""
-    assert of(Policy(), EVERY_CUT).outside(len(DIMS), HBM, ROW_WISE, np.array([64])) is not None
-    assert of(Policy(), EVERY_CUT).outside(len(DIMS), HBM, TABLE_ROW_WISE, np.array([64])) is None
-    assert of(Policy(), EVERY_CUT, ranks=4).outside(len(DIMS), HBM, TABLE_ROW_WISE, np.array([64])) is not None
+def test_ranks_may_be_left_without_rows() -> None:
+    """Three rows over six ranks or over a node of four: the last ranks hold none."""
+    for sharding in (ROW_WISE, TABLE_ROW_WISE):
+        assert of(Policy(), EVERY_CUT, ranks=4).outside(len(DIMS), HBM, sharding, np.array([64])) is None
 
 
 def test_starts_keep_to_usual_options_where_there_are_any() -> None:
