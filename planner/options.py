@@ -114,8 +114,7 @@ def enumerate_options(
     A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
     partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
-    same cost: it is only enumerated where the policy forbids column_wise. On a single node row_wise and
-    table_row_wise are one thing: the simpler is kept.
+    same cost: it is only enumerated where the policy forbids column_wise.
     """
     permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
     if cuts is not None:
@@ -197,16 +196,17 @@ class _Variant(NamedTuple):
 
 
 def _free_variant(space: Space, tier: int) -> _Variant:
-    """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table."""
-    may_be_whole, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
+    """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
+    one block where the policy does not allow table_wise."""
+    is_table_wise, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
     if not space.columns_are_free:
         may_be_cut = np.zeros_like(may_be_cut)
     units, found = space.units, []
     for width in range(1, int(units.max(initial=0)) + 1):
-        whole = may_be_whole & (units == width)
-        table = np.flatnonzero(whole | (may_be_cut & space.is_width(tier, width)))
+        whole = units == width
+        table = np.flatnonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, width))))
         ones = np.ones(len(table), dtype=np.int64)
-        sharding = np.where(whole[table], TABLE_WISE, COLUMN_WISE)
+        sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
         found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones))
     return _Variant(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 

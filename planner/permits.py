@@ -319,12 +319,13 @@ class _Resolver:
     # -- groups ------------------------------------------------------------------------------------------------
 
     def _groups(self, key: str, groups: Sequence[Group]) -> list[tuple[Path, Group, TableGroup]]:
-        """The groups that ask for something: two tables or more (or one, held on one rank), two places or more."""
+        """The groups that ask for something: two tables or more to separate; one to hold together where there are two
+        places or more."""
         found: list[tuple[Path, Group, TableGroup]] = []
         for number, group in enumerate(groups):
             tables = np.flatnonzero(self._named((key, number, "tables"), group.tables))
             zones = np.arange(self.world) if group.on == "rank" else self.model.host_of_rank
-            if not len(tables) or zones[-1] == 0 or (key == "separate" and len(tables) == 1):
+            if not len(tables) or (len(tables) == 1 if key == "separate" else zones[-1] == 0):
                 continue
             found.append(((key, number), group, TableGroup(tables, zones)))
             mask = np.zeros(len(self.names), dtype=bool)

@@ -146,8 +146,8 @@ class Limits(Record):
     """Every shard of the tables stays on the ranks of these, numbered from 0 in the order of the topology."""
     forbid_ranks: Ranks | None = None
     max_shards: Annotated[int, Field(ge=1)] | None = None
-    """Parts that a table may be cut into. Replicas (data_parallel) are one part; blocks are at least 1/max_shards of
-    the width."""
+    """Parts that a table may be cut into. Replicas (data_parallel) are one part. Where its columns have more than 64
+    partitions into so many parts, its blocks are wider than 1/(max_shards + 1) of them."""
     column_multiple: Annotated[int, Field(ge=1)] | None = None
     """Widths of blocks are multiples of this; a table whose own width is none is not cut by columns."""
 

@@ -173,7 +173,8 @@ class Space:
         places = len(self.ranks_of_node) if sharding == GRID_SHARD else int(self.ranks_of_node.max())
         most = min(places, int((self.model.tables.dim // self.steps).max()))
         every = self.cuts.of(tier) == "every"
-        return [n for n in range(2, most + 1) if every or self.is_usual(sharding, tier, n).any()]
+        least = 2 if sharding == GRID_SHARD else 1
+        return [n for n in range(least, most + 1) if every or self.is_usual(sharding, tier, n).any()]
 
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""
@@ -187,10 +188,10 @@ class Space:
             found &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
         if self.cuts.of(tier) == "few":
             found &= self.is_usual(sharding, tier, splits)
-        if sharding == TABLE_ROW_WISE and len(ranks) == 1:
-            found &= ~permits.shardings[:, ROW_WISE]
         if sharding == TABLE_COLUMN_WISE:
             found &= ~(permits.shardings[:, COLUMN_WISE] & self.columns_are_free)
+        if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
+            found &= ~permits.shardings[:, TABLE_WISE]  # at the same cost
         if sharding == COLUMN_WISE:
             found &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
         return np.asarray(found)
@@ -199,7 +200,7 @@ class Space:
         """[T] tables of which so many column blocks are among few cuts, too: starts of a search keep to these."""
         every = np.ones(len(self.units), dtype=bool)
         if sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
-            return every & (splits in TIED_SPLITS)
+            return every & (splits == 1 or splits in TIED_SPLITS)
         if sharding == GRID_SHARD and splits in FINE_SPLITS and tier == HBM:
             looked_up = self.model.tables.lookups_per_sample * self.model.tables.dim
             return np.asarray(looked_up * len(self.ranks_of_node) > looked_up.sum() * (splits // 2))
@@ -213,8 +214,8 @@ class Space:
         `widths` [n] are the columns of its column blocks, which tile its columns.
         """
         n = len(widths)
-        if sharding == TABLE_ROW_WISE and len(self.ranks_of_node) == 1 and self.permits.shardings[table, ROW_WISE]:
-            sharding = ROW_WISE  # the same on one node
+        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.shardings[table, TABLE_WISE]:
+            sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:
             return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"
         may_be_free = self.columns_are_free and self._known(self.may, COLUMN_WISE, tier, 2)[table]
@@ -232,7 +233,7 @@ class Space:
     def _outside_free(self, table: int, tier: int, widths: Ints) -> str | None:
         unit = int(self.unit_columns[table])
         if len(widths) == 1:
-            return "a single column block is table_wise"
+            return None
         if (widths % unit).any():
             return f"its column blocks are not multiples of {unit} columns"
         if self.is_listed[table]:

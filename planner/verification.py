@@ -300,8 +300,8 @@ def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str |
     if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
         if len(blocks) != 1:
             return f"{table.sharding} has one column block, not {len(blocks)}"
-    elif len(blocks) == 1:
-        return f"{table.sharding} has two column blocks at least; one is table_wise, or table_row_wise"
+    elif sharding == GRID_SHARD and len(blocks) == 1:
+        return "grid_shard has two column blocks at least; one is table_row_wise"
     if sharding == DATA_PARALLEL and table.tier != "hbm":
         return "replicas are held in HBM"
     return None

@@ -161,14 +161,12 @@ def _with_bytes(shards: Shards, size: Ints) -> Shards:
 
 
 def _as_costed(table: TablePlan, model: CostModel) -> TablePlan:
-    """The table under the word that our costs know: of one column block table_wise, or row-wise on a node; and blocks
-    of one node of which two share a rank are column_wise."""
+    """The table under the word that our costs know: a grid of one block is table_row_wise, and blocks of one node
+    of which two share a rank are column_wise."""
     ranks, sharding = table.shards.rank, table.sharding
     is_one_block = bool((table.shards.column_start == table.shards.column_start[:1]).all())
     one_node = len(set(model.node_of_rank[ranks[ranks < len(model.node_of_rank)]].tolist())) == 1
-    if sharding in ("column_wise", "table_column_wise") and len(ranks) == 1:
-        sharding = "table_wise"
-    elif sharding == "grid_shard" and is_one_block:
+    if sharding == "grid_shard" and is_one_block:
         sharding = "table_row_wise"
     elif sharding == "table_column_wise" and not (one_node and len(set(ranks.tolist())) == len(ranks)):
         sharding = "column_wise"

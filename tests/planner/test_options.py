@@ -68,7 +68,7 @@ def test_column_blocks_tile_the_columns(model: StepModel, policy: Policy) -> Non
 
 @pytest.mark.parametrize("policy", [*POLICIES, Policy(shardings=("column_wise",))])
 def test_free_blocks_measure_the_columns(model: StepModel, policy: Policy) -> None:
-    """Units divide the dimension into multiples of 4; widths ascend, and only the whole one is table_wise."""
+    """Units divide the dimension into multiples of 4; widths ascend, and only the whole one is table_wise, if that is allowed."""
     options = enumerate_options(model, policy)
     for option in np.flatnonzero(options.units):
         types = np.flatnonzero(options.block_option == option)
@@ -80,7 +80,8 @@ def test_free_blocks_measure_the_columns(model: StepModel, policy: Policy) -> No
         assert (options.block_columns[types] == options.block_units[types] * unit).all()
         assert (options.block_count[types] == 1).all()
         whole = options.block_units[types] == units
-        assert (options.block_sharding[types] == np.where(whole, TABLE_WISE, COLUMN_WISE)).all()
+        name = TABLE_WISE if "table_wise" in policy.shardings else COLUMN_WISE
+        assert (options.block_sharding[types] == np.where(whole, name, COLUMN_WISE)).all()
 
 
 def test_every_pick_of_every_width_tiles_its_table() -> None:
@@ -139,13 +140,6 @@ def test_few_cuts_in_hbm(model: StepModel) -> None:
     assert max(by_dim.values()) <= MOST_UNITS_OF_FEW
 
 
-def test_a_table_too_narrow_to_cut_has_no_column_blocks(model: StepModel) -> None:
-    """Two blocks of 4 columns are the least there can be."""
-    options = enumerate_options(model, Policy(shardings=("column_wise",)), cuts=EVERY_CUT)
-    uncut = {dim for table, dim in enumerate(DIMS) if not len(of_table(options, table))}
-    assert uncut == {4}
-
-
 @pytest.mark.parametrize("tier", ["ddr_cached", "ddr", "ssd_cached"])
 def test_few_cuts_below_hbm(model: StepModel, tier: str) -> None:
     """Halves, quarters and eighths; where the units are odd in number there are none, and every width is tried."""
@@ -179,7 +173,7 @@ def test_many_partitions_are_blocks_that_cannot_be_too_many(model: StepModel) ->
     policy = Policy(tiers=("hbm",), shardings=("column_wise",), max_shards=4)
     options = enumerate_options(model, policy, cuts=EVERY_CUT)
     (option,) = of_table(options, DIMS.index(256))
-    assert options.block_columns[options.block_option == option].tolist() == list(range(52, 256 - 52 + 1, 4))
+    assert options.block_columns[options.block_option == option].tolist() == [*range(52, 256 - 52 + 1, 4), 256]
 
 
 def test_the_space_narrows_where_cuts_are_many() -> None:
@@ -207,7 +201,7 @@ def test_tied_split_counts_are_searched(model: StepModel) -> None:
     """A wide table is cut into as many equal blocks as the ranks of a node can take."""
     options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_column_wise",)))
     counts = [len(widths(options, option)) for option in of_table(options, DIMS.index(256))]
-    assert counts == [2, 3, 4]
+    assert counts == [1, 2, 3, 4]
     assert build_problem(model, options).option_tied.all()
 
 
@@ -242,6 +236,7 @@ def test_tables_of_one_rank_are_cut_by_columns(model: StepModel) -> None:
         "table_wise",
         "column_wise",
         "row_wise",
+        "table_row_wise",
         "data_parallel",
     }
 
@@ -270,16 +265,16 @@ def test_a_kind_without_a_tier_is_not_allowed_it() -> None:
 def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
     """Such a table has none; nothing breaks, wherever it stands."""
     cluster = StepModel(topology(node_group("a", nodes=2)), workload([{"rows": BIG, "dim": dim} for dim in tables]))
-    options = enumerate_options(cluster, Policy(shardings=("column_wise",)))
+    options = enumerate_options(cluster, Policy(shardings=("grid_shard",)))
     assert sorted(set(options.table.tolist())) == [i for i, dim in enumerate(tables) if dim > 4]
     assert build_problem(cluster, options).tables == 2
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(shardings=("grid_shard",)), Policy(shardings=("column_wise",), max_shards=1)]
+    "policy", [Policy(shardings=("grid_shard",)), Policy(shardings=("grid_shard",), max_shards=1)]
 )
 def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
-    """Then there are none: a single node has no grid, and a single part is no cut."""
+    """Then there are none: a single node has no grid, in one part or in many."""
     one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))
     options = enumerate_options(one, policy)
     assert len(options.table) == len(options.block_option) == 0

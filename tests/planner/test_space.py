@@ -1,8 +1,12 @@
 """The option space: what is enumerated is inside, what a document may hold beyond it is named."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
+from cost_models.model import BlockCosts
+from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
     DDR,
@@ -14,6 +18,7 @@ from cost_models.shards import (
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
+    Blocks,
 )
 from cost_models.step import StepModel
 from planner.options import enumerate_options
@@ -79,7 +84,6 @@ def test_the_widest_space_holds_what_a_document_may_say() -> None:
     [
         (EVERY_CUT, 96, HBM, GRID_SHARD, [24] * 4, "4 column blocks, and that number is not tried"),
         (EVERY_CUT, 96, HBM, GRID_SHARD, [40, 32, 24], "not as equal as multiples of 4"),
-        (EVERY_CUT, 96, HBM, COLUMN_WISE, [96], "a single column block is table_wise"),
         (EVERY_CUT_IN_HBM, 96, DDR, COLUMN_WISE, [32] * 3, "32 columns, and that width is not tried"),
         (FEW_CUTS, 128, HBM, COLUMN_WISE, [124, 4], "124 columns|4 columns"),
         (FEW_CUTS, 96, HBM, GRID_SHARD, [32] * 3, "3 column blocks"),
@@ -110,3 +114,26 @@ def test_starts_keep_to_usual_options_where_there_are_any() -> None:
     assert options.usual[grids & (blocks == 2)].all()
     assert not options.usual[grids & (blocks == 3)].any()
     assert options.usual[EXTENT_OF_SHARDING[options.block_sharding[opens]] == RANK].all()
+
+
+@pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])
+def test_one_block_costs_the_same_by_any_name(name: str) -> None:
+    """A table in one column block takes what it takes table_wise: the space holds one of them only."""
+    cluster = topology(node_group("a", nodes=2, ranks=2))
+    model = cost_model(name, cluster, workload([{"rows": BIG, "dim": dim} for dim in (4, 64, 128)]))
+    every = np.arange(3)
+    costs = [
+        model.block_costs(Blocks(every, np.full(3, sharding), np.full(3, HBM), model.tables.dim, np.zeros(3)), 0)
+        for sharding in (TABLE_WISE, COLUMN_WISE, *([TABLE_COLUMN_WISE] if name != "hugectr" else []))
+    ]
+    for other in costs[1:]:
+        for field in fields(BlockCosts):
+            assert np.array_equal(getattr(other, field.name), getattr(costs[0], field.name)), field.name
+
+
+def test_a_cut_table_may_be_in_one_block() -> None:
+    """Where the policy names column_wise alone, a table too narrow to cut is held in one block."""
+    options = enumerate_options(of(Policy(), EVERY_CUT).model, Policy(tiers=("hbm",), shardings=("column_wise",)))
+    narrow = np.flatnonzero(options.table[options.block_option] == DIMS.index(4))
+    assert options.block_columns[narrow].tolist() == [4]
+    assert options.block_sharding[narrow].tolist() == [COLUMN_WISE]
