@@ -1,0 +1,270 @@
+"""Every way that a document may hold one table, with what each adds to the loads and memories of a cluster.
+
+Seconds and bytes are the cost model's, block by block; how blocks may lie is `document_rules` and `covers`. R entries
+of a load: the instances of the resources of each column, stage by stage, then the pools of each memory.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
+from cost_models.workload.formats import DTYPES
+from planner.document import Remap, Shards, TablePlan
+from tests.oracles import covers
+from tests.oracles.covers import Covers
+from tests.oracles.document_rules import Rules, TableRules
+
+MOST_KEPT = 4000
+"""Choices of a table that are kept; of more, the shortest by themselves and some at random."""
+WHOLE_WORLD = ("data_parallel", "row_wise")
+WHOLE_NODE = ("table_row_wise", "grid_shard")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A sharding with its tier, cache fraction, format and place of the state."""
+
+    sharding: str
+    tier: str
+    fraction: float
+    dtype: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """The choices of one variant, and what each block of them adds."""
+
+    variant: Variant
+    unit: int
+    """Columns of a unit of width."""
+    widths: tuple[int, ...]
+    pieces: Floats
+    """[widths, places, R]"""
+    supported: np.ndarray
+    """[widths, places]"""
+
+
+@dataclass(frozen=True)
+class TableChoices:
+    """n choices of one table."""
+
+    families: tuple[Family, ...]
+    family: Ints
+    """[n]"""
+    counts: tuple[Ints, ...]
+    """n times [widths, places] blocks of each width on each place."""
+    load: Floats
+    """[n, R]"""
+    ranks: Ints
+    """[n] a bit for each rank that holds a shard."""
+    complete: bool
+
+
+class Cluster:
+    """How loads of blocks add up to a step, and whether they fit."""
+
+    def __init__(self, model: CostModel, rules: Rules) -> None:
+        self.model, self.rules = model, rules
+        self.world = len(model.kind_of_rank)
+        self.nodes = [np.flatnonzero(model.node_of_rank == n).tolist() for n in np.unique(model.node_of_rank)]
+        self.order = sorted(range(len(model.columns)), key=lambda c: model.columns[c].stage)
+        self.at = np.zeros((len(model.columns), self.world), dtype=np.int64)
+        self.pool_at = np.zeros((len(model.memories), self.world), dtype=np.int64)
+        first, starts, stages = 0, [], []
+        for c in self.order:
+            instance = np.asarray(model.resource_of_rank(model.columns[c].resource))
+            self.at[c] = first + instance
+            if not stages or stages[-1] != model.columns[c].stage:
+                starts.append(first)
+                stages.append(model.columns[c].stage)
+            first += int(instance.max()) + 1
+        self.seconds = first
+        self.stage_starts, self.constant_s = np.array(starts), float(np.sum(model.constants))
+        for m, pool in enumerate(model.memory_pool_of_rank):
+            self.pool_at[m] = first + pool
+            first += len(rules.capacity[m])
+        self.size = first
+        self.capacity = np.concatenate(rules.capacity)
+        self.base = np.zeros(first)
+        for rank in range(self.world):
+            np.add.at(self.base, self.at[:, rank], model.base_loads[model.kind_of_rank[rank]])
+            np.add.at(self.base, self.pool_at[:, rank], model.base_bytes)
+
+    def step_s(self, load: Floats) -> Floats:
+        """[n] of loads [n, R] that hold everything."""
+        longest = np.maximum.reduceat(load[:, : self.seconds], self.stage_starts, axis=1)
+        return np.asarray(np.maximum(longest, 0.0).sum(axis=1) + self.constant_s)
+
+    def overflow(self, load: Floats) -> Floats:
+        """[n] bytes beyond the memories, in shares of each."""
+        excess = np.maximum(load[:, self.seconds :] - self.capacity, 0.0)
+        return np.asarray((excess / np.maximum(self.capacity, 1.0)).sum(axis=1))
+
+    def choices(self, table: int, limit_s: float, seed: int) -> TableChoices:
+        """All choices of a table that fit by themselves and alone take less than `limit_s`."""
+        rules, families, parts = self.rules.tables[table], [], []
+        complete = True
+        for sharding in rules.shardings:
+            cover, unit = _covers(self, rules, sharding, seed)
+            complete &= cover.complete
+            for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
+                load = self._load(family, cover)
+                alone = self.base + load
+                kept = (
+                    (self.overflow(alone) <= 0) & (self.step_s(alone) < limit_s) & self._is_legal(table, family, cover)
+                )
+                index = np.flatnonzero(kept)
+                parts.append((len(families), cover.counts[index], load[index]))
+                families.append(family)
+        return self._joined(families, parts, complete, seed)
+
+    def _joined(
+        self, families: list[Family], parts: list[tuple[int, Ints, Floats]], complete: bool, seed: int
+    ) -> TableChoices:
+        number = np.repeat([n for n, _, _ in parts], [len(load) for _, _, load in parts]).astype(np.int64)
+        counts = [of for _, some, _ in parts for of in some]
+        load = np.concatenate([load for _, _, load in parts]) if parts else np.zeros((0, self.size))
+        if len(load) > MOST_KEPT:
+            order = np.argsort(self.step_s(self.base + load), kind="stable")
+            rest = np.random.default_rng(seed).permutation(order[MOST_KEPT // 2 :])[: MOST_KEPT // 2]
+            chosen = np.concatenate([order[: MOST_KEPT // 2], rest])
+            number, load, counts, complete = number[chosen], load[chosen], [counts[i] for i in chosen.tolist()], False
+        ranks = [self.ranks_of(families[n].variant.sharding, of) for n, of in zip(number.tolist(), counts, strict=True)]
+        return TableChoices(tuple(families), number, tuple(counts), load, np.array(ranks, dtype=np.int64), complete)
+
+    def ranks_of(self, sharding: str, counts: Ints) -> int:
+        """A bit for each rank that has a shard."""
+        if sharding in WHOLE_WORLD:
+            return (1 << self.world) - 1
+        places = np.flatnonzero(counts.sum(axis=0)).tolist()
+        ranks = places if sharding not in WHOLE_NODE else [rank for node in places for rank in self.nodes[node]]
+        return sum(1 << rank for rank in ranks)
+
+    def _places(self, sharding: str) -> list[list[int]]:
+        """The ranks of each place."""
+        if sharding in WHOLE_WORLD:
+            return [list(range(self.world))]
+        return self.nodes if sharding in WHOLE_NODE else [[rank] for rank in range(self.world)]
+
+    def _families(self, table: int, sharding: str, unit: int, cover: Covers) -> list[Family]:
+        """What the blocks of each variant add, on each place."""
+        variants = self.rules.tables[table].variants
+        n = len(variants) * len(cover.widths)
+        each = len(cover.widths)
+        tiers, fractions, dtypes, states = (
+            (np.repeat(values, each) for values in zip(*variants, strict=True)) if n else ([],) * 4
+        )
+        if not n:
+            return []
+        blocks = Blocks(
+            table=np.full(n, table),
+            sharding=np.full(n, SHARDINGS.index(sharding)),
+            tier=np.array([PLACEMENT_TIERS.index(tier) for tier in tiers]),
+            columns=np.tile(np.array(cover.widths) * unit, len(variants)),
+            cache_fraction=np.array(fractions, dtype=float),
+            dtype=np.array([DTYPES.index(dtype) for dtype in dtypes]),
+            state=np.array([STATE_PLACES.index(state) for state in states]),
+        )
+        costs = [self.model.block_costs(blocks, kind) for kind in range(self.model.kind_count)]
+        places, rows = self._places(sharding), self.rules.tables[table].rows
+        pieces = np.zeros((n, len(places), self.size))
+        supported = np.ones((n, len(places)), dtype=bool)
+        for rank in range(self.world):
+            pieces[:, :, self.at[:, rank]] += costs[self.model.kind_of_rank[rank]].everywhere[:, None, :]
+        for p, ranks in enumerate(places):
+            for rank, (_, held) in zip(ranks, row_blocks(rows, len(ranks), sharding), strict=True):
+                cost = costs[self.model.kind_of_rank[rank]]
+                pieces[:, p, self.at[:, rank]] += cost.fixed + cost.by_rows * (held / rows)
+                pieces[:, p, self.pool_at[:, rank]] += cost.bytes_fixed + cost.bytes_by_rows * (held / rows)
+                supported[:, p] &= cost.supported
+        return [
+            Family(Variant(sharding, *variant), unit, cover.widths, of_variant, has)
+            for variant, of_variant, has in zip(
+                variants,
+                pieces.reshape(len(variants), each, len(places), self.size),
+                supported.reshape(len(variants), each, len(places)),
+                strict=True,
+            )
+        ]
+
+    def _load(self, family: Family, cover: Covers) -> Floats:
+        flat = cover.counts.reshape(len(cover.counts), -1).astype(float)
+        return np.asarray(flat @ family.pieces.reshape(flat.shape[1], -1))
+
+    def _is_legal(self, table: int, family: Family, cover: Covers) -> np.ndarray:
+        """[n] whether the hardware has what the blocks need, and the cost model knows so many blocks."""
+        flat = cover.counts.reshape(len(cover.counts), -1)
+        has_all = ~(flat[:, ~family.supported.ravel()] > 0).any(axis=1)
+        sharding, tier = SHARDINGS.index(family.variant.sharding), PLACEMENT_TIERS.index(family.variant.tier)
+        splits = flat.sum(axis=1)
+        for n in np.unique(splits).tolist():
+            has_all[splits == n] &= bool(self.model.is_option(sharding, tier, n)[table])
+        return np.asarray(has_all)
+
+    def table_plan(self, table: int, family: Family, counts: Ints) -> TablePlan:
+        """A choice as the document writes it; without bytes."""
+        rules, variant = self.rules.tables[table], family.variant
+        places = self._places(variant.sharding)
+        shards, column = [], 0
+        for w, p in np.argwhere(counts)[::-1].tolist():
+            width = family.widths[w] * family.unit
+            for _ in range(int(counts[w, p])):
+                rows = row_blocks(rules.rows, len(places[p]), variant.sharding)
+                shards += [
+                    (rank, start, held, column, width) for rank, (start, held) in zip(places[p], rows, strict=True)
+                ]
+                column += width
+        matrix = np.array(shards, dtype=np.int64)
+        hot = remap = None
+        if variant.tier.endswith("_split"):
+            hot_rows = int(np.ceil(rules.rows * variant.fraction))
+            before = [(start * hot_rows) // rules.rows for _, start, _, _, _ in shards]
+            hot = np.array([(s[1] + s[2]) * hot_rows // rules.rows - b for s, b in zip(shards, before, strict=True)])
+            remap = Remap(hot_rows=hot_rows, ids="ranked")
+        return TablePlan(
+            name=rules.name,
+            sharding=variant.sharding,
+            tier=variant.tier,
+            dtype=variant.dtype,
+            cache_fraction=variant.fraction or None,
+            optimizer_state=variant.state,
+            remap=remap,
+            shards=Shards(*matrix.T, np.zeros((len(matrix), len(MEMORY_TIERS)), dtype=np.int64), hot),
+        )
+
+
+def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
+    """(first row, rows) of each rank: blocks of ceil(rows / ranks) in order, or everything on each."""
+    if sharding == "data_parallel":
+        return [(0, rows)] * ranks
+    size = -(-rows // ranks)
+    return [(min(k * size, rows), min(size, max(rows - k * size, 0))) for k in range(ranks)]
+
+
+def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tuple[Covers, int]:
+    """The covers of a table under a sharding, and the columns of a unit of their widths."""
+    world, allowed = cluster.world, set(rules.ranks)
+    unit = rules.step or rules.dim
+    units = rules.dim // unit
+    nodes = [n for n, ranks in enumerate(cluster.nodes) if allowed.issuperset(ranks)]
+    none = Covers((1,), np.zeros((0, 1, 1), dtype=np.int64), True)
+    if sharding in WHOLE_WORLD:
+        parts = 1 if sharding == "data_parallel" else world
+        is_allowed = len(allowed) == world and parts <= rules.max_shards
+        return (Covers((units,), np.ones((1, 1, 1), dtype=np.int64), True) if is_allowed else none), unit
+    if sharding == "table_row_wise":
+        kept = [n for n in nodes if len(cluster.nodes[n]) <= rules.max_shards]
+        return Covers((units,), np.eye(len(cluster.nodes), dtype=np.int64)[kept][:, None, :], True), unit
+    if sharding == "table_wise":
+        return Covers((units,), np.eye(world, dtype=np.int64)[sorted(allowed)][:, None, :], True), unit
+    if sharding == "grid_shard":
+        sizes = [len(ranks) for ranks in cluster.nodes]
+        return covers.in_grids(units, sizes, nodes, rules.max_shards), unit
+    if SHARDINGS.index(sharding) in cluster.model.tied_shardings:
+        within = [[rank for rank in ranks if rank in allowed] for ranks in cluster.nodes]
+        even = sharding == "column_wise"
+        return covers.on_different_ranks(units, within, world, rules.max_shards, even=even, seed=seed), unit
+    return covers.on_single_ranks(units, rules.ranks, world, rules.max_shards, seed), unit

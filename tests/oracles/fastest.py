@@ -1,0 +1,232 @@
+"""The fastest placement that a document may hold: by trying all, or by many tries where these are too many.
+
+Loads and bytes are never below zero, so that what a part of the tables takes is a bound on what all take.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.shards import Floats, Ints
+from planner.document import TablePlan
+from tests.oracles.choices import Cluster, Family, TableChoices
+
+ROWS_TRIED = 300_000
+"""Partial placements that are looked at before trying all is given up."""
+STARTS = 12
+"""Random starts of the local search."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A placement below the limit, if any; and whether all were tried."""
+
+    tables: tuple[TablePlan, ...] | None
+    step_s: float
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class _Held:
+    """How one table is held in a placement under construction."""
+
+    family: Family
+    counts: Ints
+    load: Floats
+    ranks: int
+
+
+def fastest(cluster: Cluster, limit_s: float, seed: int = 0) -> Found:
+    """The fastest placement that takes less than `limit_s`; any that fits is good where that is infinite."""
+    choices = [cluster.choices(table, limit_s, seed) for table in range(len(cluster.rules.tables))]
+    if cluster.overflow(cluster.base[None])[0] > 0:
+        return Found(None, limit_s, True)
+    if empty := [of for of in choices if not len(of.load)]:
+        return Found(None, limit_s, any(of.complete for of in empty))
+    groups = _Groups(cluster)
+    trial = _Trial(cluster, choices, groups, limit_s)
+    trial.run()
+    best, best_s, exact = trial.best, trial.best_s, trial.is_exact and all(of.complete for of in choices)
+    if not exact and not (best is not None and np.isinf(limit_s)):
+        search = _LocalSearch(cluster, choices, groups, np.random.default_rng(seed))
+        for _ in range(STARTS):
+            held = search.run()
+            if held is not None and (step_s := search.step_s(held)) < best_s:
+                best, best_s = held, step_s
+    if best is None:
+        return Found(None, limit_s, exact)
+    tables = tuple(cluster.table_plan(t, held.family, held.counts) for t, held in enumerate(best))
+    return Found(tables, best_s, exact)
+
+
+class _Groups:
+    """Which choices of a table go with those of others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.groups = [group for group in cluster.rules.groups if group.tables]
+        self.bits = [np.array([1 << zone for zone in group.zone_of_rank]) for group in self.groups]
+
+    def zones(self, number: int, ranks: Ints) -> Ints:
+        """[n] a bit for each zone of a group that ranks [n] lie in."""
+        found = np.zeros(len(ranks), dtype=np.int64)
+        for rank, bit in enumerate(self.bits[number].tolist()):
+            found |= np.where(ranks >> rank & 1, bit, 0)
+        return found
+
+    def fit(self, table: int, ranks: Ints, others: dict[int, int]) -> np.ndarray:
+        """[n] whether a table on ranks [n] keeps to the groups, beside others on theirs."""
+        fits = np.ones(len(ranks), dtype=bool)
+        for number, group in enumerate(self.groups):
+            if table not in group.tables:
+                continue
+            zones = self.zones(number, ranks)
+            if group.together:
+                fits &= (zones & (zones - 1)) == 0
+            for other in group.tables:
+                if other in others and other != table:
+                    theirs = self.zones(number, np.array([others[other]]))[0]
+                    fits &= zones == theirs if group.together else (zones & theirs) == 0
+        return fits
+
+
+class _Trial:
+    """Depth first over the tables, with what the others take at least; the last tables all at once."""
+
+    def __init__(self, cluster: Cluster, choices: list[TableChoices], groups: _Groups, limit_s: float) -> None:
+        self.cluster, self.choices, self.groups = cluster, choices, groups
+        self.best_s, self.best, self.is_exact, self.left = limit_s, None, True, ROWS_TRIED
+        self.wants_any = bool(np.isinf(limit_s))
+        least = [of.load.min(axis=0) for of in choices]
+        self.order = sorted(
+            range(len(choices)), key=lambda t: -float(cluster.step_s((cluster.base + least[t])[None])[0])
+        )
+        self.rest = [
+            sum((least[t] for t in self.order[depth + 1 :]), np.zeros(cluster.size)) for depth in range(len(least))
+        ]
+
+    best: list[_Held] | None
+
+    def run(self) -> None:
+        """Set `best`, `best_s` and `is_exact`."""
+        self._descend(0, self.cluster.base, {}, {})
+
+    def _descend(self, depth: int, load: Floats, held: dict[int, _Held], ranks: dict[int, int]) -> None:
+        table = self.order[depth]
+        choices = self.choices[table]
+        self.left -= len(choices.load)
+        if self.left < 0:
+            self.is_exact = False
+            return
+        total = load + choices.load
+        least = total + self.rest[depth]
+        step_s = self.cluster.step_s(least)
+        fits = (self.cluster.overflow(least) <= 0) & (step_s < self.best_s)
+        fits &= self.groups.fit(table, choices.ranks, ranks)
+        index = np.flatnonzero(fits)
+        for i in index[np.argsort(step_s[index], kind="stable")].tolist():
+            if step_s[i] >= self.best_s or (self.best is not None and self.wants_any):
+                return
+            own = _Held(choices.families[choices.family[i]], choices.counts[i], choices.load[i], int(choices.ranks[i]))
+            if depth + 1 == len(self.order):
+                found = {**held, table: own}
+                self.best, self.best_s = [found[t] for t in range(len(found))], float(step_s[i])
+                return
+            self._descend(depth + 1, total[i], {**held, table: own}, {**ranks, table: own.ranks})
+
+
+class _LocalSearch:
+    """One table after the other to its best choice beside the others, from random ones, until none gets better."""
+
+    def __init__(
+        self, cluster: Cluster, choices: list[TableChoices], groups: _Groups, random: np.random.Generator
+    ) -> None:
+        self.cluster, self.choices, self.groups, self.random = cluster, choices, groups, random
+
+    def step_s(self, held: list[_Held]) -> float:
+        """Infinite where it does not fit."""
+        load = self.cluster.base + sum(each.load for each in held)
+        return float("inf") if self.cluster.overflow(load[None])[0] > 0 else float(self.cluster.step_s(load[None])[0])
+
+    def run(self) -> list[_Held] | None:
+        """A placement from which no table can go to a better place; None where no start keeps to the groups."""
+        held = self._start()
+        if held is None:
+            return None
+        for _ in range(20):
+            before = self._score(self.cluster.base + sum(each.load for each in held))
+            for table in self.random.permutation(len(held)).tolist():
+                held[table] = self._improved(table, held)
+            if not self._score(self.cluster.base + sum(each.load for each in held)) < before:
+                break
+        return held
+
+    def _start(self) -> list[_Held] | None:
+        found: dict[int, _Held] = {}
+        for table in self.random.permutation(len(self.choices)).tolist():
+            fits = self.groups.fit(table, self.choices[table].ranks, {t: each.ranks for t, each in found.items()})
+            if not fits.any():
+                return None
+            found[table] = self._choice(table, int(self.random.choice(np.flatnonzero(fits))))
+        return [found[table] for table in range(len(found))]
+
+    def _choice(self, table: int, i: int) -> _Held:
+        of = self.choices[table]
+        return _Held(of.families[of.family[i]], of.counts[i], of.load[i], int(of.ranks[i]))
+
+    def _score(self, load: Floats) -> float:
+        return float(self._scores(load[None])[0])
+
+    def _scores(self, load: Floats) -> Floats:
+        """[n] the step; far beyond any where memories overflow, the more so the more they do."""
+        overflow = self.cluster.overflow(load)
+        return self.cluster.step_s(load) + np.where(overflow > 0, 1e9 * (1 + overflow), 0.0)
+
+    def _improved(self, table: int, held: list[_Held]) -> _Held:
+        others = {t: each.ranks for t, each in enumerate(held) if t != table}
+        beside = self.cluster.base + sum((each.load for t, each in enumerate(held) if t != table), np.zeros(1))
+        best, best_s = held[table], self._score(beside + held[table].load)
+        of = self.choices[table]
+        scores = np.where(self.groups.fit(table, of.ranks, others), self._scores(beside + of.load), np.inf)
+        if scores.min() < best_s:
+            best, best_s = self._choice(table, int(scores.argmin())), float(scores.min())
+        if of.complete:
+            return best
+        for _ in range(30):
+            near = [
+                each for each in self._near(table, best) if self.groups.fit(table, np.array([each.ranks]), others)[0]
+            ]
+            if not near:
+                return best
+            scores = self._scores(beside + np.stack([each.load for each in near]))
+            if not scores.min() < best_s:
+                return best
+            best, best_s = near[int(scores.argmin())], float(scores.min())
+        return best
+
+    def _near(self, table: int, held: _Held) -> list[_Held]:
+        """Column blocks moved, cut in two, joined, or one a unit wider at the cost of another."""
+        family, rules = held.family, self.cluster.rules.tables[table]
+        if family.variant.sharding != "column_wise" or len(family.widths) == 1:
+            return []
+        blocks = [(w, p) for w, p in np.argwhere(held.counts).tolist() for _ in range(int(held.counts[w, p]))]
+        changed: list[list[tuple[int, int]]] = []
+        for k, (w, p) in enumerate(blocks):
+            others = blocks[:k] + blocks[k + 1 :]
+            changed += [[*others, (w, q)] for q in rules.ranks if q != p]
+            changed += [[*others, (a, p), (w - a - 1, q)] for a in range(w) for q in rules.ranks]
+            for j, (v, q) in enumerate(others):
+                rest = others[:j] + others[j + 1 :]
+                changed.append([*rest, (w + v + 1, p)])
+                if v:
+                    changed.append([*rest, (w + 1, p), (v - 1, q)])
+        found = []
+        for some in changed[:400]:
+            if len(some) > rules.max_shards:
+                continue
+            counts = np.zeros_like(held.counts)
+            for w, p in some:
+                counts[w, p] += 1
+            if not (counts[~family.supported] > 0).any():
+                load = counts.ravel().astype(float) @ family.pieces.reshape(counts.size, -1)
+                found.append(_Held(family, counts, load, self.cluster.ranks_of("column_wise", counts)))
+        return found
