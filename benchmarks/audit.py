@@ -4,7 +4,8 @@
 
 No plan is below its bound, none is faster than one that is called optimal, nothing fits where nothing is said to, and
 nothing crashes. Every violation is printed with its question as YAML; `--ask FILE` asks one again. Exits with 1 where a
-promise is broken.
+promise is broken. Placements that `verify` says the bound does not cover break none; they are counted, with the forms
+that they have.
 """
 
 import argparse
@@ -68,6 +69,7 @@ def main() -> int:
     began, cpu_s = time.monotonic(), 0.0
     statuses: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
+    outside: list[str] = []
     exact = missed = 0
     for done, (number, verdict, took_s) in enumerate(
         verdicts(range(first, first + given.instances), given.jobs), start=1
@@ -76,6 +78,8 @@ def main() -> int:
         statuses[verdict.status] += 1
         exact += verdict.is_exact
         missed += verdict.is_missed
+        if verdict.is_outside:
+            outside.append(f"question {number}: {verdict.words} ({'; '.join(verdict.refused_by_verify)})")
         if verdict.kind is not None:
             kinds[verdict.kind] += 1
             print(report(question(number), number, verdict), flush=True)
@@ -86,11 +90,14 @@ def main() -> int:
                 file=sys.stderr,
                 flush=True,
             )
+    for words in outside:
+        print(f"outside of the options, {words}")
     broken = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
     told = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
     print(
         f"{given.instances} instances ({told}); {exact} tried in full; violations: {broken}; crashes: {kinds['crash']};"
-        f" not found though there: {missed}; {cpu_s / max(given.instances, 1):.2f} s of CPU each"
+        f" outside of the options: {len(outside)}; not found though there: {missed};"
+        f" {cpu_s / max(given.instances, 1):.2f} s of CPU each"
     )
     return int(bool(kinds))
 

@@ -109,6 +109,7 @@ class Cluster:
         complete = True
         for sharding in rules.shardings:
             cover, unit = _covers(self, rules, sharding, seed)
+            cover = self.kept(cover, rules, sharding)
             complete &= cover.complete
             for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
                 load = self._load(family, cover)
@@ -120,6 +121,10 @@ class Cluster:
                 parts.append((len(families), cover.counts[index], load[index]))
                 families.append(family)
         return self._joined(families, parts, complete, seed)
+
+    def kept(self, cover: Covers, rules: TableRules, sharding: str) -> Covers:
+        """Those of the covers of a table that are looked at: all, or the plain ones."""
+        return _plain(cover, rules, sharding) if self.rules.plain else cover
 
     def _joined(
         self, families: list[Family], parts: list[tuple[int, Ints, Floats]], complete: bool, seed: int
@@ -143,6 +148,10 @@ class Cluster:
         ranks = places if sharding not in WHOLE_NODE else [rank for node in places for rank in self.nodes[node]]
         return sum(1 << rank for rank in ranks)
 
+    def place_of(self, sharding: str, rank: int) -> int:
+        """The place that a rank belongs to."""
+        return next(number for number, ranks in enumerate(self._places(sharding)) if rank in ranks)
+
     def _places(self, sharding: str) -> list[list[int]]:
         """The ranks of each place."""
         if sharding in WHOLE_WORLD:
@@ -152,6 +161,8 @@ class Cluster:
     def _families(self, table: int, sharding: str, unit: int, cover: Covers) -> list[Family]:
         """What the blocks of each variant add, on each place."""
         variants = self.rules.tables[table].variants
+        if self.rules.plain and sharding == "data_parallel":
+            variants = tuple(variant for variant in variants if variant[0] == "hbm")
         n = len(variants) * len(cover.widths)
         each = len(cover.widths)
         tiers, fractions, dtypes, states = (
@@ -246,11 +257,14 @@ def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
 
 def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tuple[Covers, int]:
     """The covers of a table under a sharding, and the columns of a unit of their widths."""
-    world, allowed = cluster.world, set(rules.ranks)
+    world, allowed, plain = cluster.world, set(rules.ranks), cluster.rules.plain
     unit = rules.step or rules.dim
     units = rules.dim // unit
+    most_ranks = {"row_wise": world, **dict.fromkeys(WHOLE_NODE, max(map(len, cluster.nodes)))}
     nodes = [n for n, ranks in enumerate(cluster.nodes) if allowed.issuperset(ranks)]
     none = Covers((1,), np.zeros((0, 1, 1), dtype=np.int64), True)
+    if plain and rules.rows < most_ranks.get(sharding, 0):
+        return none, unit
     if sharding in WHOLE_WORLD:
         parts = 1 if sharding == "data_parallel" else world
         is_allowed = len(allowed) == world and parts <= rules.max_shards
@@ -268,3 +282,18 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tu
         even = sharding == "column_wise"
         return covers.on_different_ranks(units, within, world, rules.max_shards, even=even, seed=seed), unit
     return covers.on_single_ranks(units, rules.ranks, world, rules.max_shards, seed), unit
+
+
+def _plain(cover: Covers, rules: TableRules, sharding: str) -> Covers:
+    """Without the covers that are no options by their widths (see `Rules.plain`)."""
+    if sharding not in ("column_wise", "table_column_wise") or not len(cover.counts):
+        return cover
+    has, widths = cover.counts.any(axis=2), np.array(cover.widths)
+    narrowest = np.where(has, widths, widths.max()).min(axis=1)
+    widest = np.where(has, widths, 0).max(axis=1)
+    kept = (cover.counts.sum(axis=(1, 2)) > 1) & (
+        narrowest * (rules.max_shards + 1) > rules.dim // (rules.step or rules.dim)
+    )
+    if sharding == "table_column_wise" and "column_wise" not in rules.shardings:
+        kept &= widest - narrowest <= 1
+    return Covers(cover.widths, cover.counts[kept], cover.complete)

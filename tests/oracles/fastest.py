@@ -3,13 +3,15 @@
 Loads and bytes are never below zero, so that what a part of the tables takes is a bound on what all take.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cost_models.shards import Floats, Ints
 from planner.document import TablePlan
-from tests.oracles.choices import Cluster, Family, TableChoices
+from tests.oracles.choices import Cluster, Family, TableChoices, Variant
+from tests.oracles.covers import Covers
 
 ROWS_TRIED = 300_000
 """Partial placements that are looked at before trying all is given up."""
@@ -36,8 +38,11 @@ class _Held:
     ranks: int
 
 
-def fastest(cluster: Cluster, limit_s: float, seed: int = 0) -> Found:
-    """The fastest placement that takes less than `limit_s`; any that fits is good where that is infinite."""
+def fastest(cluster: Cluster, limit_s: float, seed: int = 0, start: Sequence[TablePlan] = ()) -> Found:
+    """The fastest placement that takes less than `limit_s`; any that fits is good where that is infinite.
+
+    Where not all can be tried, a local search starts from `start`, if that is given, and from random placements.
+    """
     choices = [cluster.choices(table, limit_s, seed) for table in range(len(cluster.rules.tables))]
     if cluster.overflow(cluster.base[None])[0] > 0:
         return Found(None, limit_s, True)
@@ -49,14 +54,33 @@ def fastest(cluster: Cluster, limit_s: float, seed: int = 0) -> Found:
     best, best_s, exact = trial.best, trial.best_s, trial.is_exact and all(of.complete for of in choices)
     if not exact and not (best is not None and np.isinf(limit_s)):
         search = _LocalSearch(cluster, choices, groups, np.random.default_rng(seed))
-        for _ in range(STARTS):
-            held = search.run()
+        given = [_as_held(cluster, of, table) for of, table in zip(choices, start, strict=True)] if start else []
+        for number in range(STARTS):
+            known = [each for each in given if each is not None]
+            held = search.run(known if number == 0 and given and len(known) == len(given) else None)
             if held is not None and (step_s := search.step_s(held)) < best_s:
                 best, best_s = held, step_s
     if best is None:
         return Found(None, limit_s, exact)
     tables = tuple(cluster.table_plan(t, held.family, held.counts) for t, held in enumerate(best))
     return Found(tables, best_s, exact)
+
+
+def _as_held(cluster: Cluster, choices: TableChoices, table: TablePlan) -> _Held | None:
+    """How a document holds a table; None where that is none of the choices' variants."""
+    variant = Variant(table.sharding, table.tier, table.cache_fraction or 0.0, table.dtype, table.optimizer_state)
+    family = next((family for family in choices.families if family.variant == variant), None)
+    if family is None:
+        return None
+    counts = np.zeros(family.pieces.shape[:2], dtype=np.int64)
+    for start in np.unique(table.shards.column_start).tolist():
+        first = int(np.argmax(table.shards.column_start == start))
+        width, rank = int(table.shards.columns[first]) // family.unit, int(table.shards.rank[first])
+        if width not in family.widths:
+            return None
+        counts[family.widths.index(width), cluster.place_of(table.sharding, rank)] += 1
+    load = counts.ravel().astype(float) @ family.pieces.reshape(counts.size, -1)
+    return _Held(family, counts, load, cluster.ranks_of(table.sharding, counts))
 
 
 class _Groups:
@@ -147,9 +171,9 @@ class _LocalSearch:
         load = self.cluster.base + sum(each.load for each in held)
         return float("inf") if self.cluster.overflow(load[None])[0] > 0 else float(self.cluster.step_s(load[None])[0])
 
-    def run(self) -> list[_Held] | None:
-        """A placement from which no table can go to a better place; None where no start keeps to the groups."""
-        held = self._start()
+    def run(self, start: list[_Held] | None) -> list[_Held] | None:
+        """A placement from which no table can go to a better place; None where no random start keeps to the groups."""
+        held = self._start() if start is None else list(start)
         if held is None:
             return None
         for _ in range(20):
@@ -220,12 +244,11 @@ class _LocalSearch:
                 if v:
                     changed.append([*rest, (w + 1, p), (v - 1, q)])
         found = []
-        for some in changed[:400]:
-            if len(some) > rules.max_shards:
-                continue
-            counts = np.zeros_like(held.counts)
-            for w, p in some:
-                counts[w, p] += 1
+        near = [some for some in changed[:400] if len(some) <= rules.max_shards]
+        wide = np.zeros((len(near), *held.counts.shape), dtype=np.int64)
+        for number, some in enumerate(near):
+            np.add.at(wide[number], tuple(np.array(some).T), 1)
+        for counts in self.cluster.kept(Covers(family.widths, wide, complete=False), rules, "column_wise").counts:
             if not (counts[~family.supported] > 0).any():
                 load = counts.ravel().astype(float) @ family.pieces.reshape(counts.size, -1)
                 found.append(_Held(family, counts, load, self.cluster.ranks_of("column_wise", counts)))

@@ -18,6 +18,7 @@ from planner import plan
 from planner.document import Objective, Plan, RankPlan, StageTime, TablePlan, TierBytes
 from planner.planned import placed_tables
 from planner.verification import verify
+from tests.oracles import legality
 from tests.oracles.choices import Cluster
 from tests.oracles.document_rules import rules_of
 from tests.oracles.fastest import Found, fastest
@@ -26,6 +27,8 @@ from topologies.errors import InputError
 
 BOUND_TOLERANCE = 1e-9
 OPTIMAL_TOLERANCE = 1e-6
+OUTSIDE = "the bound does not cover how it is held"
+"""In what `verify` says of a placement that is right, and no option."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Verdict:
     status: str
     """Of the plan; `refused` where the question is an error, `crash` where the planner ended with a traceback."""
     kind: str | None = None
-    """The promise that does not hold: `below the bound`, `optimal is beaten`, `not infeasible`, `not verified` (the
-    plan's own document), `crash`."""
+    """The promise that does not hold: `below the bound`, `optimal is beaten`, `not infeasible`, `not verified` and
+    `not allowed` (the plan's own document, by `verify` and by the judge), `crash`."""
     words: str = ""
     witness: tuple[TablePlan, ...] | None = None
     is_exact: bool = False
@@ -45,6 +48,8 @@ class Verdict:
     """What is uncommon about the witness."""
     refused_by_verify: tuple[str, ...] = ()
     """What `verify` finds wrong about the witness beside its bound."""
+    is_outside: bool = False
+    """Whether the witness is of a form that `verify` takes for none of the options that the bound covers."""
     is_missed: bool = False
     """Whether a placement exists where the planner found none and claimed nothing."""
 
@@ -77,11 +82,18 @@ def judged(question: Question, seed: int = 0) -> Verdict:
         return Verdict(found.status, "not verified", "; ".join(faults))
     model = cost_model(question.cost_model, topology, workload)
     cluster = Cluster(model, rules_of(model, policy, found.provenance.cache_fractions))
+    if broken := legality.faults(model, cluster.rules, found.tables) if found.tables else []:
+        return Verdict(found.status, "not allowed", "; ".join(broken), found.tables)
     limit_s, kind = _limit(found)
-    best = fastest(cluster, limit_s, seed)
+    best = fastest(cluster, limit_s, seed, found.tables)
     if best.tables is None:
         return Verdict(found.status, is_exact=best.is_exact)
-    return _verdict(found, model, cluster, best, kind)
+    verdict = _verdict(found, model, cluster, best, kind)
+    if not verdict.is_outside:
+        return verdict
+    plain = Cluster(model, replace(cluster.rules, plain=True))
+    inside = fastest(plain, limit_s, seed, found.tables)
+    return verdict if inside.tables is None else _verdict(found, model, plain, inside, kind)
 
 
 def _limit(found: Plan) -> tuple[float, str]:
@@ -115,7 +127,17 @@ def _verdict(found: Plan, model: CostModel, cluster: Cluster, best: Found, kind:
     )
     refused = tuple(fault for fault in verify(document) if not fault.startswith(expected))
     words = f"{found.status}, {told}; a placement takes {step_s * 1e3:.9g} ms"
-    return Verdict(found.status, kind, words, best.tables, best.is_exact, _traits(found, cluster, best.tables), refused)
+    is_outside = not cluster.rules.plain and any(OUTSIDE in fault for fault in refused)
+    return Verdict(
+        status=found.status,
+        kind=None if is_outside else kind,
+        words=words,
+        witness=best.tables,
+        is_exact=best.is_exact,
+        traits=_traits(found, cluster, best.tables),
+        refused_by_verify=refused,
+        is_outside=is_outside,
+    )
 
 
 def _document(found: Plan, model: CostModel, cluster: Cluster, tables: Sequence[TablePlan]) -> Plan:
