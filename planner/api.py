@@ -15,7 +15,8 @@ from planner.build import document, with_moves
 from planner.cache_division import polished
 from planner.caches import with_own_fractions
 from planner.document import Plan, Remedy
-from planner.migration import DEFAULT_PAY_BACK_STEPS, migration_from
+from planner.loading import expect_sound, load_plan
+from planner.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
 from planner.policy import Policy, narrow, policy_document
@@ -88,7 +89,7 @@ def plan(
     model = planning_model(cost_model, cluster, trained, allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
     problem = build_problem(model, options)
-    migration = None if previous is None else migration_from(previous, model, lost_nodes)
+    migration = None if previous is None else _migration(previous, model, lost_nodes)
     former_fractions = None if migration is None else migration.cache_fractions()
     if effort is None and time_limit_s is None:
         effort = DEFAULT_EFFORT
@@ -119,6 +120,13 @@ def plan(
     new = document(model, options, problem, found.outcome, origin, homes, helps)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return judged(with_moves(new, moves))
+
+
+def _migration(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int]) -> Migration:
+    """The way from a plan, or its file, to the inputs of a model."""
+    source = "the previous plan" if isinstance(previous, Plan) else str(previous)
+    former = expect_sound(previous, source) if isinstance(previous, Plan) else load_plan(previous)
+    return migration_from(former, model, lost_nodes, source)
 
 
 class _Watch:

@@ -9,7 +9,6 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import (
-    HOME_OF_TIER,
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     SHARDINGS,
@@ -19,7 +18,6 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES
 from planner.document import (
-    Infeasibility,
     Moves,
     Objective,
     Plan,
@@ -29,26 +27,18 @@ from planner.document import (
     Remedy,
     Shards,
     StageTime,
-    TableDemand,
     TablePlan,
     TierBytes,
-    TierShortage,
 )
+from planner.error_bars import with_error_bars
+from planner.infeasibility import explain_limit, explain_shortage, explain_trial
 from planner.moves import Homes
-from planner.options import Options, build_problem, enumerate_options
+from planner.options import Options
 from planner.pieces import Pieces, explain_unplaced
-from planner.planned import placed_shards
-from planner.policy import Policy, rank_ranges
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
-from planner.proof import byte_prices, write_proof
+from planner.proof import write_proof
 from planner.remaps import hot_row_count, hot_rows_of_shards
 from planner.solvers.incumbent import Outcome
-from planner.solvers.infeasible import Shortage
-from planner.verification import error_bar
-from topologies.units import format_bytes
-
-SOLVER = "fluid prices, longest-first"
-_BLAMED = 5
 
 
 def document(
@@ -105,25 +95,8 @@ def with_moves(plan: Plan, moves: Moves) -> Plan:
     """The plan with what moves; where more must move than may, with that as the reason that there is none."""
     reason = plan.infeasibility
     if plan.status == "infeasible" and reason is None and moves.limit_bytes is not None:
-        least, limit = format_bytes(moves.least_bytes), format_bytes(moves.limit_bytes)
-        summary = f"at least {least} must move, and the limit is {limit}"
-        reason = Infeasibility(summary=summary, tiers=(), tables=(), byte_prices=())
+        reason = explain_limit(moves.least_bytes, moves.limit_bytes)
     return plan.model_copy(update={"moves": moves, "infeasibility": reason})
-
-
-def with_error_bars(plan: Plan, model: CostModel) -> Plan:
-    """The plan with the band of its step and of each stage, or the reason that there are none."""
-    assert plan.objective is not None
-    bars = model.error_bars(placed_shards(plan))
-    if bars is None:
-        objective = plan.objective.model_copy(update={"no_error_bar": model.without_error_bars})
-        return plan.model_copy(update={"objective": objective})
-    objective = plan.objective.model_copy(update={"error_bar": error_bar(bars.step, plan.objective.step_s)})
-    stages = tuple(
-        stage.model_copy(update={"error_bar": error_bar(bar, stage.seconds)})
-        for stage, bar in zip(plan.stages, bars.stages, strict=True)
-    )
-    return plan.model_copy(update={"objective": objective, "stages": stages})
 
 
 def placed_plan(
@@ -249,80 +222,3 @@ def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[Rank
         )
         for rank in range(len(busy))
     )
-
-
-def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
-    """A solver's proof in the user's words."""
-    tables, of, permits = model.workload.tables, model.tables, options.permits
-    every = np.arange(len(tables))
-    sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
-    ranks = problem.reach if shortage.ranks is None else shortage.ranks
-    capacity = [
-        float(of_pool[np.unique(pool[ranks])].sum())
-        for of_pool, pool in zip(problem.pool_capacity, problem.pool_of_rank, strict=True)
-    ]
-    tiers = tuple(
-        TierShortage(
-            tier=tier,
-            capacity_bytes=int(capacity[m]),
-            short_bytes=None if np.isnan(shortage.bytes_short[m]) else int(np.ceil(shortage.bytes_short[m])),
-        )
-        for m, tier in enumerate(model.memories)
-    )
-    concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
-    if len(shortage.homeless):
-        pieces = Pieces(model, options, problem)
-        blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
-        summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
-        reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
-    else:
-        blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
-        may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
-        allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
-        held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
-        room = sum(size for tier, size in zip(model.memories, capacity, strict=True) if tier in held_in)
-        what = "the tables"
-        if shortage.ranks is not None:
-            count = f"{len(concerned)} table{'s' * (len(concerned) > 1)}"
-            what = f"the {count} that the policy keeps on ranks {rank_ranges(np.flatnonzero(ranks).tolist())}"
-        if sizes[concerned].sum() <= room:
-            what += " with what they bring (caches, ids and outputs in flight)"
-        summary = f"{what} need more memory than the tiers that may hold them have"
-        reasons = ["among the largest"] * _BLAMED
-        if shortage.ranks is not None:
-            reasons = [permits.words(table) for table in blamed[:_BLAMED].tolist()]
-    demand = tuple(
-        TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason)
-        for i, reason in zip(blamed[:_BLAMED].tolist(), reasons, strict=False)
-    )
-    return Infeasibility(
-        summary=summary,
-        tiers=tiers,
-        tables=demand,
-        byte_prices=byte_prices(model, problem, shortage.byte),
-    )
-
-
-def explain_trial(model: CostModel, options: Options, problem: Problem, remedies: tuple[Remedy, ...]) -> Infeasibility:
-    """Why nothing fits where only trying everything shows it."""
-    unplaced = explain_unplaced(Pieces(model, options, problem))
-    summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
-    if problem.grouped.any():
-        summary += " and keeps to the policy"
-    return Infeasibility(
-        summary=summary, tiers=(), tables=unplaced.tables, byte_prices=(), tried=True, remedies=remedies
-    )
-
-
-def _homeless_reasons(model: CostModel, options: Options, tables: Ints, pieces: Pieces) -> list[str]:
-    """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
-    free = build_problem(model, enumerate_options(model, Policy()))
-    has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
-    reasons = []
-    for table in tables.tolist():
-        words = options.permits.words(table)
-        if words and table in has_option:
-            reasons.append(f"the policy leaves no option that fits: {words}")
-        else:
-            reasons.append(pieces.words(table))
-    return reasons

@@ -315,13 +315,15 @@ class Provenance(Record):
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
     policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]
     """What the plan was allowed to use; keys at their default are left out."""
+    policy_fingerprint: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Content hash over all fields of the policy; unset in plans from before there was one."""
     cuts: Cuts = Field(default_factory=lambda: FEW_CUTS)
     """The column cuts that were options. The lower bound is one on plans of these cuts."""
     cache_fractions: Annotated[
         dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
     ]
-    """By tier and table, the cache sizes that were options, in shares of its rows; unset: the same few of every table.
-    The lower bound is one on plans of these sizes."""
+    """By tier and table, the cache sizes that were options, in shares of its rows, the same few of every table among
+    them; unset: these few alone. The lower bound is one on plans of these sizes."""
 
 
 Confinement = Annotated[

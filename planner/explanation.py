@@ -21,15 +21,17 @@ from cost_models.shards import (
     Sharding,
 )
 from planner.document import Plan, StageTime, TablePlan
+from planner.errors import UnsoundPlanError
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
 from planner.problem import Bools, Floats, Ints, Problem
-from planner.proof import read_proof
+from planner.proof import faults_of, read_proof
 from planner.provenance import planned_options
 from planner.sensitivity import Gain, gains
 from planner.solvers.fluid import Fluid
+from topologies.errors import Fault
 
 GIB = 1 << 30
 
@@ -121,7 +123,8 @@ class TableReasons:
 
 
 class Explainer:
-    """The reasons behind one plan, which must place its tables. Raises InputError if its inputs cannot be read."""
+    """The reasons behind one plan, which must place its tables. Raises InputError if its inputs cannot be read,
+    and UnsoundPlanError where its proof is of something else."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -132,6 +135,8 @@ class Explainer:
         if plan.proof is not None:
             self._options: Options = planned_options(plan.provenance, self.model, plan.provenance.policy)
             self._problem = build_problem(self.model, self._options)
+            if faults := list(faults_of(plan.proof, self.model, self._problem)):
+                raise UnsoundPlanError(Fault("plan", 0, 0, "proof", text) for text in faults)
             self._prices, self._usable = read_proof(plan.proof, self.model, self._problem)
             self._fluid = Fluid(self._problem, grain_seconds(self._problem))
 

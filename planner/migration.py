@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
-from planner.document import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes, read_plan
+from planner.document import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes
 from planner.moves import Homes, Parts, existing_cells, kept_cells
 from planner.options import CacheFractions, Options, coarse_fractions
 from planner.problem import NODE, RANK, Bools, Placement, Problem
@@ -447,12 +446,11 @@ def _on_one_node(problem: Problem, ranks: Ints) -> bool:
 
 
 def migration_from(
-    previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int], source: str = "the previous plan"
+    previous: Plan, model: CostModel, lost_nodes: Sequence[int], source: str = "the previous plan"
 ) -> Migration:
-    """The way from a plan or its file to the inputs of a cost model. Raises InputError where nothing can be kept."""
-    source = source if isinstance(previous, Plan) else str(previous)
-    old = previous if isinstance(previous, Plan) else read_plan(previous)
-    found = Migration(old, source, model, tuple(sorted(set(lost_nodes))))
+    """The way from a plan, which messages call `source`, to the inputs of a cost model. Raises InputError where nothing
+    can be kept."""
+    found = Migration(previous, source, model, tuple(sorted(set(lost_nodes))))
     found.expect_usable()
     return found
 

@@ -104,25 +104,13 @@ def _places(model: CostModel, problem: Problem) -> list[tuple[str, tuple[int, ..
     ]
 
 
-def is_infeasible(prices: tuple[BytePrice, ...], model: CostModel, problem: Problem) -> bool:
-    """Whether no placement fits: a table has no option, or the prices put the need above all memory."""
-    claim = Proof(threshold_s=None, weights=(), byte_prices=prices)
-    if any(faults_of(claim, model, problem)):
-        return False
-    usable: Bools = np.asarray(problem.allowed.any(axis=0))
-    nothing = np.zeros(len(problem.stage_constants))
-    need = _value(problem, _multipliers(claim, model, problem), usable, nothing)
-    return need > float(problem.stage_constants.sum())
-
-
 def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """What makes the multipliers no proof at all, whatever they sum up to."""
-    places = set(_places(model, problem))
+    places: set[tuple[str | None, tuple[int, ...] | None]] = set(_places(model, problem))
     columns = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
     _, shared = _instances(problem)
     for weight in proof.weights:
-        c = columns.get((weight.stage, weight.resource))
-        place = (weight.group, weight.ranks)
+        c, place = columns.get((weight.stage, weight.resource)), (weight.group, weight.ranks)
         there = c is not None and (place == (None, None) if shared[c] else place in places)
         if weight.share < 0 or not there:
             yield f"weight on {weight.resource} of {weight.stage}: negative, or of something that does not exist"
@@ -135,9 +123,13 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
         total += sum(entry.share for entry in proof.table_weights if entry.stage == stage)
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
+    priced: set[object] = set()
     for price in proof.byte_prices:
-        if price.seconds_per_byte < 0 or (price.group, price.ranks) not in places:
-            yield f"price of {price.tier} on {price.group}: negative, or of a place that does not exist"
+        where = (price.group, price.ranks)
+        is_there = where in places and price.tier in model.memories and (price.tier, where) not in priced
+        if price.seconds_per_byte < 0 or not is_there:
+            yield f"price of {price.tier} on {price.group}: negative, a second one, or of a place that does not exist"
+        priced.add((price.tier, where))
 
 
 def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -170,7 +162,7 @@ def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
     """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
     prices, usable = read_proof(proof, model, problem)
-    value = _value(problem, prices, usable, grain_seconds(problem))
+    value = lagrangian_s(problem, prices, usable, grain_seconds(problem))
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
     if proof.packing is not None:
         simple = max(simple, _packed_s(proof.packing, prices, model, problem))
@@ -212,12 +204,6 @@ def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterato
         yield f"there are too many plans below {proof.tried_s!r} s to try them all"
     elif tried.placement is not None:
         yield f"a plan takes {tried.step_s!r} s, and all below {proof.tried_s!r} s are said to be tried"
-
-
-def nothing_fits(problem: Problem) -> bool:
-    """Whether no placement fits into memory and keeps to the policy, as trying them all shows."""
-    tried = try_all(problem.without_seconds(), 1.0)
-    return tried is not None and tried.placement is None
 
 
 def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -270,9 +256,14 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
     return Prices(weight, byte, of_table)
 
 
-def _value(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> float:
+def lagrangian_s(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> float:
     """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants,
-    and of the seconds `grain` [S] that each stage takes in any case the share that its weights leave.
+    and of the seconds `grain` [S] that each stage takes in any case the share that its weights leave."""
+    return _total(problem, prices, cheapest_options(problem, prices, usable), grain)
+
+
+def cheapest_options(problem: Problem, prices: Prices, usable: Bools) -> Floats:
+    """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
 
     Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
     blocks at least, each counted by its column units.
@@ -300,11 +291,11 @@ def _value(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> fl
             np.maximum.at(longest, owner, lone[members])
             option_value[options] = total[options] + longest[options]
     np.minimum.at(cheapest, problem.option_table, option_value)
-    return _total(problem, prices, cheapest, grain)
+    return cheapest
 
 
 def _total(problem: Problem, prices: Prices, cheapest: Floats, grain: Floats) -> float:
-    """The Lagrangian where the tables' cheapest options cost [T] so much; see `_value`."""
+    """The Lagrangian where the tables' cheapest options cost [T] so much; see `lagrangian_s`."""
     if np.isinf(cheapest).any():
         return float("inf")
     districts, weight, byte = problem.districts, prices.weight, prices.byte
@@ -389,7 +380,7 @@ def _least(problem: Problem, prices: Prices) -> Floats:
         of_table = {pair: share for pair, share in prices.of_table.items() if pair[1] == s}
         alone = Prices(weight, np.zeros_like(prices.byte), of_table)
         own = np.where(np.arange(len(grain)) == s, grain, 0.0)
-        of_stage.append(_value(problem, alone, anything, own) - constants)
+        of_stage.append(lagrangian_s(problem, alone, anything, own) - constants)
     return np.maximum(of_stage, grain)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.coefficients import Evidence
 from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
-from cost_models.shards import Floats, PlacementTier
+from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
 from planner.document import CoefficientSources, Provenance, Source
 from planner.options import CacheFractions, Options, coarse_fractions, enumerate_options
@@ -32,6 +32,7 @@ def provenance(model: CostModel, policy: Policy, seed: int, options: Options) ->
         solver=SOLVER,
         seed=seed,
         policy=policy,
+        policy_fingerprint=fingerprint(policy),
         cuts=options.cuts,
         cache_fractions={} if options.fractions is None else _written(model, options.fractions),
     )
@@ -39,37 +40,16 @@ def provenance(model: CostModel, policy: Policy, seed: int, options: Options) ->
 
 def planned_options(origin: Provenance, model: CostModel, permits: Policy | Permits) -> Options:
     """The options that the plan was chosen from, in its planner's order."""
-    return enumerate_options(model, permits, _read(origin, model), origin.cuts)
+    return enumerate_options(model, permits, planned_fractions(origin, model), origin.cuts)
 
 
 def tried_fractions(origin: Provenance, model: CostModel) -> CacheFractions:
     """The cache sizes that were options."""
-    return _read(origin, model) or coarse_fractions(model)
+    return planned_fractions(origin, model) or coarse_fractions(model)
 
 
-def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:
-    """Cache sizes of tables that do not exist, or not in ascending order."""
-    known = {table.name for table in model.workload.tables}
-    for tier, of_table in origin.cache_fractions.items():
-        for name, shares in of_table.items():
-            if name not in known:
-                yield f"cache_fractions: {name} in {tier}: there is no such table"
-            if not shares or list(shares) != sorted(set(shares)):
-                yield f"cache_fractions: {name} in {tier}: none, or not in ascending order"
-
-
-def _written(model: CostModel, fractions: CacheFractions) -> dict[PlacementTier, dict[str, tuple[float, ...]]]:
-    """Of the tiers of which tables have shares of their own."""
-    usual, names = coarse_fractions(model), [table.name for table in model.workload.tables]
-    return {
-        tier: {name: tuple(row[~np.isnan(row)].tolist()) for name, row in zip(names, of_tier, strict=True)}
-        for tier, of_tier in fractions.items()
-        if not np.array_equal(of_tier, usual[tier])
-    }
-
-
-def _read(origin: Provenance, model: CostModel) -> CacheFractions | None:
-    """None where every table has the same few; also for the tables that are not listed."""
+def planned_fractions(origin: Provenance, model: CostModel) -> CacheFractions | None:
+    """The cache sizes that were options; None where every table has the same few, as have those that are not listed."""
     if not origin.cache_fractions:
         return None
     found = dict(coarse_fractions(model))
@@ -81,6 +61,43 @@ def _read(origin: Provenance, model: CostModel) -> CacheFractions | None:
             row[: len(listed)] = listed
         found[tier] = shares
     return found
+
+
+def faults_of_cuts(origin: Provenance, model: CostModel, permits: Permits) -> Iterator[str]:
+    """Column cuts that are fewer than those that would be searched; a document from before there were any to state
+    covers few."""
+    own, widest = origin.cuts, enumerate_options(model, permits).cuts
+    pairs = ((own.hbm, widest.hbm), (own.below_hbm, widest.below_hbm))
+    if "cuts" in origin.model_fields_set and ("few", "every") in pairs:
+        yield f"cuts: {origin.cuts.words}, where it is {widest.words} that are searched"
+
+
+def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:
+    """Cache sizes of tables that do not exist, not in ascending order, or without those that are tried of every table:
+    a bound on plans of fewer sizes would say less than it seems to."""
+    known, usual = {table.name for table in model.workload.tables}, coarse_fractions(model)
+    for tier, of_table in origin.cache_fractions.items():
+        if tier not in PARTLY_IN_HBM:
+            yield f"cache_fractions: {tier}: has no caches"
+            continue
+        always: list[float] = usual[tier][0].tolist()
+        for name, shares in of_table.items():
+            if name not in known:
+                yield f"cache_fractions: {name} in {tier}: there is no such table"
+            if not shares or list(shares) != sorted(set(shares)):
+                yield f"cache_fractions: {name} in {tier}: none, or not in ascending order"
+            elif missing := [share for share in always if share not in shares]:
+                yield f"cache_fractions: {name} in {tier}: without {missing[0]!r}, which is tried of every table"
+
+
+def _written(model: CostModel, fractions: CacheFractions) -> dict[PlacementTier, dict[str, tuple[float, ...]]]:
+    """Of the tiers of which tables have shares of their own."""
+    usual, names = coarse_fractions(model), [table.name for table in model.workload.tables]
+    return {
+        tier: {name: tuple(row[~np.isnan(row)].tolist()) for name, row in zip(names, of_tier, strict=True)}
+        for tier, of_tier in fractions.items()
+        if not np.array_equal(of_tier, usual[tier])
+    }
 
 
 def _source(record: Topology | Record) -> Source:

@@ -9,27 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from cost_models import error_bars
 from cost_models.model import CostModel, Evaluation
 from cost_models.shards import (
-    DATA_PARALLEL,
-    GRID_SHARD,
     MEMORY_TIERS,
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
-    ROW_WISE,
     SHARDINGS,
     SHARED_BY,
     STATE_PLACES,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
-    Ints,
-    block_rows,
 )
 from cost_models.workload.formats import DTYPES
-from cost_models.workload.models import TableProfile, Workload
-from planner.document import ErrorBar, Plan, Shards, Source, TablePlan
-from planner.migration import is_limit_too_small, migration_from, plan_fingerprint
+from cost_models.workload.models import Workload
+from planner.coverage import coverage_fault
+from planner.document import Plan, Provenance, Source, TablePlan
+from planner.error_bars import faults_of_error_bars
+from planner.infeasibility import faults_of_reason
+from planner.migration import migration_from, plan_fingerprint
 from planner.options import build_problem
 from planner.permits import Held, Permits, permits_of, planning_model, violations
 from planner.planned import placed_shards, planned_inputs
@@ -38,11 +33,15 @@ from planner.proof import (
     faults_of_cases,
     faults_of_packing,
     faults_of_trial,
-    is_infeasible,
-    nothing_fits,
     recomputed_bound_s,
 )
-from planner.provenance import coefficient_sources, faults_of_fractions, planned_options, tried_fractions
+from planner.provenance import (
+    coefficient_sources,
+    faults_of_cuts,
+    faults_of_fractions,
+    planned_options,
+    tried_fractions,
+)
 from planner.remaps import faults_of_files, numbering_fault
 from planner.simulation import play, simulated
 from planner.space import Space
@@ -55,7 +54,6 @@ SIMULATED_TOLERANCE = 1e-6
 """Relative difference that rounding may make of a simulation: events may change places."""
 OPTIMAL_GAP = 1e-6
 """The largest gap of a plan that may be called optimal."""
-COLUMN_UNIT = 4
 ROUNDED = 3
 """Bytes by which sums of three rounded counts may differ."""
 
@@ -65,17 +63,14 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
 
     Checked: the inputs are those of the fingerprints; every table is covered exactly once, the way its sharding
     says; bytes of shards and ranks, and no memory over its capacity; stage times, critical ranks, their sum, their
-    error bars and the gap; the bound is not above the objective; the policy is kept; the status goes with them; split
-    tables have as many hot rows as their bytes hold. What moved is checked against the `former` plan, and the files of
-    remapped ids in the plan's `folder`, where these are given. Raises InputError if the inputs in the document cannot
-    be read.
+    error bars and the gap; the bound is not above the objective, and is proven; the policy is kept; the status goes
+    with them; split tables have as many hot rows as their bytes hold; of a plan that places nothing, that nothing fits
+    and why. What moved is checked against the `former` plan, and the files of remapped ids in the plan's `folder`,
+    where these are given. What is not checked, `planner.unchecked` lists. Raises InputError if the inputs in the
+    document cannot be read.
     """
     topology, workload = planned_inputs(plan)
-    found = [
-        *_source("topology", plan.provenance.topology, topology),
-        *_source("workload", plan.provenance.workload, workload),
-        *_status(plan),
-    ]
+    found = [*_sources(plan.provenance, topology, workload), *_status(plan)]
     policy = plan.provenance.policy
     model = planning_model(plan.provenance.cost_model, topology, workload, policy)
     found += _coefficients(plan, model)
@@ -86,9 +81,12 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
         permits = permits_of(model, policy)
     except InputError as error:
         return [*found, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
+    found += faults_of_cuts(plan.provenance, model, permits)
     if plan.objective is None:
-        return [*found, *_infeasibility(plan, model, permits), *_moves(plan, model, permits, former)]
-    placed = list(_tables(plan, model)) or list(_policy(plan, permits))
+        options = planned_options(plan.provenance, model, permits)
+        found += faults_of_reason(plan, model, options)
+        return [*found, *(() if plan.tables else _moves(plan, model, permits, former))]
+    placed = list(_shape(plan, model)) or list(_policy(plan, permits))
     found += placed
     if placed:
         return found
@@ -99,12 +97,20 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     found += _stages(plan, model, evaluation)
     found += _objective(plan)
     found += _options(plan, model, permits)
-    found += _error_bars(plan, model)
+    found += faults_of_error_bars(plan, model)
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
     found += _simulated(plan)
     found += [] if folder is None else faults_of_files(plan, Path(folder))
     return found
+
+
+def shape_faults(plan: Plan, model: CostModel) -> list[str]:
+    """What keeps a document from being a plan of its own inputs at all, whatever its figures are, in words.
+
+    Where this is empty, every table, rank and stage of the inputs is there once, and every shard on a rank.
+    """
+    return [*_status(plan), *(_shape(plan, model) if plan.objective is not None else ())]
 
 
 def verify_limits(plan: Plan, model: CostModel) -> list[str]:
@@ -130,6 +136,8 @@ def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     for name in stated:
         if name not in found:
             yield f"objective: table {name} is said to be held in a way that the bound does not cover"
+    if len(set(stated)) < len(stated):
+        yield "objective: a table is said twice to be held in a way that the bound does not cover"
     if plan.status == "optimal" and stated:
         yield "status: optimal, though the bound does not cover how tables are held"
 
@@ -203,26 +211,23 @@ def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
         yield "coefficients: the plan was costed with others than this planner has"
 
 
-def _infeasibility(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
-    """Whether the prices of an infeasibility claim prove it, or its homeless tables have no option indeed."""
-    if plan.infeasibility is None:
-        if plan.status == "infeasible":
-            yield "infeasible: without a reason"
-        return
-    if is_limit_too_small(plan):
-        return
-    problem = build_problem(model, planned_options(plan.provenance, model, permits))
-    if plan.infeasibility.tried:
-        if not nothing_fits(problem):
-            yield "infeasible: trying all placements does not show that none fits"
-    elif not is_infeasible(plan.infeasibility.byte_prices, model, problem):
-        yield "infeasible: its prices do not prove that the tables need more memory than there is"
+def _sources(origin: Provenance, topology: Topology, workload: Workload) -> Iterator[str]:
+    """Whether the inputs are those whose names and fingerprints the document states."""
+    yield from _source("topology", origin.topology, topology)
+    yield from _source("workload", origin.workload, workload)
+    found = fingerprint(origin.policy)
+    if origin.policy_fingerprint not in (None, found):
+        yield f"policy: the content hashes to {found}, the document says {origin.policy_fingerprint}"
+    if origin.wall_s is not None:
+        yield f"provenance: wall_s is {origin.wall_s!r}; a document states none"
 
 
 def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[str]:
     found = fingerprint(record)
     if found != source.fingerprint:
         yield f"{kind}: the content hashes to {found}, the document says {source.fingerprint}"
+    if record.name != source.name:
+        yield f"{kind}: is called {record.name!r}, the document says {source.name!r}"
 
 
 def _status(plan: Plan) -> Iterator[str]:
@@ -231,8 +236,32 @@ def _status(plan: Plan) -> Iterator[str]:
         yield f"status: {plan.status} {'without' if is_placed else 'with'} an objective"
     if plan.objective is None and (plan.stages or plan.tables or plan.ranks):
         yield "status: stages, tables or ranks without an objective"
+    if plan.objective is None and (plan.simulated or plan.proof):
+        yield "status: a simulated step or the proof of a bound without an objective"
     if plan.status == "optimal" and plan.objective is not None and plan.objective.gap > OPTIMAL_GAP + TOLERANCE:
         yield f"status: optimal, with a gap of {plan.objective.gap!r}"
+    for status, reason, key in (
+        ("infeasible", plan.infeasibility, "infeasibility"),
+        ("timeout", plan.unplaced, "unplaced"),
+    ):
+        if (plan.status == status) != (reason is not None):
+            yield f"status: {plan.status} {'with' if reason else 'without'} {key}"
+
+
+def _shape(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Whether there are all tables, ranks and stages that there should be, and no others."""
+    yield from _tables(plan, model)
+    world, stages = model.topology.world_size, model.stages
+    if [rank.rank for rank in plan.ranks] != list(range(world)):
+        yield f"ranks: not 0 to {world - 1} in order"
+    if tuple(stage.name for stage in plan.stages) != stages:
+        yield f"stages: {[stage.name for stage in plan.stages]}, not {list(stages)}"
+    for rank in plan.ranks:
+        if rank.seconds.keys() != set(stages):
+            yield f"rank {rank.rank}: has seconds of {list(rank.seconds)}, not of {list(stages)}"
+    for stage in plan.stages:
+        if stage.critical_rank is not None and not 0 <= stage.critical_rank < world:
+            yield f"stage {stage.name}: there is no rank {stage.critical_rank}"
 
 
 def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -251,73 +280,10 @@ def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
+        elif table.cache_fraction is not None and not 0 < table.cache_fraction <= 1:
+            yield f"table {table.name}: its cache fraction {table.cache_fraction!r} is no share above 0 and at most 1"
         elif fault := numbering_fault(table, profile.rows):
             yield f"table {table.name}: {fault}"
-
-
-def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
-    """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
-
-    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `tied` are the shardings whose blocks
-    are on different ranks of one node.
-    """
-    shards, world = table.shards, int(node_start[-1])
-    sharding = SHARDINGS.index(table.sharding)
-    if not len(shards) or shards.rank.max() >= world:
-        return "has no shards, or one on a rank that does not exist"
-    blocks = _column_blocks(shards)
-    if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
-        return "its column blocks do not tile the columns"
-    if fault := _block_fault(table, blocks):
-        return fault
-    nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
-    if sharding in tied and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
-        return f"{table.sharding} needs different ranks of one node"
-    for _, _, index in blocks:
-        node = int(nodes[index[0]])
-        if sharding in (ROW_WISE, DATA_PARALLEL):
-            ranks = np.arange(world)
-        elif sharding in (TABLE_ROW_WISE, GRID_SHARD):
-            ranks = np.arange(node_start[node], node_start[node + 1])
-        else:
-            ranks = shards.rank[index][:1]
-        if not np.array_equal(shards.rank[index], ranks):
-            return f"{table.sharding} needs one shard on each of its ranks, in their order"
-        held = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
-        start = np.cumsum(held) - held
-        if sharding == DATA_PARALLEL:
-            held, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
-        if not (np.array_equal(shards.rows[index], held) and np.array_equal(shards.row_start[index], start)):
-            return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
-    return None
-
-
-def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str | None:
-    """What is wrong with the column blocks of a table that tile it; see `_column_blocks`."""
-    sharding, columns = SHARDINGS.index(table.sharding), table.shards.columns
-    if any(np.unique(columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
-        return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
-    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
-        if len(blocks) != 1:
-            return f"{table.sharding} has one column block, not {len(blocks)}"
-    elif sharding == GRID_SHARD and len(blocks) == 1:
-        return "grid_shard has two column blocks at least; one is table_row_wise"
-    if sharding == DATA_PARALLEL and table.tier != "hbm":
-        return "replicas are held in HBM"
-    return None
-
-
-def _column_blocks(shards: Shards) -> list[tuple[int, int, Ints]] | None:
-    """(first column, last + 1, shards) of each column block from the left; None where blocks overlap or leave gaps."""
-    starts = np.unique(shards.column_start)
-    found, reached = [], 0
-    for start in starts.tolist():
-        index = np.flatnonzero(shards.column_start == start)
-        if start != reached:
-            return None
-        reached = start + int(shards.columns[index[0]])
-        found.append((start, reached, index))
-    return found
 
 
 def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -334,15 +300,15 @@ def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
 
 
 def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    if [rank.rank for rank in plan.ranks] != list(range(model.topology.world_size)):
-        yield f"ranks: not 0 to {model.topology.world_size - 1} in order"
-        return
+    absent = [tier for tier in MEMORY_TIERS if tier not in model.memories]
     for rank in plan.ranks:
+        if any(getattr(rank.bytes, tier) or getattr(rank.capacity, tier) for tier in absent):
+            yield f"rank {rank.rank}: has bytes in a memory that its costs do not know"
         stored = np.array([getattr(rank.bytes, tier) for tier in model.memories])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
             taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
             yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
-        stated = np.array([rank.seconds.get(stage, np.nan) for stage in model.stages])
+        stated = np.array([rank.seconds[stage] for stage in model.stages])
         if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
             yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
         if rank.node != model.host_of_rank[rank.rank]:
@@ -362,48 +328,15 @@ def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterato
 
 
 def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    if tuple(stage.name for stage in plan.stages) != model.stages:
-        yield f"stages: {[stage.name for stage in plan.stages]}, not {list(model.stages)}"
-        return
-    for stage, seconds, busy in zip(
-        plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, strict=True
-    ):
+    parts = zip(plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, model.constants, strict=True)
+    for stage, seconds, busy, constant in parts:
         if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
             yield f"stage {stage.name}: takes {float(seconds)!r} s, the document says {stage.seconds!r}"
         rank = stage.critical_rank
-        if rank is None and busy.max() > model.constants[model.stages.index(stage.name)] * (1 + TOLERANCE):
+        if rank is None and busy.max() > constant * (1 + TOLERANCE):
             yield f"stage {stage.name}: some rank binds it, the document names none"
-        if rank is not None and not (rank < len(busy) and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
+        if rank is not None and not (busy.max() > constant and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
             yield f"stage {stage.name}: rank {rank} does not bind it"
-
-
-def error_bar(bar: error_bars.ErrorBar, seconds: float) -> ErrorBar:
-    """A band in the words of the document."""
-    low_s, high_s = bar.around(seconds)
-    return ErrorBar(low_s=low_s, high_s=high_s, coverage=error_bars.COVERAGE, basis=bar.basis, spec_only=bar.spec_only)
-
-
-def _error_bars(plan: Plan, model: CostModel) -> Iterator[str]:
-    """Whether the bands are those of the cost model; a plan that states none is not asked for any."""
-    assert plan.objective is not None
-    stated = [("step", plan.objective.step_s, plan.objective.error_bar)]
-    stated += [(f"stage {stage.name}", stage.seconds, stage.error_bar) for stage in plan.stages]
-    if all(bar is None for _, _, bar in stated) or len(plan.stages) != len(model.stages):
-        return
-    bars = model.error_bars(placed_shards(plan))
-    if bars is None:
-        yield f"error bars: {model.without_error_bars}"
-        return
-    for (name, seconds, of_document), bar in zip(stated, (bars.step, *bars.stages), strict=True):
-        found = error_bar(bar, seconds)
-        if of_document is None:
-            yield f"{name}: has no error bar"
-        elif not (
-            np.isclose([of_document.low_s, of_document.high_s], [found.low_s, found.high_s], rtol=1e-6).all()
-            and (of_document.coverage, of_document.basis, of_document.spec_only)
-            == (found.coverage, found.basis, found.spec_only)
-        ):
-            yield f"{name}: its error bar is not the cost model's"
 
 
 def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
@@ -423,6 +356,8 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     proven = recomputed_bound_s(plan.proof, model, problem)
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
+    if plan.status == "feasible" and plan.objective.gap <= OPTIMAL_GAP - TOLERANCE and not plan.objective.outside:
+        yield "status: feasible, though the bound proves the plan optimal"
 
 
 def _simulated(plan: Plan) -> Iterator[str]:

@@ -241,7 +241,7 @@ def _data_path(data: Any, item: ErrorDetails) -> tuple[Key, ...]:
     """The keys of the document on the way to an error, without the sides of unions that pydantic adds."""
     path: list[Key] = []
     for depth, key in enumerate(item["loc"]):
-        inside = key in data if isinstance(data, dict) else isinstance(data, list) and isinstance(key, int)
+        inside = key in data if isinstance(data, dict) else isinstance(data, list) and key in range(len(data))
         if inside:
             data = data[key]
             path.append(key)

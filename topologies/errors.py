@@ -33,7 +33,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[tuple[Fault, ...]]]:
         """For pickles, as between processes."""
-        return InputError, (self.faults,)
+        return type(self), (self.faults,)
 
     @classmethod
     def at(cls, source: str, message: str, *, path: str = "", line: int = 0, column: int = 0) -> "InputError":

@@ -28,22 +28,25 @@ def compare(
     """
     if len(plans) < 2:
         raise typer.BadParameter("name at least two plan documents", param_hint="PLAN...")
-    from planner.document import Plan, read_plan
+    from planner.document import Plan
+    from planner.errors import UnsoundPlanError
+    from planner.loading import load_plan
     from planner.planned import planned_inputs
     from planner.prices import load_prices, notes
     from planner.reports import comparison as report
-    from topologies.errors import Fault, InputError
+    from topologies.errors import InputError
 
     found: dict[str, Plan] = {}
-    faults: list[Fault] = []
+    errors: list[InputError] = []
     names = _names(plans)
     for name, file in zip(names, plans, strict=True):
         try:
-            found[name] = read_plan(file)
+            found[name] = load_plan(file)
         except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
+            errors.append(error)
+    if errors:
+        kind = UnsoundPlanError if all(isinstance(error, UnsoundPlanError) for error in errors) else InputError
+        raise kind(fault for error in errors for fault in error.faults)
     sheet = None if prices is None else load_prices(prices)
     records = report.compare(found, sheet)
     if output_format is Format.JSON:

@@ -29,12 +29,12 @@ def diff(
     Example:
       planner diff monday.json tuesday.json
     """
-    from planner.document import read_plan
+    from planner.loading import load_plan
     from planner.migration import differences
     from topologies.units import format_bytes
 
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
-    records = differences(read_plan(before), read_plan(after), str(before), gone)
+    records = differences(load_plan(before), load_plan(after), str(before), gone)
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
     moved = sum(float(record["moved_bytes"] or 0) for record in records)
     streams.say(f"{len(records):,} tables differ; {format_bytes(moved)} move" if records else "the plans hold the same")

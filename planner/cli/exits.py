@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 import typer
 
 from planner.cli import streams
+from planner.errors import UnsoundPlanError
 from topologies.errors import InputError
 
 Result = TypeVar("Result")
@@ -46,6 +47,8 @@ def guarded(action: Callable[[], Result]) -> Result:
     try:
         result = action()
         sys.stdout.flush()
+    except UnsoundPlanError as error:
+        _end(ExitCode.GATE_FAILED, str(error))
     except InputError as error:
         _end(ExitCode.INVALID_INPUT, str(error))
     except KeyboardInterrupt:

@@ -29,12 +29,12 @@ def explain(
       planner explain plan.json
       planner explain plan.json --table cat_20
     """
-    from planner.document import read_plan
     from planner.explanation import Explainer
+    from planner.loading import load_plan
     from planner.reports import explanation as report
     from planner.reports import plan_summary
 
-    document = read_plan(plan)
+    document = load_plan(plan)
     if document.objective is None:
         if table is not None:
             raise typer.BadParameter("the plan places nothing", param_hint="--table")

@@ -72,11 +72,11 @@ def export(
     where = flags.word("--device", device or DEVICES[0], DEVICES)
     called = flags.word("--names", names or NAMES[0], NAMES)
 
-    from planner.document import read_plan
     from planner.exporters import hugectr, torchrec
     from planner.files import write_file
+    from planner.loading import load_plan
 
-    document, source, modules = read_plan(plan), str(plan), module or ()
+    document, source, modules = load_plan(plan), str(plan), module or ()
     if kind == "torchrec":
         found = torchrec.torchrec_plan(document, modules=modules, compute_device=where, source=source)
     elif kind == "torchrec-constraints":
@@ -99,13 +99,13 @@ def export(
 def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
     """Write the files, and show what the counts say of the plan."""
     from planner.counts import CountSource
-    from planner.document import read_plan
     from planner.exporters import remap
+    from planner.loading import load_plan
 
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is no folder; name one for the files", param_hint="--output")
     source = CountSource(counts)
-    found = remap.write_remaps(read_plan(plan), source, folder, source=str(plan))
+    found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))
     shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)
     streams.write_records(remap.records(found), streams.Format.TABLE, formats=shares)
     streams.say(f"{folder / remap.PLAN}: {len(found)} tables remapped, {folder / remap.MANIFEST} lists their files")

@@ -33,7 +33,7 @@ def memory(
     if (plan is None) == (topology is None):
         raise typer.BadParameter("give either a plan document or --topology and --workload")
 
-    from planner.document import read_plan
+    from planner.loading import load_plan
     from planner.policy import Policy
     from planner.reports import memory as report
     from topologies.documents import validate
@@ -48,7 +48,7 @@ def memory(
             policy=policy,
             reserve=reserve,
         )
-        records = report.of_plan(read_plan(plan))
+        records = report.of_plan(load_plan(plan))
     else:
         assert topology is not None
         cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)

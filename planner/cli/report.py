@@ -67,8 +67,8 @@ def report(
 
 def _page(results: Path) -> "Page":
     """The page of a file, by what the file holds."""
-    from planner.document import read_plan
     from planner.files import read_json
+    from planner.loading import load_plan
     from planner.reports.pages import plan_page, study_page
     from planner.studies.results import read_results
     from topologies.errors import InputError
@@ -76,5 +76,5 @@ def _page(results: Path) -> "Page":
     if results.suffix.lower() == ".csv":
         raise InputError.at(str(results), "holds the points alone; name the .parquet or .json of `planner study`")
     if results.suffix.lower() == ".json" and read_json(results).get("kind") == "plan":
-        return plan_page(read_plan(results))
+        return plan_page(load_plan(results))
     return study_page(read_results(results))

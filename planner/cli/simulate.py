@@ -74,7 +74,7 @@ def simulate(
     if trace is None:
         flags.expect_unused("without --trace", ranks=ranks)
     from planner import simulation
-    from planner.document import read_plan
+    from planner.loading import load_plan
     from planner.reports import simulation as report
     from planner.reports.timeline import picture as draw
     from planner.reports.timeline import write_timeline
@@ -88,7 +88,7 @@ def simulate(
         data_loading=data_loading,
         seed=seed,
     )
-    document = read_plan(plan)
+    document = load_plan(plan)
     if document.objective is None:
         raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
     try:

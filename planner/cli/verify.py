@@ -1,7 +1,6 @@
 """`planner verify`: does a plan document say the truth."""
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +23,16 @@ def verify(
     nodes: flags.NodesFlag = None,
     global_batch: flags.GlobalBatchFlag = None,
     set_: flags.SetFlag = None,
+    policy: flags.PolicyFlag = None,
+    tiers: flags.TiersFlag = None,
+    shardings: flags.ShardingsFlag = None,
+    optimizer_state: flags.OptimizerStateFlag = None,
+    runtime: flags.RuntimeFlag = None,
+    max_shards: flags.MaxShardsFlag = None,
+    column_multiple: flags.ColumnMultipleFlag = None,
+    pin: flags.PinFlag = None,
+    forbid: flags.ForbidFlag = None,
+    reserve: flags.ReserveFlag = None,
     from_: Annotated[
         Path | None, typer.Option("--from", metavar="PLAN", help="The plan that this one follows: checks what moved.")
     ] = None,
@@ -32,18 +41,25 @@ def verify(
     """Recompute a plan from its inputs and compare.
 
     Every table covered exactly once, capacities kept, stage times and their
-    sum right, the bound not above the objective, files of remapped ids as
-    they were written. With --topology or
-    --workload also that the plan was made for these inputs; with --from also
-    what moved. Prints what does not hold, and exits with 6 if there is any.
+    sum right, the bound not above the objective and proven, files of remapped
+    ids as they were written; of a plan that places nothing, why. With
+    --topology, --workload or --policy also that the plan was made for these
+    inputs (give the policy's flags as they were given to plan); with --from
+    also what moved. Prints what does not hold, and exits with 6 if there is
+    any. Names the fields that are taken as the document states them.
 
     \b
-    Example:
+    Examples:
       planner verify plan.json
+      planner verify plan.json -t zionex-16 -w dlrm-dcnv2 --policy policy.yaml
     """
     from planner.document import read_plan
+    from planner.loading import load_plan
     from planner.planned import planned_inputs
+    from planner.policy import Policy
+    from planner.unchecked import INPUTS, in_words, unchecked
     from planner.verification import verify as violations_of
+    from topologies.documents import validate
 
     of = flags.split_overrides(set_ or ())
     if topology is None:
@@ -52,37 +68,44 @@ def verify(
         flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-    former = None if from_ is None else read_plan(from_)
+    narrowing = {
+        "tiers": tiers,
+        "shardings": shardings,
+        "optimizer_state": optimizer_state,
+        "runtime": runtime,
+        "max_shards": max_shards,
+        "column_multiple": column_multiple,
+        "pin": pin,
+        "forbid": forbid,
+        "reserve": reserve,
+    }
+    rules = flags.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
+    allowed = None if rules is None else validate(rules, Policy)
+    former = None if from_ is None else load_plan(from_)
     violations = violations_of(document, former, plan.parent)
-    planned_cluster, planned_model = planned_inputs(document)
-    if cluster is not None:
-        violations += other_input("topology", planned_cluster, cluster)
-    if model is not None:
-        violations += other_input("workload", planned_model, model)
-    streams.write_records([{"violation": text} for text in violations], output_format)
+    planned = (*planned_inputs(document), document.provenance.policy)
+    pairs = zip(INPUTS, planned, (cluster, model, allowed), strict=True)
+    given = [(kind, made_for, asked) for kind, made_for, asked in pairs if asked is not None]
+    violations += [text for kind, made_for, asked in given for text in other_input(kind, made_for, asked)]
+    answered = [kind for kind, _, _ in given]
+    stated = unchecked(document, given=answered, has_former=former is not None, has_folder=True)
+    if output_format is Format.JSON:
+        fields = [one._asdict() for one in stated]
+        streams.write_json({"kind": "verification", "violations": violations, "unchecked": fields})
+    else:
+        streams.write_records([{"violation": text} for text in violations], output_format)
     if violations:
         streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
         raise typer.Exit(ExitCode.GATE_FAILED)
-    unchecked = ", but for what moved: give --from" if document.moves is not None and former is None else ""
-    streams.say(f"{plan}: everything holds{unchecked}")
+    streams.say(f"{plan}: everything holds; as stated, not recomputed: {in_words(stated)}")
 
 
 def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:
     """In which fields the input that a plan was made for is not the given one; the first few."""
+    from planner.differences import differences
+
     found = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
     return [
         f"made for another {kind}: {path or 'all of it'} was {was!r} and is {now!r}"
         for path, was, now in itertools.islice(found, SHOWN_DIFFERENCES)
     ]
-
-
-def differences(was: object, now: object, path: str = "") -> Iterator[tuple[str, object, object]]:
-    """Every leaf (path, was, now) in which two plain documents differ; None where one has no such leaf."""
-    if isinstance(was, dict) and isinstance(now, dict):
-        for key in was | now:
-            yield from differences(was.get(key), now.get(key), f"{path}.{key}".lstrip("."))
-    elif isinstance(was, list) and isinstance(now, list):
-        for index, (old, new) in enumerate(itertools.zip_longest(was, now)):
-            yield from differences(old, new, f"{path}.{index}".lstrip("."))
-    elif was != now:
-        yield path, was, now

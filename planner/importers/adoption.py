@@ -10,8 +10,11 @@ from cost_models.model import CostModel
 from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
 from planner import api
-from planner.build import explain_shortage, rank_plans, with_error_bars
+from planner.build import rank_plans
+from planner.coverage import coverage_fault
 from planner.document import Objective, Plan, Proof, Provenance, Shards, StageTime, TablePlan
+from planner.error_bars import with_error_bars
+from planner.infeasibility import explain_shortage
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
 from planner.planned import placed_tables
@@ -19,9 +22,10 @@ from planner.policy import Policy
 from planner.proof import write_proof
 from planner.provenance import provenance
 from planner.simulation import with_simulation
+from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import relaxed
-from planner.verification import coverage_fault, outside_options
+from planner.verification import outside_options
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
@@ -114,7 +118,9 @@ def adopted(
         proof=proof,
     )
     outside = tuple(outside_options(plan, model, permits_of(model, inputs.policy)))
-    plan = plan.model_copy(update={"objective": objective.model_copy(update={"outside": outside})})
+    is_optimal = gap <= OPTIMAL_GAP and not outside
+    told = {"objective": objective.model_copy(update={"outside": outside})}
+    plan = plan.model_copy(update=told | ({"status": "optimal"} if is_optimal else {}))
     plan = with_error_bars(plan, model)
     return with_simulation(plan) if simulate else plan
 

@@ -115,7 +115,7 @@ def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
 
 def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
     """The plan or the exported dictionary, and what messages call it."""
-    from planner.document import read_plan
+    from planner.loading import load_plan
 
     if isinstance(plan, Plan):
         return plan, "plan"
@@ -126,7 +126,7 @@ def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
         except (OSError, ValueError) as error:
             raise InputError.at(source, f"cannot be read as JSON: {error}") from None
         if isinstance(plan, Mapping) and plan.get("kind") == "plan":
-            return read_plan(source), source
+            return load_plan(source), source
     if not isinstance(plan, Mapping) or plan.get("kind") != kind:
         raise InputError.at(source, f'is neither a plan nor of "kind": "{kind}"', path="kind")
     return plan, source

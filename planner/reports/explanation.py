@@ -66,15 +66,13 @@ def _render_contributors(each: StageReasons, model: CostModel, console: "Console
     table.show_header = False
     total = each.stage.seconds
     for part in each.contributors[:SHOWN]:
-        table.add_row(f"  {_cut(part.table or FIXED)}", amount(part.seconds, model), f"{part.seconds / total:.1%}")
+        table.add_row(f"  {_cut(part.table or FIXED)}", amount(part.seconds, model), _share(part.seconds, total))
     rest = each.contributors[SHOWN:]
     if rest:
         seconds = sum(part.seconds for part in rest)
-        table.add_row(f"  {len(rest):,} more", amount(seconds, model), f"{seconds / total:.1%}")
+        table.add_row(f"  {len(rest):,} more", amount(seconds, model), _share(seconds, total))
     if each.constant_s > 0:
-        table.add_row(
-            "  (waiting, whatever is placed)", amount(each.constant_s, model), f"{each.constant_s / total:.1%}"
-        )
+        table.add_row("  (waiting, whatever is placed)", amount(each.constant_s, model), _share(each.constant_s, total))
     console.print(table)
     console.print()
 
@@ -117,12 +115,17 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     for stage in plan.stages:
         paid, most = reasons.stage_seconds[stage.name], reasons.own_seconds[stage.name]
         if most > 0:
-            share = f"{paid / stage.seconds:.1%}"
+            share = _share(paid, stage.seconds)
             table.add_row(stage.name, amount(paid, model), share, amount(most, model))
     console.print(table)
     console.print()
     if reasons.chosen is not None:
         _render_options(reasons, reasons.chosen, console)
+
+
+def _share(part_s: float, stage_s: float) -> str:
+    """What part of a stage something takes; a stage without time of its own is behind others."""
+    return f"{part_s / stage_s:.1%}" if stage_s > 0 else "hidden"
 
 
 def _shards(rank: np.ndarray) -> str:

@@ -1,5 +1,6 @@
 """Proofs that nothing fits: prices per byte at which even the cheapest options cost more than all memory is worth."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
     homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
     nothing = np.full(fluid.capacity.shape[1], np.nan)
     if len(homeless):
-        return Shortage(homeless, free.byte, nothing if usable is not None else _growth_for(problem, homeless))
+        return Shortage(homeless, free.byte, nothing if usable is not None else growth_for(problem, homeless))
     capacity = fluid.capacity * headroom
     excess, byte = _largest_excess(fluid, capacity, usable)
     if excess <= 0:
@@ -53,16 +54,28 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
 
 def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
     """The prices of one confined set of ranks [W] alone, where they prove as much; else all prices, and None."""
-    districts, problem = fluid.problem.districts, fluid.problem
-    if len(districts.kind) == problem.kinds:
-        return byte, None
-    parts = np.unique(districts.binds[:, problem.kinds :], axis=1, return_inverse=True)[1]
-    for part in np.unique(parts).tolist():
-        mine = np.concatenate([np.zeros(problem.kinds, dtype=bool), parts == part])
+    for mine in _confined(fluid.problem):
         alone = np.where(mine[:, None], byte, 0.0)
         if _excess_at(fluid, alone, fluid.capacity) > 0:
-            return alone, np.asarray(districts.ranks[mine].any(axis=0))
+            return alone, np.asarray(fluid.problem.districts.ranks[mine].any(axis=0))
     return byte, None
+
+
+def blamed_ranks(problem: Problem, byte: Floats) -> Bools | None:
+    """The one confined set of ranks [W] on which all prices [D, M] lie; None where they lie on others, too."""
+    lies = byte.any(axis=1)
+    confined = (mine for mine in _confined(problem) if lies.any() and mine[lies].all())
+    return next((np.asarray(problem.districts.ranks[mine].any(axis=0)) for mine in confined), None)
+
+
+def _confined(problem: Problem) -> Iterator[Bools]:
+    """The districts [D] of each set of ranks to which tables are confined."""
+    districts = problem.districts
+    if len(districts.kind) == problem.kinds:
+        return
+    parts = np.unique(districts.binds[:, problem.kinds :], axis=1, return_inverse=True)[1]
+    for part in np.unique(parts).tolist():
+        yield np.concatenate([np.zeros(problem.kinds, dtype=bool), parts == part])
 
 
 def _capacity_of(fluid: Fluid, ranks: Bools) -> Floats:
@@ -173,7 +186,7 @@ class _PriceProgram:
         return self.best, float(values[self._bound])
 
 
-def _growth_for(problem: Problem, homeless: Ints) -> Floats:
+def growth_for(problem: Problem, homeless: Ints) -> Floats:
     """[M] bytes by which a tier must grow, all its pools alike, for each of these tables to fit somewhere; or NaN."""
     demand = problem.pool_demand.min(axis=0)
     growth = np.full(demand.shape[1], np.nan)

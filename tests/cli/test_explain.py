@@ -4,6 +4,7 @@ import csv
 import io
 import json
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -60,6 +61,25 @@ def test_a_table_is_explained_within_80_columns(run, planned):
     assert "lookup_forward" in shown.stdout
     table = next(table for table in json.loads(planned.read_text())["tables"] if table["name"] == "user_id")
     assert f"{table['sharding']} in {table['tier']}" in shown.stdout
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_of_a_profile_alone_is_explained(run, starter, tmp_path, suffix):
+    """Without a dense part a stage takes no time of its own: what tables take of it is hidden."""
+    tables = starter / "tables.csv"
+    if suffix == "parquet":
+        pd.read_csv(tables).to_parquet(tables.with_suffix(".parquet"))
+        tables = tables.with_suffix(".parquet")
+    path = tmp_path / "plan.json"
+    flags = ("-w", tables, "--global-batch", "65536", "--effort", "0", "-q", "-o", path)
+    assert run("plan", "-t", "zionex-16", *flags).exit_code == 0
+    assert any(stage["seconds"] == 0 for stage in json.loads(path.read_text())["stages"])
+    for name in ("user_id", "country"):
+        shown = run("explain", path, "--table", name)
+        assert shown.exit_code == 0, shown.stderr
+        assert "lookup_forward" in shown.stdout
+    assert "hidden" in run("explain", path, "--table", "user_id").stdout
+    assert run("explain", path).exit_code == 0
 
 
 def test_machine_formats_hold_the_same(run, planned):

@@ -125,7 +125,7 @@ def test_remaps_are_verified(run, split_plan_file, counts, tmp_path):
     plan.with_name("t2.npy").unlink()
     result = run("verify", plan, "--format", "json")
     assert result.exit_code == 6
-    digest, gone = (record["violation"] for record in json.loads(result.stdout))
+    digest, gone = json.loads(result.stdout)["violations"]
     assert digest.startswith("table t1: its remap t1.npy has the digest")
     assert gone == "table t2: its remap t2.npy cannot be read: No such file or directory"
 

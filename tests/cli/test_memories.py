@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from cost_models.shards import MEMORY_TIERS
 from planner.cli.exits import ExitCode
+from planner.reports.pages.charts import MEMORY_COLOURS
 
 TOPOLOGY = """
 name: memories
@@ -108,6 +110,16 @@ def test_every_command_knows_them(run, files, planned):
     assert explained.exit_code == 0
     assert "of scm" in explained.stdout
     assert run("memory", files["plan"]).exit_code == 0
+    page = files["plan"].with_suffix(".html")
+    assert run("report", files["plan"], "-o", page, "-q").exit_code == 0
+    for words in ("SCM of each node", "REMOTE of each group"):
+        assert words in page.read_text(encoding="utf-8")
+
+
+def test_every_memory_has_a_colour_of_its_own():
+    """Whatever the one list of memories holds."""
+    assert set(MEMORY_COLOURS) == set(MEMORY_TIERS)
+    assert len(set(MEMORY_COLOURS.values())) == len(MEMORY_TIERS)
 
 
 def test_what_each_memory_saves(run, files):

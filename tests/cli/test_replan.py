@@ -36,7 +36,7 @@ def test_a_plan_that_follows_another_says_what_moves(run, plan, old, tmp_path):
     assert 0 < moves["least_bytes"] <= sum(moves["moved"].values()) <= moves["limit_bytes"] == 100 * 10**9
     checked = run("verify", tmp_path / "new.json", "--from", old)
     assert (checked.exit_code, checked.stdout) == (0, "")
-    assert "everything holds, but for what moved: give --from" in run("verify", tmp_path / "new.json").stderr
+    assert "moves (give the former plan with --from)" in run("verify", tmp_path / "new.json").stderr
 
 
 def test_nothing_changed_nothing_moves(plan, old, tmp_path):

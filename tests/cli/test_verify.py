@@ -1,6 +1,11 @@
-"""`planner verify` names the inputs that a plan was not made for."""
+"""`planner verify` names the inputs that a plan was not made for, and the fields that it takes as stated."""
 
-from planner.cli.verify import SHOWN_DIFFERENCES, differences, other_input
+import json
+
+import pytest
+
+from planner.cli.verify import SHOWN_DIFFERENCES, other_input
+from planner.differences import differences
 from topologies.cluster import NodeGroup
 
 GROUP = {
@@ -44,3 +49,69 @@ def test_only_the_first_differences_are_shown():
     found = other_input("topology", planned, given)
     assert len(found) == SHOWN_DIFFERENCES
     assert "made for another topology: count was 1 and is 2" in found
+
+
+@pytest.fixture
+def files(run, starter, tmp_path):
+    """The flags of the starter with its policy, narrowed, and the plan that they give."""
+    words = ["-t", starter / "topology.yaml", "-w", starter / "workload.yaml"]
+    rules = ["--policy", starter / "policy.yaml", "--max-shards", "4"]
+    path = tmp_path / "plan.json"
+    result = run("plan", *words, *rules, "--effort", "0", "--gap", "100%", "-q", "-o", path)
+    assert result.exit_code == 0, result.stderr
+    return path, words, rules
+
+
+def test_the_question_is_held_against_the_users_own_files(run, files):
+    """Topology, workload and policy as they were given to `plan`: everything holds."""
+    path, words, rules = files
+    result = run("verify", path, *words, *rules)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "everything holds; as stated, not recomputed: planner_version, " in result.stderr
+    document = json.loads(path.read_text())
+    assert document["provenance"]["policy_fingerprint"].startswith("sha256:")
+
+
+def test_another_policy_is_named_by_its_first_fields(run, files):
+    """A flag left out, another one, or no file: exit 6, and in which fields they differ."""
+    path, words, rules = files
+    for given, said in (
+        (rules[:2], "made for another policy: max_shards was 4 and is None"),
+        ([*rules, "--runtime", "hugectr"], "made for another policy: runtime was"),
+        (["--max-shards", "4"], "made for another policy: "),
+    ):
+        result = run("verify", path, *words, *given)
+        assert result.exit_code == 6
+        assert said in " ".join(result.stdout.split())
+
+
+def test_a_policy_that_was_edited_in_the_document_is_a_violation(run, files):
+    """Its fingerprint is over all its fields."""
+    path, _, _ = files
+    document = json.loads(path.read_text())
+    document["provenance"]["policy"]["max_shards"] = 400
+    path.write_text(json.dumps(document))
+    result = run("verify", path, "--format", "json")
+    assert result.exit_code == 6
+    found = json.loads(result.stdout)
+    assert any("policy: the content hashes to" in text for text in found["violations"])
+
+
+def test_the_fields_that_are_taken_as_stated_are_data(run, files):
+    """With the reason, also where everything holds."""
+    found = json.loads(run("verify", files[0], "--format", "json").stdout)
+    assert set(found) == {"kind", "violations", "unchecked"}
+    assert found["violations"] == []
+    why = {one["field"]: one["why"] for one in found["unchecked"]}
+    assert why["provenance.seed"] == "a search is not repeated"
+
+
+def test_a_key_that_stands_twice_is_an_invalid_file(run, files):
+    """Whichever reader takes the first and whichever the last: with its line, before anything is computed."""
+    path, _, _ = files
+    text = path.read_text()
+    path.write_text(text.replace('"status":"feasible"', '"status":"optimal","status":"feasible"', 1))
+    result = run("verify", path)
+    assert result.exit_code == 3
+    assert ":1:" in result.stderr
+    assert "status: the key 'status' stands twice" in result.stderr

@@ -8,10 +8,12 @@ import pytest
 import planner
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
+from planner.build import document
 from planner.caches import with_own_fractions
 from planner.document import Plan
-from planner.options import build_problem, enumerate_options
+from planner.options import build_problem, coarse_fractions, enumerate_options
 from planner.policy import Policy
+from planner.provenance import provenance
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
 from planner.verification import verify
@@ -167,9 +169,9 @@ def test_shares_that_cannot_be_are_named(
     scarce: tuple[Topology, Workload, Plan], listed: dict[str, list[float]], words: str
 ) -> None:
     """Of a table that does not exist; out of order; an empty list."""
-    document = json.loads(scarce[2].to_json())
-    document["provenance"]["cache_fractions"]["ddr_cached"] |= listed
-    assert any(words in fault for fault in verify(Plan.model_validate(document)))
+    data = json.loads(scarce[2].to_json())
+    data["provenance"]["cache_fractions"]["ddr_cached"] |= listed
+    assert any(words in fault for fault in verify(Plan.model_validate(data)))
 
 
 def test_rounds_end_with_their_time(scarce: tuple[Topology, Workload, Plan]) -> None:
@@ -209,3 +211,36 @@ def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
         return
     assert found.bound_s is not None
     assert found.bound_s <= best.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("tier", "listed", "words"),
+    [
+        ("ddr_cached", {"t0": [0.0005]}, "t0 in ddr_cached: without 0.02, which is tried of every table"),
+        ("ddr_cached", {"t0": [0.02, 0.3]}, "t0 in ddr_cached: without 0.1"),
+        ("ddr", {"t0": [0.1]}, "ddr: has no caches"),
+    ],
+)
+def test_sizes_that_leave_out_the_usual_ones_are_named(
+    scarce: tuple[Topology, Workload, Plan], tier: str, listed: dict[str, list[float]], words: str
+) -> None:
+    """A bound on plans of fewer sizes than are tried of every table says less than it seems to."""
+    data = json.loads(scarce[2].to_json())
+    data["provenance"]["cache_fractions"].setdefault(tier, {}).update(listed)
+    assert any(words in fault for fault in verify(Plan.model_validate(data)))
+
+
+def test_a_plan_of_a_narrower_question_does_not_verify(scarce: tuple[Topology, Workload, Plan]) -> None:
+    """Everything in it fits, and its bound is right for caches of one size: not the question that was asked."""
+    cluster, trained, found = scarce
+    model, policy = StepModel(cluster, trained), Policy(tiers=("ddr_cached",))
+    sizes = dict(coarse_fractions(model)) | {"ddr_cached": np.full((len(SCARCE), 1), 0.0005)}
+    options = enumerate_options(model, policy, sizes)
+    problem = build_problem(model, options)
+    narrow = document(model, options, problem, solve(problem, Limits()), provenance(model, policy, 0, sizes))
+    assert narrow.objective is not None
+    assert found.objective is not None
+    assert narrow.objective.lower_bound_s > found.objective.step_s
+    faults = verify(narrow)
+    assert faults
+    assert all("without 0.02" in fault for fault in faults)

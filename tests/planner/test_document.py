@@ -183,6 +183,32 @@ def test_what_is_no_plan_is_refused(content: bytes, said: str, tmp_path: Path) -
         read_plan(tmp_path / "x.json")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"a": {"b": 1,\n "c": {"b": 3}},\n  "a": 2}', r":3:3: a: the key 'a' stands twice, first in line 1"),
+        ('{"a": [{"x": 1},\n {"y": "{}", "z": {"y": 0}, "y": 2}]}', r":2:29: a.1.y: the key 'y' stands twice"),
+        ('{"\\u0061": ",:", "a": 1}', r":1:18: a: the key 'a' stands twice"),
+        ('[{"b": 1, "b": 2}]', r":1:11: 0.b: the key 'b' stands twice"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(content: str, said: str, tmp_path: Path) -> None:
+    """Anywhere in a document, with its path and the place of the second one: readers differ in which of them counts."""
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_plan(tmp_path / "x.json")
+
+
+def test_a_list_that_is_too_short_is_refused(planned: Plan, tmp_path: Path) -> None:
+    """An entry of a fixed length, of which something is missing, is a fault with its path, not a bug."""
+    document = json.loads(planned.to_json())
+    case = {"parent": None, "decides": None, "divided_by": None, "weights": [["dense"]], "byte_prices": None}
+    document["proof"]["branching"] = {"threshold_s": 1.0, "cases": [case]}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"proof\.branching\.cases\.0\.weights\.0"):
+        read_plan(tmp_path / "x.json")
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """As an input error, not as a bug."""
     with pytest.raises(InputError, match="cannot be read"):

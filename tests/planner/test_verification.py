@@ -135,8 +135,17 @@ def _no_cache_fraction(document: Document) -> None:
     document["tables"][0]["cache_fraction"] = None
 
 
-def _larger_cache(document: Document) -> None:
-    document["tables"][0]["cache_fraction"] += 0.3
+def _smaller_cache(document: Document) -> None:
+    table = document["tables"][0]
+    table["cache_fraction"] = 0.02 if table["cache_fraction"] != 0.02 else 0.1
+
+
+def _no_such_cache(document: Document) -> None:
+    document["tables"][0]["cache_fraction"] = 1.3
+
+
+def _a_cache_that_was_no_option(document: Document) -> None:
+    document["tables"][0]["cache_fraction"] = 0.0123
 
 
 def _wrong_bytes(document: Document) -> None:
@@ -259,7 +268,9 @@ def _one_error_bar_less(document: Document) -> None:
         ("table_wise", _against_the_policy, "table_wise in hbm is not what the policy allows"),
         ("table_wise", _a_cache_in_hbm, "a cache fraction goes with the tiers that are partly in HBM"),
         ("cached", _no_cache_fraction, "a cache fraction goes with the tiers that are partly in HBM"),
-        ("cached", _larger_cache, "bytes of 1 shards"),
+        ("cached", _smaller_cache, "bytes of 1 shards"),
+        ("cached", _no_such_cache, "t0: its cache fraction 1.3 is no share above 0 and at most 1"),
+        ("cached", _a_cache_that_was_no_option, "t0: the bound does not cover a cache fraction of 0.0123"),
         ("table_wise", _wrong_bytes, "bytes of 1 shards; first: t0"),
         ("table_wise", _wrong_rank_bytes, "rank 1: takes"),
         ("table_wise", _wrong_rank_seconds, "rank 2: its seconds"),

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
+from cost_models.shards import MEMORY_TIERS
+
 Json = dict[str, Any]
 
 INK, FAINT, GRID, EMPTY, ACCENT = "#222222", "#9a9a9a", "#e6e6e6", "#e4e4e4", "#1f4e79"
@@ -27,7 +29,10 @@ STAGE_COLOURS = {
     "all_reduce": "#c9a66b",
     "overhead": "#bdbdbd",
 }
-MEMORY_COLOURS = {"hbm": "#2166ac", "ddr": "#1b7837", "ssd": "#7b5a99"}
+MEMORY_COLOURS: dict[str, str] = dict(
+    zip(MEMORY_TIERS, cycle(("#2166ac", "#1b7837", "#7b5a99", "#b8860b", "#4d9fc7")), strict=False)
+)
+"""By their position in the one list of memories, so that each has one."""
 LABEL_LENGTH, MOST_TICKS = 28, 12
 BAR_PX, SURROUNDINGS_PX, LEGEND_PX = 24, 96, 760
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS
+from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
 from planner.document import Objective, Plan, StageTime
 from planner.permits import planning_model
 from planner.planned import planned_inputs
@@ -179,11 +179,11 @@ def _memory(plan: Plan, model: CostModel) -> Chart:
         if not room.any():
             continue
         taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
-        views.append(_memory_view(tier, "rank" if len(first) == len(pool) else "node", taken, room))
+        views.append(_memory_view(tier, "rank" if len(first) == len(pool) else SHARED_BY[tier], taken, room))
     return Chart("memory", "Memory", tuple(views), "Pale: usable, after the reserve.")
 
 
-def _memory_view(tier: str, owner: str, taken: np.ndarray, room: np.ndarray) -> View:
+def _memory_view(tier: MemoryTier, owner: str, taken: np.ndarray, room: np.ndarray) -> View:
     scale = scale_of(room.tolist(), "B")
     told = [
         hover(f"{owner} {number:,}", {"used": f"{scale.text(used)} of {scale.text(of)} ({used / max(of, 1):.0%})"})
