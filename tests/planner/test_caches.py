@@ -237,7 +237,7 @@ def test_a_plan_of_a_narrower_question_does_not_verify(scarce: tuple[Topology, W
     sizes = dict(coarse_fractions(model)) | {"ddr_cached": np.full((len(SCARCE), 1), 0.0005)}
     options = enumerate_options(model, policy, sizes)
     problem = build_problem(model, options)
-    narrow = document(model, options, problem, solve(problem, Limits()), provenance(model, policy, 0, sizes))
+    narrow = document(model, options, problem, solve(problem, Limits()), provenance(model, policy, 0, options))
     assert narrow.objective is not None
     assert found.objective is not None
     assert narrow.objective.lower_bound_s > found.objective.step_s
