@@ -68,7 +68,7 @@ def test_column_blocks_tile_the_columns(model: StepModel, policy: Policy) -> Non
 
 @pytest.mark.parametrize("policy", [*POLICIES, Policy(shardings=("column_wise",))])
 def test_free_blocks_measure_the_columns(model: StepModel, policy: Policy) -> None:
-    """Units divide the dimension into multiples of 4; widths ascend, and only the whole one is table_wise, if that is allowed."""
+    """Units divide the dimension into multiples of 4; widths ascend, and the whole one alone may be table_wise."""
     options = enumerate_options(model, policy)
     for option in np.flatnonzero(options.units):
         types = np.flatnonzero(options.block_option == option)
