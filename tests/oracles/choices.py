@@ -123,7 +123,10 @@ class Cluster:
         return self._joined(families, parts, complete, seed)
 
     def kept(self, cover: Covers, rules: TableRules, sharding: str) -> Covers:
-        """Those of the covers of a table that are looked at: all, or the plain ones."""
+        """Those of the covers of a table that are looked at: a single column block is table_wise, and nothing else."""
+        if sharding in ("column_wise", "table_column_wise"):
+            several = cover.counts.sum(axis=(1, 2)) > 1
+            cover = Covers(cover.widths, cover.counts[several], cover.complete)
         return _plain(cover, rules, sharding) if self.rules.plain else cover
 
     def _joined(
@@ -161,8 +164,8 @@ class Cluster:
     def _families(self, table: int, sharding: str, unit: int, cover: Covers) -> list[Family]:
         """What the blocks of each variant add, on each place."""
         variants = self.rules.tables[table].variants
-        if self.rules.plain and sharding == "data_parallel":
-            variants = tuple(variant for variant in variants if variant[0] == "hbm")
+        if sharding == "data_parallel":
+            variants = tuple(variant for variant in variants if variant[0] == "hbm")  # replicas are held in HBM
         n = len(variants) * len(cover.widths)
         each = len(cover.widths)
         tiers, fractions, dtypes, states = (
@@ -257,14 +260,11 @@ def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
 
 def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tuple[Covers, int]:
     """The covers of a table under a sharding, and the columns of a unit of their widths."""
-    world, allowed, plain = cluster.world, set(rules.ranks), cluster.rules.plain
+    world, allowed = cluster.world, set(rules.ranks)
     unit = rules.step or rules.dim
     units = rules.dim // unit
-    most_ranks = {"row_wise": world, **dict.fromkeys(WHOLE_NODE, max(map(len, cluster.nodes)))}
     nodes = [n for n, ranks in enumerate(cluster.nodes) if allowed.issuperset(ranks)]
     none = Covers((1,), np.zeros((0, 1, 1), dtype=np.int64), True)
-    if plain and rules.rows < most_ranks.get(sharding, 0):
-        return none, unit
     if sharding in WHOLE_WORLD:
         parts = 1 if sharding == "data_parallel" else world
         is_allowed = len(allowed) == world and parts <= rules.max_shards
@@ -285,15 +285,13 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tu
 
 
 def _plain(cover: Covers, rules: TableRules, sharding: str) -> Covers:
-    """Without the covers that are no options by their widths (see `Rules.plain`)."""
+    """Without the covers that may be left out (see `Rules.plain`)."""
     if sharding not in ("column_wise", "table_column_wise") or not len(cover.counts):
         return cover
     has, widths = cover.counts.any(axis=2), np.array(cover.widths)
     narrowest = np.where(has, widths, widths.max()).min(axis=1)
     widest = np.where(has, widths, 0).max(axis=1)
-    kept = (cover.counts.sum(axis=(1, 2)) > 1) & (
-        narrowest * (rules.max_shards + 1) > rules.dim // (rules.step or rules.dim)
-    )
+    kept = narrowest * (rules.max_shards + 1) > rules.dim // (rules.step or rules.dim)
     if sharding == "table_column_wise" and "column_wise" not in rules.shardings:
         kept &= widest - narrowest <= 1
     return Covers(cover.widths, cover.counts[kept], cover.complete)

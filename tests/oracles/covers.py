@@ -31,7 +31,7 @@ class Covers:
 
 
 def on_single_ranks(units: int, ranks: Sequence[int], world: int, most_parts: float, seed: int) -> Covers:
-    """Column blocks of any widths; several may share a rank. One block is a cover, too."""
+    """Column blocks of any widths, one or more; several may share a rank."""
     parts = min(units, int(min(most_parts, units)))
     counts, complete = _multisets(units, len(ranks), parts, seed)
     return Covers(tuple(range(1, units + 1)), _spread(counts, ranks, world), complete)
@@ -109,7 +109,7 @@ def _spread(counts: Ints, places: Sequence[int], every: int) -> Ints:
 def on_different_ranks(
     units: int, nodes: Sequence[Sequence[int]], world: int, most_parts: float, *, even: bool, seed: int
 ) -> Covers:
-    """Column blocks on different ranks of one node; `even`: of one width."""
+    """Column blocks, one or more, on different ranks of one node; `even`: of one width."""
     most = [int(min(most_parts, len(ranks), units)) for ranks in nodes]
     listed, complete = [], True
     for ranks, parts in zip(nodes, most, strict=True):
