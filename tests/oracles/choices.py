@@ -15,6 +15,7 @@ from planner.document import Remap, Shards, TablePlan
 from tests.oracles import covers
 from tests.oracles.covers import Covers
 from tests.oracles.document_rules import Rules, TableRules
+from tests.oracles.tilings import tilings
 
 MOST_KEPT = 4000
 """Choices of a table that are kept; of more, the shortest by themselves and some at random."""
@@ -110,23 +111,35 @@ class Cluster:
         for sharding in rules.shardings:
             cover, unit = _covers(self, rules, sharding, seed)
             cover = self.kept(cover, rules, sharding)
-            complete &= cover.complete
             for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
-                load = self._load(family, cover)
-                alone = self.base + load
-                kept = (
-                    (self.overflow(alone) <= 0) & (self.step_s(alone) < limit_s) & self._is_legal(table, family, cover)
-                )
-                index = np.flatnonzero(kept)
-                parts.append((len(families), cover.counts[index], load[index]))
+                own = cover
+                if not cover.complete and sharding == "column_wise" and limit_s < np.inf:
+                    own = self._all_within(family, rules, cover, limit_s)
+                load = self._load(family, own)
+                index = np.flatnonzero(self._is_within(load, limit_s) & self._is_legal(table, family, own))
+                parts.append((len(families), own.counts[index], load[index]))
                 families.append(family)
+                complete &= own.complete
         return self._joined(families, parts, complete, seed)
 
+    def _is_within(self, load: Floats, limit_s: float) -> np.ndarray:
+        """[n] whether loads [n, R] fit and take less than a limit, alone in the cluster."""
+        alone = self.base + load
+        return np.asarray((self.overflow(alone) <= 0) & (self.step_s(alone) < limit_s))
+
+    def _all_within(self, family: Family, rules: TableRules, drawn: Covers, limit_s: float) -> Covers:
+        """All covers within a limit on blocks of single ranks, or else those drawn."""
+
+        def is_within(load: Floats) -> np.ndarray:
+            return self._is_within(load, limit_s)
+
+        found = tilings(family.pieces, family.supported, rules.ranks, rules.max_shards, is_within)
+        if found is None:
+            return drawn
+        return self.kept(Covers(drawn.widths, found, complete=True), rules, "column_wise")
+
     def kept(self, cover: Covers, rules: TableRules, sharding: str) -> Covers:
-        """Those of the covers of a table that are looked at: a single column block is table_wise, and nothing else."""
-        if sharding in ("column_wise", "table_column_wise"):
-            several = cover.counts.sum(axis=(1, 2)) > 1
-            cover = Covers(cover.widths, cover.counts[several], cover.complete)
+        """Those of the covers of a table that are looked at: all, or the plain ones."""
         return _plain(cover, rules, sharding) if self.rules.plain else cover
 
     def _joined(
@@ -205,12 +218,12 @@ class Cluster:
         ]
 
     def _load(self, family: Family, cover: Covers) -> Floats:
-        flat = cover.counts.reshape(len(cover.counts), -1).astype(float)
+        flat = _flat(cover.counts).astype(float)
         return np.asarray(flat @ family.pieces.reshape(flat.shape[1], -1))
 
     def _is_legal(self, table: int, family: Family, cover: Covers) -> np.ndarray:
         """[n] whether the hardware has what the blocks need, and the cost model knows so many blocks."""
-        flat = cover.counts.reshape(len(cover.counts), -1)
+        flat = _flat(cover.counts)
         has_all = ~(flat[:, ~family.supported.ravel()] > 0).any(axis=1)
         sharding, tier = SHARDINGS.index(family.variant.sharding), PLACEMENT_TIERS.index(family.variant.tier)
         splits = flat.sum(axis=1)
@@ -295,3 +308,8 @@ def _plain(cover: Covers, rules: TableRules, sharding: str) -> Covers:
     if sharding == "table_column_wise" and "column_wise" not in rules.shardings:
         kept &= widest - narrowest <= 1
     return Covers(cover.widths, cover.counts[kept], cover.complete)
+
+
+def _flat(counts: Ints) -> Ints:
+    """[n, widths x places]"""
+    return counts.reshape(len(counts), counts.shape[1] * counts.shape[2])
