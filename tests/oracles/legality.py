@@ -75,9 +75,8 @@ def _faults_of_blocks(
         yield "its blocks are not on different ranks of one node"
     if table.sharding == "grid_shard" and len(widths) > len(set(model.node_of_rank.tolist())):
         yield "has more column blocks than there are nodes"
-    blocks = {"column_wise": (1, max(widths)), "table_column_wise": (1, max(widths)), "grid_shard": (2, max(widths))}
-    least, most = blocks.get(table.sharding, (1, 1))
-    if not least <= len(widths) <= most:
+    is_cut = table.sharding in ("column_wise", "table_column_wise", "grid_shard")
+    if (len(widths) > 1 and not is_cut) or (len(widths) == 1 and table.sharding == "grid_shard"):
         yield f"{table.sharding} in {len(widths)} column blocks"
     if table.sharding == "grid_shard" and max(widths) - min(widths) > step:
         yield f"has column blocks of {widths}"

@@ -13,6 +13,8 @@ from cost_models.shards import Floats, Ints
 
 MOST_UNITS = 24
 """The widest table of which the contents of a rank are listed."""
+MOST_NUMBERS = 10_000_000
+"""In the loads of all contents of all ranks."""
 MOST_PAIRS = 30_000
 """Parts of cuts that are looked at before listing all is given up."""
 
@@ -50,6 +52,8 @@ def tilings(
     if units > MOST_UNITS:
         return None
     every = _contents(units)
+    if len(every) * len(ranks) * size > MOST_NUMBERS:
+        return None
     every_width, every_parts = every @ np.arange(1, units + 1), every.sum(axis=1)
     of_rank = []
     for rank in ranks:
