@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
+from cost_models.shards import COLUMN_WISE, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
 from cost_models.workload.formats import DTYPES
 from planner.document import Remap, Shards, TablePlan
 from tests.oracles import covers
@@ -113,7 +113,7 @@ class Cluster:
             cover = self.kept(cover, rules, sharding)
             for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
                 own = cover
-                if not cover.complete and sharding == "column_wise" and limit_s < np.inf:
+                if self._is_free(sharding) and not cover.complete and limit_s < np.inf:
                     own = self._all_within(family, rules, cover, limit_s)
                 load = self._load(family, own)
                 index = np.flatnonzero(self._is_within(load, limit_s) & self._is_legal(table, family, own))
@@ -121,6 +121,10 @@ class Cluster:
                 families.append(family)
                 complete &= own.complete
         return self._joined(families, parts, complete, seed)
+
+    def _is_free(self, sharding: str) -> bool:
+        """Whether its blocks may be on any ranks, in any widths."""
+        return sharding == "column_wise" and COLUMN_WISE not in self.model.tied_shardings
 
     def _is_within(self, load: Floats, limit_s: float) -> np.ndarray:
         """[n] whether loads [n, R] fit and take less than a limit, alone in the cluster."""
