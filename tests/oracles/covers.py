@@ -35,6 +35,8 @@ class Covers:
 def on_single_ranks(units: int, ranks: Sequence[int], world: int, most_parts: float, seed: int) -> Covers:
     """Column blocks of any widths, one or more; several may share a rank."""
     parts = min(units, int(min(most_parts, units)))
+    if not ranks:
+        return Covers((units,), np.zeros((0, 1, world), dtype=np.int64), True)
     counts, complete = _multisets(units, len(ranks), parts, seed)
     return Covers(tuple(range(1, units + 1)), _spread(counts, ranks, world), complete)
 
