@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
+from cost_models.shards import COLUMN_WISE, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
 from cost_models.workload.formats import DTYPES
 from planner.document import Remap, Shards, TablePlan
 from tests.oracles import covers
 from tests.oracles.covers import Covers
 from tests.oracles.document_rules import Rules, TableRules
+from tests.oracles.tilings import tilings
 
 MOST_KEPT = 4000
 """Choices of a table that are kept; of more, the shortest by themselves and some at random."""
@@ -110,17 +111,36 @@ class Cluster:
         for sharding in rules.shardings:
             cover, unit = _covers(self, rules, sharding, seed)
             cover = self.kept(cover, rules, sharding)
-            complete &= cover.complete
             for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
-                load = self._load(family, cover)
-                alone = self.base + load
-                kept = (
-                    (self.overflow(alone) <= 0) & (self.step_s(alone) < limit_s) & self._is_legal(table, family, cover)
-                )
-                index = np.flatnonzero(kept)
-                parts.append((len(families), cover.counts[index], load[index]))
+                own = cover
+                if self._is_free(sharding) and not cover.complete and limit_s < np.inf:
+                    own = self._all_within(family, rules, cover, limit_s)
+                load = self._load(family, own)
+                index = np.flatnonzero(self._is_within(load, limit_s) & self._is_legal(table, family, own))
+                parts.append((len(families), own.counts[index], load[index]))
                 families.append(family)
+                complete &= own.complete
         return self._joined(families, parts, complete, seed)
+
+    def _is_free(self, sharding: str) -> bool:
+        """Whether its blocks may be on any ranks, in any widths."""
+        return sharding == "column_wise" and COLUMN_WISE not in self.model.tied_shardings
+
+    def _is_within(self, load: Floats, limit_s: float) -> np.ndarray:
+        """[n] whether loads [n, R] fit and take less than a limit, alone in the cluster."""
+        alone = self.base + load
+        return np.asarray((self.overflow(alone) <= 0) & (self.step_s(alone) < limit_s))
+
+    def _all_within(self, family: Family, rules: TableRules, drawn: Covers, limit_s: float) -> Covers:
+        """All covers within a limit on blocks of single ranks, or else those drawn."""
+
+        def is_within(load: Floats) -> np.ndarray:
+            return self._is_within(load, limit_s)
+
+        found = tilings(family.pieces, family.supported, rules.ranks, rules.max_shards, is_within)
+        if found is None:
+            return drawn
+        return self.kept(Covers(drawn.widths, found, complete=True), rules, "column_wise")
 
     def kept(self, cover: Covers, rules: TableRules, sharding: str) -> Covers:
         """Those of the covers of a table that are looked at: all, or the plain ones."""
@@ -161,8 +181,8 @@ class Cluster:
     def _families(self, table: int, sharding: str, unit: int, cover: Covers) -> list[Family]:
         """What the blocks of each variant add, on each place."""
         variants = self.rules.tables[table].variants
-        if self.rules.plain and sharding == "data_parallel":
-            variants = tuple(variant for variant in variants if variant[0] == "hbm")
+        if sharding == "data_parallel":
+            variants = tuple(variant for variant in variants if variant[0] == "hbm")  # replicas are held in HBM
         n = len(variants) * len(cover.widths)
         each = len(cover.widths)
         tiers, fractions, dtypes, states = (
@@ -202,12 +222,12 @@ class Cluster:
         ]
 
     def _load(self, family: Family, cover: Covers) -> Floats:
-        flat = cover.counts.reshape(len(cover.counts), -1).astype(float)
+        flat = _flat(cover.counts).astype(float)
         return np.asarray(flat @ family.pieces.reshape(flat.shape[1], -1))
 
     def _is_legal(self, table: int, family: Family, cover: Covers) -> np.ndarray:
         """[n] whether the hardware has what the blocks need, and the cost model knows so many blocks."""
-        flat = cover.counts.reshape(len(cover.counts), -1)
+        flat = _flat(cover.counts)
         has_all = ~(flat[:, ~family.supported.ravel()] > 0).any(axis=1)
         sharding, tier = SHARDINGS.index(family.variant.sharding), PLACEMENT_TIERS.index(family.variant.tier)
         splits = flat.sum(axis=1)
@@ -257,14 +277,11 @@ def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
 
 def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tuple[Covers, int]:
     """The covers of a table under a sharding, and the columns of a unit of their widths."""
-    world, allowed, plain = cluster.world, set(rules.ranks), cluster.rules.plain
+    world, allowed = cluster.world, set(rules.ranks)
     unit = rules.step or rules.dim
     units = rules.dim // unit
-    most_ranks = {"row_wise": world, **dict.fromkeys(WHOLE_NODE, max(map(len, cluster.nodes)))}
     nodes = [n for n, ranks in enumerate(cluster.nodes) if allowed.issuperset(ranks)]
     none = Covers((1,), np.zeros((0, 1, 1), dtype=np.int64), True)
-    if plain and rules.rows < most_ranks.get(sharding, 0):
-        return none, unit
     if sharding in WHOLE_WORLD:
         parts = 1 if sharding == "data_parallel" else world
         is_allowed = len(allowed) == world and parts <= rules.max_shards
@@ -285,15 +302,18 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tu
 
 
 def _plain(cover: Covers, rules: TableRules, sharding: str) -> Covers:
-    """Without the covers that are no options by their widths (see `Rules.plain`)."""
+    """Without the covers that may be left out (see `Rules.plain`)."""
     if sharding not in ("column_wise", "table_column_wise") or not len(cover.counts):
         return cover
     has, widths = cover.counts.any(axis=2), np.array(cover.widths)
     narrowest = np.where(has, widths, widths.max()).min(axis=1)
     widest = np.where(has, widths, 0).max(axis=1)
-    kept = (cover.counts.sum(axis=(1, 2)) > 1) & (
-        narrowest * (rules.max_shards + 1) > rules.dim // (rules.step or rules.dim)
-    )
+    kept = narrowest * (rules.max_shards + 1) > rules.dim // (rules.step or rules.dim)
     if sharding == "table_column_wise" and "column_wise" not in rules.shardings:
         kept &= widest - narrowest <= 1
     return Covers(cover.widths, cover.counts[kept], cover.complete)
+
+
+def _flat(counts: Ints) -> Ints:
+    """[n, widths x places]"""
+    return counts.reshape(len(counts), counts.shape[1] * counts.shape[2])

@@ -14,8 +14,10 @@ import numpy as np
 
 from cost_models.shards import Ints
 
-MOST_LISTED = 1500
-"""Covers that are listed one by one; of more, so many are drawn."""
+MOST_LISTED = 5000
+"""Covers that are listed one by one, if there are no more."""
+DRAWN = 1200
+"""Covers that are drawn where there are more."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,10 @@ class Covers:
 
 
 def on_single_ranks(units: int, ranks: Sequence[int], world: int, most_parts: float, seed: int) -> Covers:
-    """Column blocks of any widths; several may share a rank. One block is a cover, too."""
+    """Column blocks of any widths, one or more; several may share a rank."""
     parts = min(units, int(min(most_parts, units)))
+    if not ranks:
+        return Covers((units,), np.zeros((0, 1, world), dtype=np.int64), True)
     counts, complete = _multisets(units, len(ranks), parts, seed)
     return Covers(tuple(range(1, units + 1)), _spread(counts, ranks, world), complete)
 
@@ -87,7 +91,7 @@ def _some_multisets(units: int, places: int, parts: int, random: np.random.Gener
         widths = [units // n + (k < units % n) for k in range(n)]
         for shift in range(places):
             found.add(tuple(sorted((width, (shift + k) % places) for k, width in enumerate(widths))))
-    for _ in range(MOST_LISTED):
+    for _ in range(DRAWN):
         n = int(random.integers(2, min(parts, 3 * places) + 1)) if parts > 1 else 1
         cuts = sorted(random.choice(np.arange(1, units), size=n - 1, replace=False).tolist())
         widths = np.diff([0, *cuts, units]).tolist()
@@ -109,7 +113,7 @@ def _spread(counts: Ints, places: Sequence[int], every: int) -> Ints:
 def on_different_ranks(
     units: int, nodes: Sequence[Sequence[int]], world: int, most_parts: float, *, even: bool, seed: int
 ) -> Covers:
-    """Column blocks on different ranks of one node; `even`: of one width."""
+    """Column blocks, one or more, on different ranks of one node; `even`: of one width."""
     most = [int(min(most_parts, len(ranks), units)) for ranks in nodes]
     listed, complete = [], True
     for ranks, parts in zip(nodes, most, strict=True):
@@ -142,7 +146,7 @@ def _some_tied(
     """Equal parts, or nearly so, on the first ranks; then any on any."""
     numbers = [n for n in range(1, parts + 1) if not (even and units % n)]
     found = {tuple((units // n + (k < units % n), ranks[k]) for k in range(n)) for n in numbers}
-    for _ in range(MOST_LISTED):
+    for _ in range(DRAWN):
         n = int(random.choice(numbers))
         cuts = sorted(random.choice(np.arange(1, units), size=n - 1, replace=False).tolist())
         widths = [units // n] * n if even else np.diff([0, *cuts, units]).tolist()

@@ -70,9 +70,8 @@ class Rules:
     capacity: tuple[Floats, ...]
     """Per memory of the cost model, bytes of each pool."""
     plain: bool = False
-    """Whether forms are left out that add nothing but words or oddities: a single column block under another name than
-    table_wise, row blocks of tables with fewer rows than ranks, replicas below HBM, blocks tied to a node of unlike
-    widths where column_wise is not allowed, and blocks of at most 1/(N + 1) of the width where N parts are allowed."""
+    """Whether cuts are left out that the planner may leave out, if it says so: blocks tied to a node of unlike widths
+    where column_wise is not allowed, and blocks of at most 1/(N + 1) of the width where N parts are allowed."""
 
 
 def rules_of(model: CostModel, policy: Policy, listed: dict[str, dict[str, Sequence[float]]] | None = None) -> Rules:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.shards import Floats, Ints
+from cost_models.shards import COLUMN_WISE, Floats, Ints
 from planner.document import TablePlan
 from tests.oracles.choices import Cluster, Family, TableChoices, Variant
 from tests.oracles.covers import Covers
@@ -230,7 +230,8 @@ class _LocalSearch:
     def _near(self, table: int, held: _Held) -> list[_Held]:
         """Column blocks moved, cut in two, joined, or one a unit wider at the cost of another."""
         family, rules = held.family, self.cluster.rules.tables[table]
-        if family.variant.sharding != "column_wise" or len(family.widths) == 1:
+        is_tied = COLUMN_WISE in self.cluster.model.tied_shardings
+        if family.variant.sharding != "column_wise" or is_tied or len(family.widths) == 1:
             return []
         blocks = [(w, p) for w, p in np.argwhere(held.counts).tolist() for _ in range(int(held.counts[w, p]))]
         changed: list[list[tuple[int, int]]] = []

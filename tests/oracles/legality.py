@@ -64,17 +64,24 @@ def _faults_of_table(model: CostModel, rules: TableRules, table: TablePlan) -> I
             yield f"columns from {start} are on ranks {ranks}"
         elif rows != row_blocks(rules.rows, len(ranks), table.sharding):
             yield f"columns from {start} have rows {rows}"
-    yield from _faults_of_blocks(model, table, widths, nodes)
+    yield from _faults_of_blocks(model, table, widths, nodes, rules.step)
 
 
-def _faults_of_blocks(model: CostModel, table: TablePlan, widths: list[int], nodes: list[int]) -> Iterator[str]:
+def _faults_of_blocks(
+    model: CostModel, table: TablePlan, widths: list[int], nodes: list[int], step: int
+) -> Iterator[str]:
     tied = table.sharding == "table_column_wise" or (table.sharding == "column_wise" and model.name == "hugectr")
     if tied and (len(set(nodes)) > 1 or len(set(table.shards.rank.tolist())) < len(table.shards)):
         yield "its blocks are not on different ranks of one node"
     if table.sharding == "grid_shard" and len(widths) > len(set(model.node_of_rank.tolist())):
         yield "has more column blocks than there are nodes"
-    if table.sharding not in ("column_wise", "table_column_wise", "grid_shard") and len(widths) > 1:
+    is_cut = table.sharding in ("column_wise", "table_column_wise", "grid_shard")
+    if (len(widths) > 1 and not is_cut) or (len(widths) == 1 and table.sharding == "grid_shard"):
         yield f"{table.sharding} in {len(widths)} column blocks"
+    if table.sharding == "grid_shard" and max(widths) - min(widths) > step:
+        yield f"has column blocks of {widths}"
+    if table.sharding == "data_parallel" and table.tier != "hbm":
+        yield "replicas are held in HBM"
 
 
 def _faults_of_groups(rules: Rules, tables: Sequence[TablePlan]) -> Iterator[str]:

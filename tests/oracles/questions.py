@@ -138,6 +138,8 @@ def _group(
     }
     if random.random() < 0.8:
         links["scale_up"] = {"kind": "nvlink3", "bandwidth": str(random.choice(["300GB/s", "50GB/s"]))}
+        if random.random() < 0.15:
+            links["scale_up"]["domain"] = nodes * ranks
     remote = {}
     if random.random() < 0.15:
         card = {"kind": "ethernet", "network_bandwidth": "12.5GB/s"}
@@ -193,7 +195,15 @@ def _table(random: np.random.Generator, name: str) -> dict[str, Any]:
         table["zipf_alpha"] = float(np.round(random.uniform(0.4, 1.4), 2))
     if random.random() < 0.2:
         table["features"] = int(random.integers(1, 4))
-    return table
+    uncommon: list[dict[str, Any]] = [
+        {"dedup_factor": 2.5},
+        {"dedup_factor": 3.0, "dedup_group": "user"},
+        {"precision_cache": 0.05},
+        {"optimizer": "adam"},
+        {"dtype": "fp16"},
+        {"pooling_std": 3.0},
+    ]
+    return table | (uncommon[int(random.integers(len(uncommon)))] if random.random() < 0.25 else {})
 
 
 def _policy(random: np.random.Generator, names: list[str], world: int, nodes: int, cost_model: str) -> dict[str, Any]:

@@ -6,12 +6,21 @@ document and the policy, and has the cost model say what they take.
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from cost_models.registry import cost_model
+from planner.planned import placed_tables
+from tests.oracles import covers, judge, legality
+from tests.oracles.choices import Cluster
+from tests.oracles.document_rules import rules_of
+from tests.oracles.fastest import fastest
 from tests.oracles.judge import Verdict, judged
 from tests.oracles.questions import Question, from_yaml, question
+from tests.oracles.tilings import tilings
+from topologies.errors import InputError
 from topologies.loading import load_topology
 
 
@@ -73,7 +82,7 @@ def test_promises_hold_where_they_were_broken(name: str) -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=24,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
@@ -85,6 +94,58 @@ def test_promises_hold(number: int) -> None:
     subject = question(number)
     verdict = judged(subject, number)
     assert verdict.kind is None, told(verdict, subject)
+
+
+def test_the_judge_finds_what_the_planner_finds() -> None:
+    """Left to itself, it knows a placement as fast as each plan: what the planner uses is no blind spot of it."""
+    found = 0
+    for number in range(12):
+        subject = question(number)
+        topology, workload, policy = subject.records
+        try:
+            plan = judge.asked(subject)
+        except InputError:
+            continue
+        if plan.objective is None or not plan.objective.step_s:
+            continue
+        model = cost_model(subject.cost_model, topology, workload)
+        cluster = Cluster(model, rules_of(model, policy, plan.provenance.cache_fractions))
+        best = fastest(cluster, plan.objective.step_s * (1 + 1e-6))
+        assert best.tables is not None, subject.to_yaml()
+        assert legality.faults(model, cluster.rules, best.tables) == []
+        taken_s = model.evaluate(placed_tables(best.tables)).step_s
+        assert taken_s == pytest.approx(best.step_s, rel=1e-9)
+        found += 1
+    assert found >= 6
+
+
+def test_covers_are_all_there() -> None:
+    """Of two units on two ranks 5 covers, 2 + 1 of them in one block and in two on different ranks; of three units in
+    grids of two nodes 4, and 2 more of one node for both blocks: the wide block and the narrow one have a node each."""
+    assert len(covers.on_single_ranks(2, [0, 1], 2, np.inf, 0).counts) == 5
+    assert len(covers.on_single_ranks(2, [0, 1], 2, 1, 0).counts) == 2
+    assert len(covers.on_single_ranks(2, [1], 2, np.inf, 0).counts) == 2
+    assert len(covers.on_different_ranks(2, [[0, 1]], 2, np.inf, even=False, seed=0).counts) == 3
+    assert len(covers.on_different_ranks(3, [[0, 1]], 2, np.inf, even=False, seed=0).counts) == 4
+    assert len(covers.in_grids(3, [2, 2], [0, 1], np.inf).counts) == 4
+    assert len(covers.in_grids(3, [2, 2], [0], np.inf).counts) == 1
+    assert len(covers.in_grids(3, [2, 3], [0, 1], 5).counts) == 3
+
+
+def test_cuts_within_a_limit_are_those_of_all_covers() -> None:
+    """Rank by rank, under a limit on a rank's blocks, the same covers as from the list of all of them."""
+    random = np.random.default_rng(0)
+    pieces = np.zeros((5, 3, 3))
+    for rank in range(3):
+        pieces[:, rank, rank] = np.sort(random.random(5)) + 0.2
+    every = covers.on_single_ranks(5, range(3), 3, 4, 0)
+    load = every.counts.reshape(len(every.counts), -1) @ pieces.reshape(15, 3)
+    expected = {of.tobytes() for of in every.counts[load.max(axis=1) < 1.0]}
+    found = tilings(pieces, np.ones((5, 3), dtype=bool), range(3), 4, lambda load: load.max(axis=1) < 1.0)
+    assert found is not None
+    assert 0 < len(expected) < len(every.counts)
+    assert len(found) == len(expected)
+    assert {of.tobytes() for of in found} == expected
 
 
 def test_a_question_is_asked_again_from_its_text() -> None:
