@@ -288,12 +288,21 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         everywhere=np.stack([cost.everywhere for cost in costs]),
         bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
         bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
-        allowed=np.stack([cost.supported for cost in costs]),
+        allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
         rank_sets=options.permits.rank_sets,
         table_rank_set=options.permits.table_rank_set,
         together=options.permits.together,
         apart=options.permits.apart,
     )
+
+
+def _within_parts(model: CostModel, options: Options) -> Bools:
+    """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
+    blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
+    ranks = np.array([np.bincount(model.node_of_rank[model.kind_of_rank == k]).max() for k in range(model.kind_count)])
+    parts = ranks[:, None] * blocks[options.block_option]
+    most = options.permits.max_shards[options.table[options.block_option]]
+    return np.asarray((EXTENT_OF_SHARDING[options.block_sharding] != NODE) | (parts <= most))
 
 
 def _has_place(problem: Problem) -> Bools:

@@ -129,6 +129,7 @@ class _Resolver:
         self.dtypes = np.ones((count, len(DTYPES)), dtype=bool)
         self.states = np.ones((count, len(STATE_PLACES)), dtype=bool)
         self.dtypes_named, self.states_named = (np.zeros(count, dtype=bool) for _ in range(2))
+        self._runtime_lacks: Bools = np.zeros(count, dtype=bool)
         self.max_shards = np.full(count, NO_LIMIT)
         self.column_multiple = np.ones(count, dtype=np.int64)
         keys = ("tiers", "shardings", "dtypes", "states", "ranks")
@@ -147,6 +148,7 @@ class _Resolver:
         labels = self._join(together)
         self._part(apart, labels)
         self._follow_ranks()
+        self._refuse_formats_of_runtime()
         self._leave_what_there_is()
         self._refuse_nothing_left()
         if self.faults:
@@ -187,6 +189,8 @@ class _Resolver:
         self._narrow("shardings", ("runtime",), words, every, shardings)
         self._narrow("dtypes", ("runtime",), words, every, [dtype in rules.dtypes for dtype in DTYPES])
         self._narrow("states", ("runtime",), words, every, [place in rules.state_places for place in STATE_PLACES])
+        own = [model.workload.dtype_of(table) for table in model.workload.tables]
+        self._runtime_lacks = np.array([dtype not in rules.dtypes for dtype in own], dtype=bool)
         sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
@@ -258,6 +262,16 @@ class _Resolver:
         """[T, DTYPES] what is named, or the table's own."""
         own = np.array([DTYPES.index(self.model.workload.dtype_of(table)) for table in self.model.workload.tables])
         return np.where(self.dtypes_named[:, None], self.dtypes, np.arange(len(DTYPES)) == own[:, None])
+
+    def _refuse_formats_of_runtime(self) -> None:
+        """Tables for which no format is named and whose own the runtime does not have."""
+        runtime, workload = self.policy.runtime, self.model.workload
+        stranded = np.flatnonzero(self._runtime_lacks & ~self.dtypes_named)
+        if len(stranded):
+            first, more = workload.tables[int(stranded[0])], len(stranded) - 1
+            others = f" and {more} more" if more else ""
+            lacks = f"{runtime} has no tables in {workload.dtype_of(first)}, the format of {first.name!r}{others}"
+            self._fault(("runtime",), f"{lacks}; give them one of {', '.join(RUNTIMES[runtime].dtypes)}")
 
     def _states(self) -> Bools:
         """[T, STATE_PLACES] what is named; of tables without optimizer state, nothing but with the rows."""

@@ -229,7 +229,10 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
-    "hugectr": RuntimeRules(("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1),
+    # Tables are stored as float or half (HugeCTR's embedding collection, DataType of keys and vectors).
+    "hugectr": RuntimeRules(
+        ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32", "fp16")
+    ),
     "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, state_places=STATE_PLACES),
 }
 

@@ -67,7 +67,7 @@ class Cuts(Record):
     def words(self) -> str:
         """What they are, for a sentence."""
         if self == EVERY_CUT:
-            return "every column cut and grid"
+            return "every column cut and grid of docs/reference/option-space.md"
         below = "below it halves, quarters and eighths of a table"
         if self.hbm == "every":
             return f"every column cut and grid in HBM; {below}"
@@ -180,7 +180,7 @@ class Space:
         """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""
         tables, ranks, permits = self.model.tables, self.ranks_of_node, self.permits
         world = int(ranks.sum())
-        parts = {WORLD: world, NODE: splits * int(ranks.max()), RANK: splits}
+        parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
         found = self.may(sharding, tier, splits)
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
         found &= tables.dim >= (splits * narrowest if splits > 1 else 0)
@@ -208,12 +208,14 @@ class Space:
 
     # -- membership ------------------------------------------------------------------------------------------------
 
-    def outside(self, table: int, tier: int, sharding: int, widths: Ints) -> str | None:
+    def outside(self, table: int, tier: int, sharding: int, widths: Ints, most_ranks: int) -> str | None:
         """Why a table that is held so is none of the options, in words; None where it is one.
 
-        `widths` [n] are the columns of its column blocks, which tile its columns.
+        `widths` [n] are the columns of its column blocks, which tile its columns; `most_ranks` hold one of them.
         """
-        n = len(widths)
+        n, most_parts = len(widths), int(self.permits.max_shards[table])
+        if EXTENT_OF_SHARDING[sharding] == NODE and n * most_ranks > most_parts:
+            return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
         if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.shardings[table, TABLE_WISE]:
             sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:

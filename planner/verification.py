@@ -149,8 +149,8 @@ def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str,
     found = {}
     for number, table in enumerate(plan.tables):
         tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)
-        _, first = np.unique(table.shards.column_start, return_index=True)
-        words = space.outside(number, tier, sharding, table.shards.columns[first])
+        _, first, ranks = np.unique(table.shards.column_start, return_index=True, return_counts=True)
+        words = space.outside(number, tier, sharding, table.shards.columns[first], int(ranks.max()))
         if (
             words is None
             and table.cache_fraction is not None

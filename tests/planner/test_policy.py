@@ -404,3 +404,23 @@ def test_unconfined_problems_are_as_before(model: StepModel) -> None:
     assert len(problem.districts.kind) == len(twice.districts.kind) == problem.kinds
     assert not problem.is_confined
     assert not twice.is_confined
+
+
+@pytest.mark.parametrize(("runtime", "dtype"), [("torchrec", "int4"), ("hugectr", "mx9")])
+def test_formats_that_a_runtime_lacks_are_refused(runtime: str, dtype: str) -> None:
+    """Not planned without a word: the table, its format and those that the runtime has are named."""
+    model = workload([{"rows": 1000, "dim": 32, "dtype": dtype}], mode="inference")
+    words = rf"{runtime} has no tables in {dtype}, the format of 't0'; give them one of fp32"
+    with pytest.raises(InputError, match=words):
+        plan(topology(node_group("g")), model, policy=policy(runtime=runtime))
+
+
+def test_parts_are_counted_on_the_nodes_that_hold_them() -> None:
+    """Rows over a node of two ranks are two parts, whatever larger nodes there are; on one of three they are three."""
+    cluster = topology(node_group("large", ranks=3), node_group("small", ranks=2))
+    model = workload([{"rows": 10_000, "dim": 16}])
+    found = plan(cluster, model, policy=policy(shardings=("table_row_wise",), max_shards=2))
+    assert found.tables[0].shards.rank.tolist() == [3, 4]
+    assert verify(found) == []
+    confined = plan(cluster, model, policy=policy(shardings=("table_row_wise",), max_shards=2, nodes=[0]))
+    assert confined.status == "infeasible"

@@ -57,12 +57,12 @@ def test_every_option_is_inside(policy: Policy, cuts: Cuts) -> None:
         columns = options.block_columns[types]
         if not options.units[option]:
             held = np.repeat(columns, options.block_count[types])
-            assert space.outside(table, tier, int(options.block_sharding[types[0]]), held) is None
+            assert space.outside(table, tier, int(options.block_sharding[types[0]]), held, 1) is None
             continue
         dim = int(space.model.tables.dim[table])
         for width in columns[columns < dim].tolist():
             if dim - width in columns:
-                assert space.outside(table, tier, COLUMN_WISE, np.array([width, dim - width])) is None
+                assert space.outside(table, tier, COLUMN_WISE, np.array([width, dim - width]), 1) is None
 
 
 def test_the_widest_space_holds_what_a_document_may_say() -> None:
@@ -70,13 +70,13 @@ def test_the_widest_space_holds_what_a_document_may_say() -> None:
     space = of(Policy(), EVERY_CUT)
     number = DIMS.index(96)
     for widths in ([4, 92], [4] * 24, [12, 20, 64], [88, 8]):
-        assert space.outside(number, HBM, COLUMN_WISE, np.array(widths)) is None
-        assert space.outside(number, DDR, COLUMN_WISE, np.array(widths)) is None
-        assert space.outside(number, HBM, TABLE_COLUMN_WISE, np.array(widths)) is None
+        assert space.outside(number, HBM, COLUMN_WISE, np.array(widths), 1) is None
+        assert space.outside(number, DDR, COLUMN_WISE, np.array(widths), 1) is None
+        assert space.outside(number, HBM, TABLE_COLUMN_WISE, np.array(widths), 1) is None
     for splits in (2, 3):
-        assert space.outside(number, HBM, GRID_SHARD, np.array([96 // splits] * splits)) is None
-    assert space.outside(DIMS.index(12), HBM, COLUMN_WISE, np.array([8, 4])) is None
-    assert space.outside(number, HBM, TABLE_WISE, np.array([96])) is None
+        assert space.outside(number, HBM, GRID_SHARD, np.array([96 // splits] * splits), 2) is None
+    assert space.outside(DIMS.index(12), HBM, COLUMN_WISE, np.array([8, 4]), 1) is None
+    assert space.outside(number, HBM, TABLE_WISE, np.array([96]), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_outside_is_named(
     cuts: Cuts, dim: int, tier: int, sharding: int, widths: list[int], words: str
 ) -> None:
     """With the reason."""
-    found = of(Policy(), cuts).outside(DIMS.index(dim), tier, sharding, np.array(widths))
+    found = of(Policy(), cuts).outside(DIMS.index(dim), tier, sharding, np.array(widths), 1)
     assert found is not None
     assert any(each in found for each in words.split("|"))
 
@@ -101,7 +101,7 @@ def test_what_is_outside_is_named(
 def test_ranks_may_be_left_without_rows() -> None:
     """Three rows over six ranks or over a node of four: the last ranks hold none."""
     for sharding in (ROW_WISE, TABLE_ROW_WISE):
-        assert of(Policy(), EVERY_CUT, ranks=4).outside(len(DIMS), HBM, sharding, np.array([64])) is None
+        assert of(Policy(), EVERY_CUT, ranks=4).outside(len(DIMS), HBM, sharding, np.array([64]), 4) is None
 
 
 def test_starts_keep_to_usual_options_where_there_are_any() -> None:
