@@ -65,6 +65,10 @@ def _drop_a_shard(document: Document) -> None:
     del shards(document)[-1]
 
 
+def _reverse_shards(document: Document) -> None:
+    shards(document).reverse()
+
+
 def _drop_all_shards(document: Document) -> None:
     shards(document).clear()
 
@@ -270,7 +274,11 @@ def _one_error_bar_less(document: Document) -> None:
         ("cached", _no_cache_fraction, "a cache fraction goes with the tiers that are partly in HBM"),
         ("cached", _smaller_cache, "bytes of 1 shards"),
         ("cached", _no_such_cache, "t0: its cache fraction 1.3 is no share above 0 and at most 1"),
-        ("cached", _a_cache_that_was_no_option, "t0: the bound does not cover a cache fraction of 0.0123"),
+        (
+            "cached",
+            _a_cache_that_was_no_option,
+            "t0: the bound does not cover how it is held: table_wise in ddr_cached: a cache of 0.0123",
+        ),
         ("table_wise", _wrong_bytes, "bytes of 1 shards; first: t0"),
         ("table_wise", _wrong_rank_bytes, "rank 1: takes"),
         ("table_wise", _wrong_rank_seconds, "rank 2: its seconds"),
@@ -297,6 +305,7 @@ def _one_error_bar_less(document: Document) -> None:
         ("table_wise", _error_bar_of_measurements, "its error bar is not the cost model's"),
         ("table_wise", _one_error_bar_less, "has no error bar"),
         ("column_wise", _drop_a_shard, "t0: its column blocks do not tile"),
+        ("column_wise", _reverse_shards, "t0: its shards are not in the order of their columns"),
         ("column_wise", _odd_widths, "t0: a column block is not a multiple of 4"),
         ("column_wise", _overlapping_columns, "t0: its column blocks do not tile"),
         ("column_wise", _double_a_shard, "t0: column_wise needs one shard"),
