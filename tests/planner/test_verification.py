@@ -9,6 +9,7 @@ import pytest
 from cost_models.shards import SHARDINGS
 from planner import plan
 from planner.document import Plan
+from planner.unchecked import unchecked
 from planner.verification import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from topologies.cluster import Topology
@@ -343,6 +344,16 @@ def test_an_infeasible_plan_carries_no_tables() -> None:
     document = json.loads(found.to_json())
     document["stages"] = [{"name": "dense", "seconds": 1.0, "critical_rank": 0}]
     assert violations(document) == ["status: stages, tables or ranks without an objective"]
+
+
+def test_a_bound_on_few_cuts_is_no_bound_where_every_cut_is_searched(documents: dict[str, str]) -> None:
+    """The document narrows its own question; one from before cuts were stated is read, and said to be narrow."""
+    document = json.loads(documents["table_wise"])
+    document["provenance"]["cuts"] = {"hbm": "few", "below_hbm": "few"}
+    assert any(violation.startswith("cuts: ") for violation in violations(document))
+    del document["provenance"]["cuts"]
+    assert not any(violation.startswith("cuts: ") for violation in violations(document))
+    assert "provenance.cuts" in {one.field for one in unchecked(Plan.model_validate(document))}
 
 
 def test_plans_from_before_error_bars_verify(documents: dict[str, str]) -> None:
