@@ -30,6 +30,8 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
     blocks = _column_blocks(shards)
     if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
         return "its column blocks do not tile the columns"
+    if (np.diff(shards.column_start) < 0).any():
+        return "its shards are not in the order of their columns"
     if fault := _block_fault(table, blocks):
         return fault
     nodes = np.searchsorted(node_start, shards.rank, side="right") - 1

@@ -116,7 +116,7 @@ def _a_proof(document: Document) -> None:
         ("homeless", _one_tier_less, "infeasible: tiers.1"),
         ("homeless", _less_short, "infeasible: tiers.1.short_bytes"),
         ("confined", _other_summary, "infeasible: summary"),
-        ("shortage", _said_to_be_tried, "infeasible: summary"),
+        ("shortage", _said_to_be_tried, "trying all placements does not show"),
         ("trial", _not_tried, "its prices do not prove"),
         ("shortage", _half_the_prices, "its prices do not prove"),
         ("shortage", _timeout, "status: timeout with infeasibility"),

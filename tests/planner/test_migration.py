@@ -49,7 +49,7 @@ class Side:
             stages=stages,
             tables=tables,
             ranks=ranks,
-            provenance=provenance(self.model, Policy(), 0),
+            provenance=provenance(self.model, Policy(), 0, self.options),
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 from cost_models.shards import SHARDINGS
 from planner import plan
 from planner.document import Plan
+from planner.unchecked import unchecked
 from planner.verification import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from topologies.cluster import Topology
@@ -63,6 +64,10 @@ def _beyond_the_world(document: Document) -> None:
 
 def _drop_a_shard(document: Document) -> None:
     del shards(document)[-1]
+
+
+def _reverse_shards(document: Document) -> None:
+    shards(document).reverse()
 
 
 def _drop_all_shards(document: Document) -> None:
@@ -270,7 +275,11 @@ def _one_error_bar_less(document: Document) -> None:
         ("cached", _no_cache_fraction, "a cache fraction goes with the tiers that are partly in HBM"),
         ("cached", _smaller_cache, "bytes of 1 shards"),
         ("cached", _no_such_cache, "t0: its cache fraction 1.3 is no share above 0 and at most 1"),
-        ("cached", _a_cache_that_was_no_option, "t0: the bound does not cover a cache fraction of 0.0123"),
+        (
+            "cached",
+            _a_cache_that_was_no_option,
+            "t0: the bound does not cover how it is held: table_wise in ddr_cached: a cache of 0.0123",
+        ),
         ("table_wise", _wrong_bytes, "bytes of 1 shards; first: t0"),
         ("table_wise", _wrong_rank_bytes, "rank 1: takes"),
         ("table_wise", _wrong_rank_seconds, "rank 2: its seconds"),
@@ -297,6 +306,7 @@ def _one_error_bar_less(document: Document) -> None:
         ("table_wise", _error_bar_of_measurements, "its error bar is not the cost model's"),
         ("table_wise", _one_error_bar_less, "has no error bar"),
         ("column_wise", _drop_a_shard, "t0: its column blocks do not tile"),
+        ("column_wise", _reverse_shards, "t0: its shards are not in the order of their columns"),
         ("column_wise", _odd_widths, "t0: a column block is not a multiple of 4"),
         ("column_wise", _overlapping_columns, "t0: its column blocks do not tile"),
         ("column_wise", _double_a_shard, "t0: column_wise needs one shard"),
@@ -334,6 +344,16 @@ def test_an_infeasible_plan_carries_no_tables() -> None:
     document = json.loads(found.to_json())
     document["stages"] = [{"name": "dense", "seconds": 1.0, "critical_rank": 0}]
     assert violations(document) == ["status: stages, tables or ranks without an objective"]
+
+
+def test_a_bound_on_few_cuts_is_no_bound_where_every_cut_is_searched(documents: dict[str, str]) -> None:
+    """The document narrows its own question; one from before cuts were stated is read, and said to be narrow."""
+    document = json.loads(documents["table_wise"])
+    document["provenance"]["cuts"] = {"hbm": "few", "below_hbm": "few"}
+    assert any(violation.startswith("cuts: ") for violation in violations(document))
+    del document["provenance"]["cuts"]
+    assert not any(violation.startswith("cuts: ") for violation in violations(document))
+    assert "provenance.cuts" in {one.field for one in unchecked(Plan.model_validate(document))}
 
 
 def test_plans_from_before_error_bars_verify(documents: dict[str, str]) -> None:
