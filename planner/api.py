@@ -98,9 +98,10 @@ def plan(
     limits = Limits(watch.left_s(), gap, effort, seed, stop)
     origin = provenance(model, allowed, seed, options)
     helpful = _Helper(model, allowed, limits, progress)
+    heard = progress and _in_whole_steps(progress, model)
     judged = with_simulation if simulate else _as_it_is
     if migration is None:
-        options, problem, outcome = solved(model, options, problem, limits, progress)
+        options, problem, outcome = solved(model, options, problem, limits, heard)
         outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
         origin = provenance(model, allowed, seed, options)
@@ -110,11 +111,11 @@ def plan(
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
     terms = MoveTerms(max_move_bytes, price)
-    found = replan(problem, homes, terms, limits, progress)
+    found = replan(problem, homes, terms, limits, heard)
     if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
         options, problem = with_every_cut(model, options)
         homes, origin = migration.homes(options, problem), provenance(model, allowed, seed, options)
-        found = replan(problem, homes, terms, limits, progress)
+        found = replan(problem, homes, terms, limits, heard)
     is_memory = found.outcome.shortage is not None or max_move_bytes is None
     helps = helpful(found.outcome) if is_memory else ()
     new = document(model, options, problem, found.outcome, origin, homes, helps)
@@ -127,6 +128,16 @@ def _migration(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequen
     source = "the previous plan" if isinstance(previous, Plan) else str(previous)
     former = expect_sound(previous, source) if isinstance(previous, Plan) else load_plan(previous)
     return migration_from(former, model, lost_nodes, source)
+
+
+def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
+    """Steps and bounds of the search, which knows nothing of the batch copy, as those of the plan."""
+
+    def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
+        of_plan = [None if seconds is None else model.whole_step_s(seconds) for seconds in (best_s, bound_s)]
+        progress(step, *of_plan)
+
+    return hear
 
 
 class _Watch:

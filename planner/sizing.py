@@ -285,12 +285,14 @@ class _Watch:
 
     target_s: float
     is_over: Callable[[], bool]
+    whole_step_s: Callable[[float], float]
+    """The step whose stages take so long together (see `CostModel`)."""
     best_s: float = math.inf
     bound_s: float = 0.0
 
     def hear(self, _step: str, best_s: float | None, bound_s: float | None) -> None:
-        self.best_s = min(self.best_s, math.inf if best_s is None else best_s)
-        self.bound_s = max(self.bound_s, bound_s or 0.0)
+        self.best_s = min(self.best_s, math.inf if best_s is None else self.whole_step_s(best_s))
+        self.bound_s = max(self.bound_s, self.whole_step_s(bound_s or 0.0))
 
     def is_decided(self) -> bool:
         is_met = math.isfinite(self.best_s) and self.best_s <= self.target_s
@@ -330,7 +332,7 @@ class _Trials:
             return Candidate(nodes, 0, False, "input", reason=error.faults[0].message)
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
-            watch = _Watch(target_s, self.is_over)
+            watch = _Watch(target_s, self.is_over, model.whole_step_s)
             limits = Limits(TIME_LIMIT_S, 0.0, effort, self.seed, watch.is_decided)
             options, problem, outcome = solved(model, options, problem, limits, watch.hear)
             candidate = self._candidate(model, options, problem, outcome, nodes)
@@ -347,8 +349,9 @@ class _Trials:
         target_s = self._target_s(model)
         limits = Limits(TIME_LIMIT_S, self.gap, self.effort, self.seed, self.is_over)
         options, problem, outcome = solved(model, options, problem, limits)
-        if outcome.step_s is None or outcome.step_s > target_s:  # ended by its gap, or by the user, before the target
-            watch = _Watch(target_s, lambda: False)
+        is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
+        if not is_met:  # ended by its gap, or by the user, before the target
+            watch = _Watch(target_s, lambda: False, model.whole_step_s)
             outcome = solve(problem, Limits(TIME_LIMIT_S, 0.0, self.effort, self.seed, watch.is_decided), watch.hear)
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
         origin = provenance(model, policy, self.seed, options)
@@ -376,19 +379,20 @@ class _Trials:
         self, model: CostModel, options: Options, problem: Problem, outcome: Outcome, nodes: int
     ) -> Candidate:
         batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
-        bound_s = outcome.bound_s
+        step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
+        bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
         found = Candidate(
             nodes=nodes,
             ranks=model.topology.world_size,
-            suffices=outcome.step_s is not None and outcome.step_s <= target_s,
+            suffices=step_s is not None and step_s <= target_s,
             judged_by="plan",
             status=outcome.status,
-            step_s=outcome.step_s,
-            samples_per_s=None if outcome.step_s is None else batch / outcome.step_s,
+            step_s=step_s,
+            samples_per_s=None if step_s is None else batch / step_s,
             lower_bound_s=bound_s,
             target_s=target_s if math.isfinite(target_s) else None,
             most_samples_per_s=batch / bound_s if bound_s else None,
-            gap=outcome.step_s / bound_s - 1 if outcome.step_s is not None and bound_s else None,
+            gap=step_s / bound_s - 1 if step_s is not None and bound_s else None,
         )
         if found.suffices:
             return found
@@ -400,9 +404,9 @@ class _Trials:
             reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
             reason += f" {format_seconds(target_s)}{_longest(model, problem, outcome)}"
             return replace(found, judged_by="bound", reason=reason)
-        if outcome.step_s is None:
+        if step_s is None:
             return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
-        reason = f"the best plan found takes {format_seconds(outcome.step_s)}, the target's"
+        reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
         reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(model, problem, outcome)}"
         return replace(found, judged_by="search", reason=reason)
 
@@ -411,6 +415,8 @@ def _longest(model: CostModel, problem: Problem, outcome: Outcome) -> str:
     """Words for the stage that takes most of the plan's step, fixed costs aside: no cluster lowers these."""
     if outcome.placement is None or outcome.step_s is None:
         return ""
+    if model.is_copy_time(outcome.step_s):
+        return "; the copy of a batch to the devices takes as long"
     seconds = load_state(problem, outcome.placement).stage_seconds()
     stage = int(np.argmax(seconds - problem.stage_constants))
     return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"

@@ -353,7 +353,7 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    proven = recomputed_bound_s(plan.proof, model, problem)
+    proven = model.whole_step_s(recomputed_bound_s(plan.proof, model, problem))
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
     if plan.status == "feasible" and plan.objective.gap <= OPTIMAL_GAP - TOLERANCE and not plan.objective.outside:

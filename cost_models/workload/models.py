@@ -81,8 +81,8 @@ class TableProfile(Record):
         unique = info.data.get("unique_fraction")
         if unique is not None and factor * unique > 1 + ROUNDED:
             raise ValueError(
-                f"{factor:g} leaves 1/{factor:g} of the ids, fewer than the {unique:g} of them that unique_fraction says"
-                f" are distinct; give at most {1 / unique:.6g}, or unique_fraction at most {1 / factor:.6g}"
+                f"{factor:g} leaves 1/{factor:g} of the ids, fewer than the {unique:g} of them that unique_fraction"
+                f" says are distinct; give at most {1 / unique:.6g}, or unique_fraction at most {1 / factor:.6g}"
             )
         return factor
 

@@ -104,7 +104,7 @@ def adopted(
         for name, seconds, rank in zip(model.stages, found.stage_seconds, found.critical_rank, strict=True)
     )
     step_s = float(sum(stage.seconds for stage in stages))
-    bound_s = min(lower_bound_s, step_s)
+    bound_s = min(model.whole_step_s(lower_bound_s), step_s)
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
     plan = Plan(
