@@ -23,6 +23,7 @@ from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.remedies import remedies
 from planner.simulation import with_simulation
+from planner.software import priced_as_run
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.replan import MoveTerms, replan
@@ -64,7 +65,8 @@ def plan(
 
     `topology` and `workload` are models, catalog names or files. `cost_model` says what is best: `physical` (the
     time of a step), `torchrec` or `hugectr` (the ratings of those planners). `policy` is a model or a file and says
-    what may be used; `tiers` and `shardings` narrow it.
+    what may be used; `tiers` and `shardings` narrow it. Its runtime is the software profile that times are those of,
+    unless the workload chooses one (see `Workload.names_software`).
 
     The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
     as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats to the last byte
@@ -86,7 +88,7 @@ def plan(
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
     rules = _narrowed(policy, tiers, shardings)
     allowed = validate(rules, Policy)
-    model = planning_model(cost_model, cluster, trained, allowed)
+    model = planning_model(cost_model, cluster, priced_as_run(trained, allowed), allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
     problem = build_problem(model, options)
     migration = None if previous is None else _migration(previous, model, lost_nodes)

@@ -28,6 +28,7 @@ from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state
 from planner.provenance import provenance
 from planner.simulation import with_simulation
+from planner.software import priced_as_run, software_warnings
 from planner.solvers.incumbent import Outcome, Status
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
@@ -131,8 +132,9 @@ def size(
         raise InputError.at("max nodes", f"{max_nodes} is below {stride}, the nodes of one scale-up domain")
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
+    priced = priced_as_run(workload, allowed)
     trials = _Trials(
-        topology, workload, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
+        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
     found: list[Sizing] = []
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
@@ -195,7 +197,7 @@ def _sized(
             seen[position] = trials.judge(tiers, counts[position])
         return seen[position].suffices
 
-    notes: list[str] = []
+    notes = list(software_warnings(trials.workload, trials.policy))
     finished = True
     try:
         _descend(suffices, seen, len(counts) - 1)

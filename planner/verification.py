@@ -44,6 +44,7 @@ from planner.provenance import (
 )
 from planner.remaps import faults_of_files, numbering_fault
 from planner.simulation import play, simulated
+from planner.software import software_warnings
 from planner.space import Space
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
@@ -74,6 +75,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     policy = plan.provenance.policy
     model = planning_model(plan.provenance.cost_model, topology, workload, policy)
     found += _coefficients(plan, model)
+    found += _warnings(plan, workload)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
         return [*found, *fractions]
@@ -204,6 +206,12 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     for name, stated in moves:
         if getattr(found, name) != stated:
             yield f"moves: {name} is {getattr(found, name)!r}, the document says {stated!r}"
+
+
+def _warnings(plan: Plan, workload: Workload) -> Iterator[str]:
+    expected = software_warnings(workload, plan.provenance.policy)
+    if plan.provenance.warnings != expected:
+        yield f"warnings: the document has {list(plan.provenance.warnings)}, its inputs give {list(expected)}"
 
 
 def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:

@@ -181,7 +181,8 @@ class Workload(Record):
     pipeline: Pipeline = "sparse-dist"
     """What overlaps: nothing, the next batch's ids with the dense part, and also its cache misses."""
     software: Software = "torchrec"
-    """Whose overheads and overlaps the costs follow."""
+    """Whose overheads and overlaps the costs follow. A policy's runtime takes the place of the default and of what a
+    workload of the catalog says."""
     mode: Literal["training", "inference"] = "training"
 
     @field_validator("tables")
@@ -242,6 +243,17 @@ class Workload(Record):
                 f" precision_cache (for example 5%), one of {known}, or the workload mode: inference"
             )
         return self
+
+    @property
+    def names_software(self) -> bool:
+        """Whether the user chose the software profile: neither its default nor what the catalog says is a choice."""
+        return "software" in self.model_fields_set
+
+    def with_unchosen_software(self) -> Self:
+        """The same, but nobody chose its software profile."""
+        same = self.model_copy()
+        same.model_fields_set.discard("software")
+        return same
 
     def batch(self, world_size: int) -> float:
         """Samples per step over all `world_size` ranks."""

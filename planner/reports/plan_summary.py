@@ -28,6 +28,9 @@ def render(plan: Plan, console: "Console") -> None:
     cluster = f"{topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)}"
     console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
+    for warning in plan.provenance.warnings:
+        console.print(f"Warning: {warning}.")
+        console.print()
     if plan.objective is None:
         _render_no_plan(plan, console)
         return
@@ -59,7 +62,10 @@ def render(plan: Plan, console: "Console") -> None:
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
-        console.print(f"Times are estimates of the {model.name} cost model, from {kinds} coefficients.")
+        console.print(
+            f"Times are estimates of the {model.name} cost model for software {workload.software},"
+            f" from {kinds} coefficients."
+        )
     else:
         console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")

@@ -46,7 +46,10 @@ def plan_page(plan: Plan) -> Page:
     page = Page(
         title=f"{workload.name} on {topology.name}",
         description=f"{description} {workload.batch(ranks):,.0f} samples a step",
-        facts=[f"Status: {plan.status}. Cost model: {model.name}."],
+        facts=[
+            f"Status: {plan.status}. Cost model: {model.name}. Software: {workload.software}.",
+            *(f"Warning: {warning}." for warning in plan.provenance.warnings),
+        ],
         findings=[],
         charts=[],
         tables=[],
