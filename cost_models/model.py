@@ -238,6 +238,11 @@ class CostModel(ABC):
             size[here] = costs.bytes_fixed[which[here]] + costs.bytes_by_rows[which[here]] * share[here]
         return size
 
+    @property
+    def fixed_step_s(self) -> float:
+        """The step if no table were placed: constants, launches and the dense part, which no placement changes."""
+        return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0))).step_s
+
     def whole_step_s(self, others_s: float) -> float:
         """The step whose stages take so long together, without that of the batch copy."""
         return others_s if self.copy_seconds is None else max(others_s, float(self.copy_seconds.max()))

@@ -104,8 +104,7 @@ class StepModel(CostModel):
         if self.workload.mode == "training" and self.workload.pipeline == "none":
             self.constants[self.stages.index("input_dist")] += copy_seconds.max()
             return
-        empty = self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(copy_seconds), 0)))
-        if copy_seconds.max() > empty.step_s:
+        if copy_seconds.max() > self.fixed_step_s:
             self.copy_seconds = copy_seconds
             self.stages, self.constants = (*self.stages, BATCH_COPY), np.append(self.constants, 0.0)
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -21,6 +20,7 @@ from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.build import document
 from planner.caches import with_own_fractions
+from planner.candidates import Candidate, descend
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
@@ -28,8 +28,9 @@ from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state
 from planner.provenance import provenance
 from planner.simulation import with_simulation
+from planner.size_floor import size_floor
 from planner.software import priced_as_run, software_warnings
-from planner.solvers.incumbent import Outcome, Status
+from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
 from planner.widening import solved
@@ -41,40 +42,6 @@ from topologies.units import format_seconds
 DEFAULT_MAX_NODES = 128
 TIME_LIMIT_S = 60.0
 """Of one search; what ends by it may differ from one machine to the next."""
-
-Judge = Literal["plan", "bound", "memory", "search", "input"]
-"""What decided about a size: a plan (accepted); the bound, a proof of too little memory, a search that found no such
-plan (no proof), or an input that has no such size (rejected)."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One size of the cluster and what was found about it. Times in seconds."""
-
-    nodes: int
-    """Of the group that is sized."""
-    ranks: int
-    """Of the whole cluster; 0 where there is no such cluster."""
-    suffices: bool
-    judged_by: Judge
-    status: Status | None = None
-    """Of the search, which ends as soon as the size is decided."""
-    step_s: float | None = None
-    """Of the best plan that the search had found then; None where it had none yet."""
-    samples_per_s: float | None = None
-    lower_bound_s: float | None = None
-    target_s: float | None = None
-    """The longest step that does; None where that the tables fit is enough."""
-    most_samples_per_s: float | None = None
-    """By the bound."""
-    gap: float | None = None
-    reason: str = ""
-    """Why it is rejected."""
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether no search would change the verdict."""
-        return self.judged_by != "search"
 
 
 @dataclass(frozen=True)
@@ -137,6 +104,10 @@ def size(
         topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
     found: list[Sizing] = []
+    floor, most_s = size_floor(topology, priced), trials.longest_target_s(max_nodes)
+    if floor.seconds > most_s:
+        label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
+        return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if found and is_over():
             break
@@ -200,7 +171,7 @@ def _sized(
     notes = list(software_warnings(trials.workload, trials.policy))
     finished = True
     try:
-        _descend(suffices, seen, len(counts) - 1)
+        descend(suffices, seen, len(counts) - 1)
     except _Interrupted:
         finished = False
     least = min((position for position, one in seen.items() if one.suffices), default=None)
@@ -222,52 +193,6 @@ def _nodes(count: int) -> str:
 
 class _Interrupted(Exception):  # noqa: N818 - no error: the user has seen enough
     pass
-
-
-def _descend(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: int) -> None:
-    """Judge sizes until the smallest that suffices is known, if more nodes always do where fewer do.
-
-    By doubling, then by bisection. As more nodes may also be slower, the size below the rejected neighbour is judged
-    too, and the one above the answer; and where none suffices, the sizes around the fastest.
-    """
-    probe = 0
-    while not suffices(probe) and probe < last:
-        probe = min(2 * probe + 1, last)
-    if not seen[probe].suffices and not _climb(suffices, seen, last):
-        return
-    while True:
-        high = min(position for position, one in seen.items() if one.suffices)
-        low = max((position for position in seen if position < high), default=-1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        if high < 2 or not suffices(high - 2):
-            break
-    if high < last:
-        suffices(high + 1)
-
-
-def _climb(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: int) -> bool:
-    """Close in on the fastest size from both sides; whether one that suffices is found."""
-
-    def speed(position: int) -> float:
-        one = seen[position]
-        step_s = one.step_s or one.lower_bound_s
-        if one.target_s is not None and step_s:
-            return one.target_s / step_s
-        return one.samples_per_s or one.most_samples_per_s or 0.0
-
-    while True:
-        best = max(seen, key=lambda position: (speed(position), -position))
-        if best == last or not speed(best):
-            return False
-        low = max((position for position in seen if position < best), default=best)
-        high = min(position for position in seen if position > best)
-        middles = {(low + best) // 2, (best + high) // 2} - set(seen)
-        if not middles:
-            return False
-        if any(suffices(middle) for middle in sorted(middles)):
-            return True
 
 
 def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
@@ -361,8 +286,15 @@ class _Trials:
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
     def _target_s(self, model: CostModel) -> float:
-        target_s = math.inf if self.target is None else self.workload.batch(model.topology.world_size) / self.target
+        return self._target_of(model.topology.world_size)
+
+    def _target_of(self, ranks: int) -> float:
+        target_s = math.inf if self.target is None else self.workload.batch(ranks) / self.target
         return min(target_s, self.longest_s)
+
+    def longest_target_s(self, max_nodes: int) -> float:
+        """Of all sizes: that of the largest one, which has the largest batch."""
+        return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
     def _problem(self, tiers: Sequence[PlacementTier], nodes: int) -> tuple[CostModel, Options, Problem]:
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})

@@ -12,7 +12,7 @@ from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, Tabl
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, grid, render_error_bar, resource_words
+from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
 from topologies.units import format_bytes, format_seconds
 
@@ -82,6 +82,8 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     if plan.status == "optimal":
         words = "proven optimal in the option space"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    if objective.fixed_s is not None:
+        lines.add_row("fixed", amount(objective.fixed_s, model), fixed_words(objective))
     if plan.simulated is not None:
         played = plan.simulated
         shown = f"{played.exposed_comm_fraction:.0%} of it exposed communication"

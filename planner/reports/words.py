@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 RESOURCE_WORDS = {
     "device": "accelerator (HBM, kernels)",
+    "host": "host (fixed overhead)",
     "host_link": "its own PCIe link",
     "pcie": "PCIe switch",
     "fetches": "its own cache misses",
@@ -53,6 +54,12 @@ def grid(*columns: tuple[str, str]) -> "Table":
 def amount(value: float, model: CostModel) -> str:
     """A step, or a rating, of the model."""
     return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
+
+
+def fixed_words(objective: Objective) -> str:
+    """How much of the step no placement changes, and what the gap is of the rest."""
+    gap = objective.gap_of_placement
+    return "whatever is placed" + ("" if not gap else f": gap {gap:.1%} of what placement decides")
 
 
 def render_error_bar(objective: Objective, console: "Console") -> None:

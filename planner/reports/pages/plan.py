@@ -29,6 +29,7 @@ from planner.reports.pages.charts import (
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
+from planner.reports.words import fixed_words
 from planner.scales import Scale, scale_of
 from topologies.units import format_bytes
 
@@ -81,6 +82,8 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
     gap = "proven optimal" if plan.status == "optimal" else f"gap {objective.gap:.2%}"
     words = f"{model.quantity.capitalize()} {scale.text(objective.step_s)}{rate};"
     words += f" lower bound {scale.text(objective.lower_bound_s)}, {gap}."
+    if objective.fixed_s is not None:
+        words += f" {scale.text(objective.fixed_s)} {fixed_words(objective)}."
     facts = [words]
     if bar := objective.error_bar:
         facts.append(f"{bar.coverage:.0%} band {scale.text(bar.low_s)} to {scale.text(bar.high_s)}: {bar.basis}.")
@@ -130,7 +133,7 @@ def _stage_facts(stage: StageTime, objective: Objective, scale: Scale) -> dict[s
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return "overhead (host)" if name == "overhead" else name.replace("_", " ")
 
 
 def _loads(plan: Plan, model: CostModel) -> Chart:
