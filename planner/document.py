@@ -176,7 +176,7 @@ class Objective(Record):
     """Tables that this plan holds in ways that are no options, so that it may be faster than the bound; of imported
     plans only."""
     fixed_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    """What no placement changes: the step if no table were placed. Unset for ratings."""
+    """What no placement changes: the step if no table were placed. Unset for ratings and in older plans."""
     error_bar: ErrorBar | None = None
     """Of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None

@@ -386,7 +386,7 @@ def _objective(plan: Plan, model: CostModel) -> Iterator[str]:
     objective = plan.objective
     assert objective is not None
     stated, fixed_s = objective.fixed_s, fixed_seconds(model)
-    if (stated is None) != (fixed_s is None) or not np.isclose(stated or 0.0, fixed_s or 0.0, rtol=TOLERANCE):
+    if stated is not None and (fixed_s is None or not np.isclose(stated, fixed_s, rtol=TOLERANCE)):
         yield f"objective: fixed_s is {stated!r}; without a table the step takes {fixed_s!r}"
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):

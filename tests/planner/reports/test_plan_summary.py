@@ -30,7 +30,8 @@ def test_what_no_placement_changes_is_the_step_without_tables() -> None:
     by_hand = software.step_overhead_s.value + software.forward_launch_s.value + copied
     assert found.objective.fixed_s == pytest.approx(by_hand)
     assert verify(found) == []
-    for other in (None, by_hand * 1.001):
+    assert verify(found.model_copy(update={"objective": found.objective.model_copy(update={"fixed_s": None})})) == []
+    for other in (0.0, by_hand * 1.001):
         objective = found.objective.model_copy(update={"fixed_s": other})
         (fault,) = verify(found.model_copy(update={"objective": objective}))
         assert fault.startswith("objective: fixed_s is ")
@@ -41,8 +42,7 @@ def test_the_gap_is_told_of_the_step_and_of_what_placement_decides() -> None:
     objective = Objective(step_s=0.103, lower_bound_s=0.1, gap=0.03, fixed_s=0.07)
     assert objective.gap_of_placement == pytest.approx(0.1)
     assert fixed_words(objective) == "whatever is placed: gap 10.0% of what placement decides"
-    for optimal in (Objective(step_s=0.1, lower_bound_s=0.1, gap=0.0, fixed_s=0.07),):
-        assert fixed_words(optimal) == "whatever is placed"
+    assert fixed_words(Objective(step_s=0.1, lower_bound_s=0.1, gap=0.0, fixed_s=0.07)) == "whatever is placed"
     assert Objective(step_s=0.1, lower_bound_s=0.07, gap=0.43, fixed_s=0.07).gap_of_placement is None
     assert Objective(step_s=0.1, lower_bound_s=0.07, gap=0.43).gap_of_placement is None
 
@@ -63,3 +63,5 @@ def test_ratings_have_no_fixed_part() -> None:
     assert found.objective.fixed_s is None
     assert "whatever is placed" not in said(found)
     assert verify(found) == []
+    told = found.objective.model_copy(update={"fixed_s": 0.0})
+    assert verify(found.model_copy(update={"objective": told}))
