@@ -26,8 +26,6 @@ from topologies.errors import InputError
 SCHEMA_VERSION: Literal[1] = 1
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
 _HOT_ROWS = "hot_rows"
-NEGLIGIBLE = 1e-6
-"""Share of a bound that is nothing but rounding."""
 """The key that only shards of split tables have."""
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
@@ -175,18 +173,9 @@ class Objective(Record):
     outside: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """Tables that this plan holds in ways that are no options, so that it may be faster than the bound; of imported
     plans only."""
-    fixed_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    """What no placement changes: the step if no table were placed. Unset for ratings and in older plans."""
     error_bar: ErrorBar | None = None
     """Of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
-
-    @property
-    def gap_of_placement(self) -> float | None:
-        """How far the step is from the bound, over what of the bound the placement decides; None where that is nothing,
-        or not known."""
-        decided_s = 0.0 if self.fixed_s is None else self.lower_bound_s - self.fixed_s
-        return (self.step_s - self.lower_bound_s) / decided_s if decided_s > NEGLIGIBLE * self.lower_bound_s else None
 
 
 class Simulated(Record):

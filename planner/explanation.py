@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cost_models.coefficients import Coefficient
-from cost_models.kinds import StepCoefficients
 from cost_models.loads import Resource
 from cost_models.model import BATCH_COPY, CostModel
 from cost_models.shards import (
@@ -24,6 +22,7 @@ from cost_models.shards import (
 )
 from planner.document import Plan, StageTime, TablePlan
 from planner.errors import UnsoundPlanError
+from planner.fixed_part import FixedCost, fixed_costs
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
 from planner.permits import planning_model
@@ -36,6 +35,10 @@ from planner.solvers.fluid import Fluid
 from topologies.errors import Fault
 
 GIB = 1 << 30
+
+
+NEGLIGIBLE = 1e-6
+"""Share of a bound that is nothing but rounding."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +72,6 @@ class MemoryValue:
     group: str
     seconds_per_gib: float
     """What the bound falls by at most for 1 GiB more of each pool of the group (each accelerator's, each node's)."""
-
-
-@dataclass(frozen=True)
-class FixedCost:
-    """A constant of a stage and where it comes from."""
-
-    stage: str
-    seconds: float
-    coefficient: str
-    of: str
-    """The file of coefficients: a software profile."""
-    evidence: Coefficient
 
 
 @dataclass(frozen=True)
@@ -160,15 +151,9 @@ class Explainer:
             left_s = self.model.whole_step_s(0.0) - sum(each.bound_s or 0.0 for each in stages)
             stages, memory, paid = (*stages[:-1], replace(stages[-1], bound_s=max(left_s, 0.0))), (), 0.0
         found = tuple(gains(self.model, self._placed))
-        return PlanReasons(self.model, stages, paid, self._by_cases(stages, paid), memory, found, self._fixed())
-
-    def _fixed(self) -> tuple[FixedCost, ...]:
-        """The step's fixed overhead."""
-        used, name = self.model.coefficients, "step_overhead_s"
-        if not isinstance(used, StepCoefficients):
-            return ()
-        evidence = used.software.step_overhead_s
-        return (FixedCost("overhead", evidence.value, name, used.software.name, evidence),)
+        return PlanReasons(
+            self.model, stages, paid, self._by_cases(stages, paid), memory, found, fixed_costs(self.model)
+        )
 
     def _is_bound_by_copy(self) -> bool:
         """Whether the bound is the time of the batch copy, whatever else is proven."""

@@ -97,7 +97,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     found += _ranks(plan, model, evaluation)
     found += _capacities(plan, model, evaluation)
     found += _stages(plan, model, evaluation)
-    found += _objective(plan, model)
+    found += _objective(plan)
     found += _options(plan, model, permits)
     found += faults_of_error_bars(plan, model)
     found += _proof(plan, model, permits)
@@ -377,17 +377,9 @@ def _simulated(plan: Plan) -> Iterator[str]:
             yield f"simulated: {name} is {stated!r}; played again, it is {found!r}"
 
 
-def fixed_seconds(model: CostModel) -> float | None:
-    """What no placement changes of a step; None of a rating."""
-    return model.fixed_step_s if model.quantity == "step" else None
-
-
-def _objective(plan: Plan, model: CostModel) -> Iterator[str]:
+def _objective(plan: Plan) -> Iterator[str]:
     objective = plan.objective
     assert objective is not None
-    stated, fixed_s = objective.fixed_s, fixed_seconds(model)
-    if stated is not None and (fixed_s is None or not np.isclose(stated, fixed_s, rtol=TOLERANCE)):
-        yield f"objective: fixed_s is {stated!r}; without a table the step takes {fixed_s!r}"
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"

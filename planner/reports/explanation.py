@@ -7,7 +7,8 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from planner.document import Plan
-from planner.explanation import FixedCost, OptionReasons, PlanReasons, StageReasons, TableReasons
+from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
+from planner.fixed_part import FixedCost, fixed_part
 from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
 from planner.sensitivity import describe
 from topologies.units import format_bytes
@@ -56,8 +57,8 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     found, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
     objective, gap = plan.objective, f"gap {plan.objective.gap:.2%}"
     console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}, {gap}")
-    if objective.fixed_s is not None:
-        console.print(f"Of it {amount(objective.fixed_s, model)} {fixed_words(objective)}.")
+    if (fixed := fixed_part(objective, model)) is not None:
+        console.print(f"Of it {amount(fixed.seconds, model)} {fixed_words(fixed)}.")
     console.print()
     render_error_bar(plan.objective, console)
 
@@ -192,6 +193,7 @@ def _cut(name: str, most: int = 40) -> str:
 
 def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
     """The explanation of a plan as plain data."""
+    fixed = None if plan.objective is None else fixed_part(plan.objective, reasons.model)
     return {
         "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
         "stages": [
@@ -204,6 +206,8 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
             }
             for each in reasons.stages
         ],
+        "fixed_s": None if fixed is None else fixed.seconds,
+        "gap_of_rest": None if fixed is None else fixed.gap_of_rest,
         "fixed": [
             {
                 "stage": cost.stage,

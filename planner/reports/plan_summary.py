@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
+from planner.fixed_part import fixed_part
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
@@ -82,8 +83,8 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     if plan.status == "optimal":
         words = "proven optimal in the option space"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
-    if objective.fixed_s is not None:
-        lines.add_row("fixed", amount(objective.fixed_s, model), fixed_words(objective))
+    if (fixed := fixed_part(objective, model)) is not None:
+        lines.add_row("fixed", amount(fixed.seconds, model), fixed_words(fixed))
     if plan.simulated is not None:
         played = plan.simulated
         shown = f"{played.exposed_comm_fraction:.0%} of it exposed communication"

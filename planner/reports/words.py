@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
 from planner.document import Objective
+from planner.fixed_part import FixedPart
 from topologies.cluster import Topology
 from topologies.units import format_seconds
 
@@ -56,9 +57,9 @@ def amount(value: float, model: CostModel) -> str:
     return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
 
 
-def fixed_words(objective: Objective) -> str:
+def fixed_words(fixed: FixedPart) -> str:
     """How much of the step no placement changes, and what the gap is of the rest."""
-    gap = objective.gap_of_placement
+    gap = fixed.gap_of_rest
     return "whatever is placed" + ("" if not gap else f": gap {gap:.1%} of what placement decides")
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
 from planner.document import Objective, Plan, StageTime
+from planner.fixed_part import fixed_part
 from planner.permits import planning_model
 from planner.planned import planned_inputs
 from planner.reports.pages.charts import (
@@ -82,9 +83,9 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
     gap = "proven optimal" if plan.status == "optimal" else f"gap {objective.gap:.2%}"
     words = f"{model.quantity.capitalize()} {scale.text(objective.step_s)}{rate};"
     words += f" lower bound {scale.text(objective.lower_bound_s)}, {gap}."
-    if objective.fixed_s is not None:
-        words += f" {scale.text(objective.fixed_s)} {fixed_words(objective)}."
     facts = [words]
+    if (fixed := fixed_part(objective, model)) is not None:
+        facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if bar := objective.error_bar:
         facts.append(f"{bar.coverage:.0%} band {scale.text(bar.low_s)} to {scale.text(bar.high_s)}: {bar.basis}.")
     if played := plan.simulated:
