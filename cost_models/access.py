@@ -151,20 +151,22 @@ class AccessCurves:
         """The curves of a workload's tables.
 
         `unique_fraction` was measured on one global batch, which depends on `world_size` where the workload
-        gives the batch per rank.
+        gives the batch per rank; its distinct ids are still there after deduplication.
         """
         return cls.from_tables(workload.tables, workload.batch(world_size))
 
     @classmethod
     def from_tables(cls, tables: Sequence[TableProfile], batch: float) -> "AccessCurves":
-        """The curves of tables whose `unique_fraction` was measured on `batch` samples."""
+        """The curves of tables whose `unique_fraction` was measured on `batch` samples; of the ids that deduplication
+        leaves."""
         rows = np.array([table.rows for table in tables], dtype=np.float64)
         fraction = np.array([table.unique_fraction or np.nan for table in tables])
         given = np.array([np.nan if table.zipf_alpha is None else table.zipf_alpha for table in tables])
         measured = ~np.isnan(fraction)
-        lookups = np.array([table.pooling_factor * batch for table in tables])[measured]
+        left = np.array([table.dedup_factor for table in tables])[measured]
+        lookups = np.array([table.pooling_factor * batch for table in tables])[measured] / left
         unique_alpha = np.nan_to_num(given, nan=0.0)
-        unique_alpha[measured] = _fitted_alpha(rows[measured], fraction[measured], lookups)
+        unique_alpha[measured] = _fitted_alpha(rows[measured], fraction[measured] * left, lookups)
         curves = tuple(_points(table.access_cdf) for table in tables)
         return cls(rows, np.where(np.isnan(given), unique_alpha, given), unique_alpha, curves, measured)
 

@@ -116,7 +116,7 @@ class Lookup:
         kind, software, reads = self._kind, self._software, self._reads
         ids, outputs = terms.stream(reads, kind.lookup)
         rows = terms.read_rows(self._on_device, kind.lookup)
-        search = np.where(self._cached, terms.cache_search(reads, software), 0.0)
+        search = np.where(IS_CACHED[self._blocks.tier], terms.cache_search(reads, software), 0.0)
         brought = terms.in_place_rows(self._in_place, software)
         row = self._reads.row_bytes
         host: dict[MemoryTier, _Crossing] = {}

@@ -69,7 +69,7 @@ def stream(reads: Reads, rates: LookupRates) -> tuple[Floats, Floats]:
 
 
 def cache_search(reads: Reads, software: SoftwareCoefficients) -> Floats:
-    """Finding the ids of a cached table in its cache: distinct rows are sorted out and looked for."""
+    """Finding the ids of a table below HBM in its cache: distinct rows are sorted out and looked for."""
     return np.asarray(np.asarray(reads.unique) * software.cache_search_s.value)
 
 

@@ -29,6 +29,9 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
+BATCH_COPY = "batch_copy"
+"""The stage of a batch that takes longer to come to the devices than everything else in a step."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -119,6 +122,9 @@ class CostModel(ABC):
     columns: tuple[Column, ...]
     constants: Floats
     """[S] seconds that a stage takes whatever its loads."""
+    copy_seconds: Floats | None = None
+    """[W] seconds in which a batch comes to each rank's device beside the step before. The stage BATCH_COPY, the last
+    one, is what the others do not hide of it. None without that stage."""
     kind_of_rank: Ints
     """[W] index of the node group."""
     node_of_rank: Ints
@@ -213,6 +219,9 @@ class CostModel(ABC):
             if total.max() > busy[:, column.stage].max():
                 binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
+        self.show_copy(busy)
+        if self.copy_seconds is not None and busy[:, -1].any():
+            binding[-1] = "pcie"
         critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
         seconds = busy + self.constants
         return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
@@ -228,6 +237,25 @@ class CostModel(ABC):
             here = kind_of_shard == k
             size[here] = costs.bytes_fixed[which[here]] + costs.bytes_by_rows[which[here]] * share[here]
         return size
+
+    @property
+    def fixed_step_s(self) -> float:
+        """The step if no table were placed: constants, launches and the dense part, which no placement changes."""
+        return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0))).step_s
+
+    def whole_step_s(self, others_s: float) -> float:
+        """The step whose stages take so long together, without that of the batch copy."""
+        return others_s if self.copy_seconds is None else max(others_s, float(self.copy_seconds.max()))
+
+    def is_copy_time(self, seconds: float) -> bool:
+        """Whether a step, or a bound on it, is no longer than the batch copy, so that nothing else could shorten it."""
+        return self.copy_seconds is not None and seconds <= float(self.copy_seconds.max())
+
+    def show_copy(self, busy: Floats) -> None:
+        """Give the stage of the batch copy its seconds, in the loads [W, S] of all stages."""
+        if self.copy_seconds is not None:
+            others_s = float((busy[:, :-1].max(axis=0) + self.constants[:-1]).sum())
+            busy[:, -1] = np.maximum(self.copy_seconds - others_s, 0.0)
 
 
 class MemoryModel(CostModel):

@@ -14,7 +14,7 @@ from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
 from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way_to_update, is_supported
-from cost_models.model import BlockCosts, BlockMemory, CostModel
+from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel
 from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -54,11 +54,10 @@ class StepModel(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.constants: Floats = self.schedule.constants.copy()
-        arrives_late = workload.pipeline == "none" and not self.coefficients.software.ids_arrive_sharded
-        if workload.mode == "training" and arrives_late:
-            self.constants[self.stages.index("input_dist")] += self._copy_seconds()
         self.base_loads: Floats = self._base_loads()
         self._let_the_next_batch_hide()
+        if not self.coefficients.software.ids_arrive_sharded:
+            self._add_copy()
         dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, dense, 0.0)
         self.memory_capacity = self._memory_capacity()
@@ -98,13 +97,25 @@ class StepModel(CostModel):
                 self._put(base[k], "all_reduce", {name: float(value) for name, value in reduce.items()}, k)
         return base
 
-    def _copy_seconds(self) -> float:
-        """Ids with their lengths, numerical features and labels of a batch to the device; pipelines hide it."""
+    def _add_copy(self) -> None:
+        """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
+        step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
+        copy_seconds = self._copy_seconds()
+        if self.workload.mode == "training" and self.workload.pipeline == "none":
+            self.constants[self.stages.index("input_dist")] += copy_seconds.max()
+            return
+        if copy_seconds.max() > self.fixed_step_s:
+            self.copy_seconds = copy_seconds
+            self.stages, self.constants = (*self.stages, BATCH_COPY), np.append(self.constants, 0.0)
+
+    def _copy_seconds(self) -> Floats:
+        """[W] for ids with their lengths, numerical features and labels of a batch, over the switch of each rank."""
         dense, tables = self.workload.dense, self.tables
         per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         moved = self.batching.samples_per_rank * (per_sample + NUMBER_BYTES * (dense.numerical_features + 1))
-        sharing = np.bincount(self.schedule.fabric.pcie_switch_of_rank).max()
-        return float(max(moved * sharing / kind.pcie_bytes_per_s for kind in self.kinds))
+        seconds = np.array([moved / kind.pcie_bytes_per_s for kind in self.kinds])[self.kind_of_rank]
+        switch = self.resource_of_rank("pcie")
+        return np.asarray(np.bincount(switch, weights=seconds)[switch])
 
     def _hidden_seconds(self) -> float:
         """Of the time that the next batch's ids travel, from one forward pass to the next one that needs them, what

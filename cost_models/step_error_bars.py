@@ -35,6 +35,7 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.loads import Resource
+from cost_models.model import BATCH_COPY
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HBM,
@@ -110,6 +111,8 @@ def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation
         for share, of_stage in zip(shares, causes, strict=True)
         for cause in of_stage
     ]
+    if model.stages[-1] == BATCH_COPY:  # which hides the rest, unless that errs by more
+        of_step = max(of_step, causes[-1], key=combined)
     return ErrorBars(_step_bar(model, placed, of_step), stages)
 
 
@@ -216,7 +219,9 @@ class _StageErrors:
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return
-        if self._resource == "device":
+        if self._name == BATCH_COPY:
+            yield self._of("device", "pcie_efficiency", busy, {})
+        elif self._resource == "device":
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == "fetches":
             yield from self._on_fetches(self._parts(self._resource, busy))

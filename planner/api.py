@@ -23,6 +23,7 @@ from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.remedies import remedies
 from planner.simulation import with_simulation
+from planner.software import priced_as_run
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.replan import MoveTerms, replan
@@ -64,7 +65,8 @@ def plan(
 
     `topology` and `workload` are models, catalog names or files. `cost_model` says what is best: `physical` (the
     time of a step), `torchrec` or `hugectr` (the ratings of those planners). `policy` is a model or a file and says
-    what may be used; `tiers` and `shardings` narrow it.
+    what may be used; `tiers` and `shardings` narrow it. Its runtime is the software profile that times are those of,
+    unless the workload chooses one (see `Workload.names_software`).
 
     The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
     as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats to the last byte
@@ -86,7 +88,7 @@ def plan(
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
     rules = _narrowed(policy, tiers, shardings)
     allowed = validate(rules, Policy)
-    model = planning_model(cost_model, cluster, trained, allowed)
+    model = planning_model(cost_model, cluster, priced_as_run(trained, allowed), allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
     problem = build_problem(model, options)
     migration = None if previous is None else _migration(previous, model, lost_nodes)
@@ -98,9 +100,10 @@ def plan(
     limits = Limits(watch.left_s(), gap, effort, seed, stop)
     origin = provenance(model, allowed, seed, options)
     helpful = _Helper(model, allowed, limits, progress)
+    heard = progress and _in_whole_steps(progress, model)
     judged = with_simulation if simulate else _as_it_is
     if migration is None:
-        options, problem, outcome = solved(model, options, problem, limits, progress)
+        options, problem, outcome = solved(model, options, problem, limits, heard)
         outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
         origin = provenance(model, allowed, seed, options)
@@ -110,11 +113,11 @@ def plan(
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
     terms = MoveTerms(max_move_bytes, price)
-    found = replan(problem, homes, terms, limits, progress)
+    found = replan(problem, homes, terms, limits, heard)
     if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
         options, problem = with_every_cut(model, options)
         homes, origin = migration.homes(options, problem), provenance(model, allowed, seed, options)
-        found = replan(problem, homes, terms, limits, progress)
+        found = replan(problem, homes, terms, limits, heard)
     is_memory = found.outcome.shortage is not None or max_move_bytes is None
     helps = helpful(found.outcome) if is_memory else ()
     new = document(model, options, problem, found.outcome, origin, homes, helps)
@@ -127,6 +130,16 @@ def _migration(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequen
     source = "the previous plan" if isinstance(previous, Plan) else str(previous)
     former = expect_sound(previous, source) if isinstance(previous, Plan) else load_plan(previous)
     return migration_from(former, model, lost_nodes, source)
+
+
+def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
+    """Steps and bounds of the search, which knows nothing of the batch copy, as those of the plan."""
+
+    def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
+        of_plan = [None if seconds is None else model.whole_step_s(seconds) for seconds in (best_s, bound_s)]
+        progress(step, *of_plan)
+
+    return hear
 
 
 class _Watch:

@@ -38,7 +38,7 @@ from planner.pieces import Pieces, explain_unplaced
 from planner.problem import NODE, RANK, Floats, Ints, Placement, Problem, load_state
 from planner.proof import write_proof
 from planner.remaps import hot_row_count, hot_rows_of_shards
-from planner.solvers.incumbent import Outcome
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 
 
 def document(
@@ -79,7 +79,7 @@ def document(
         model, options, problem, outcome.placement, outcome.bound.seconds, homes
     )
     plan = Plan(
-        status=outcome.status,
+        status="optimal" if objective.gap <= OPTIMAL_GAP else outcome.status,
         objective=objective,
         simulated=None,
         stages=stages,
@@ -110,20 +110,20 @@ def placed_plan(
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
     tables, rank_bytes = _tables(model, options, problem, placement, homes)
     state = load_state(problem, placement)
-    stage_seconds = state.stage_seconds()
     busy = np.zeros((problem.world, len(model.stages)))
     for column, stage in zip(state.load, problem.stage_of_column, strict=True):
         busy[:, stage] = np.maximum(busy[:, stage], column)
+    model.show_copy(busy)
     stages = tuple(
         StageTime(
             name=name,
             seconds=float(seconds),
             critical_rank=int(load.argmax()) if load.any() else None,
         )
-        for name, seconds, load in zip(model.stages, stage_seconds, busy.T, strict=True)
+        for name, seconds, load in zip(model.stages, busy.max(axis=0) + problem.stage_constants, busy.T, strict=True)
     )
     step_s = float(sum(stage.seconds for stage in stages))
-    bound_s = min(bound_s, step_s)
+    bound_s = min(model.whole_step_s(bound_s), step_s)
     gap = 0.0
     if step_s > bound_s:
         gap = step_s / bound_s - 1 if bound_s > 0 else math.inf

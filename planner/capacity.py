@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from cost_models.workload.models import Workload
+from planner.candidates import Candidate
 from planner.policy import Policy, policy_document
 from planner.prices import Bill, PriceSheet, bill
-from planner.sizing import DEFAULT_MAX_NODES, Candidate, Sizing, group_index, resized, size
+from planner.sizing import DEFAULT_MAX_NODES, Sizing, group_index, resized, size
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError

@@ -319,6 +319,8 @@ class Provenance(Record):
     """Content hash over all fields of the policy; unset in plans from before there was one."""
     cuts: Cuts = Field(default_factory=lambda: FEW_CUTS)
     """The column cuts that were options. The lower bound is one on plans of these cuts."""
+    warnings: Annotated[tuple[str, ...], Field(default=(), exclude_if=lambda value: not value)]
+    """What a reader must know of how the inputs go together: a runtime other than the software that is priced."""
     cache_fractions: Annotated[
         dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
     ]

@@ -6,12 +6,12 @@ option at these prices, so an option that costs more there is one that lengthens
 option that costs as much may be taken for no better reason than that it packs well.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.loads import Resource
-from cost_models.model import CostModel
+from cost_models.model import BATCH_COPY, CostModel
 from cost_models.shards import (
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
@@ -22,6 +22,7 @@ from cost_models.shards import (
 )
 from planner.document import Plan, StageTime, TablePlan
 from planner.errors import UnsoundPlanError
+from planner.fixed_part import FixedCost, fixed_costs
 from planner.grains import grain_seconds
 from planner.options import Options, build_problem
 from planner.permits import planning_model
@@ -85,6 +86,8 @@ class PlanReasons:
     """What looking at whole blocks case by case adds to the bound; None where the plan has no proof."""
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]
+    fixed: tuple[FixedCost, ...] = ()
+    """Of ratings: none."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,25 @@ class Explainer:
         """Stage by stage, then the memory."""
         stages = tuple(self._stage(s) for s in range(len(self.model.stages)))
         memory, paid = self._memory()
+        if self._is_bound_by_copy():
+            left_s = self.model.whole_step_s(0.0) - sum(each.bound_s or 0.0 for each in stages)
+            stages, memory, paid = (*stages[:-1], replace(stages[-1], bound_s=max(left_s, 0.0))), (), 0.0
         found = tuple(gains(self.model, self._placed))
-        return PlanReasons(self.model, stages, paid, self._by_cases(stages, paid), memory, found)
+        return PlanReasons(
+            self.model, stages, paid, self._by_cases(stages, paid), memory, found, fixed_costs(self.model)
+        )
+
+    def _is_bound_by_copy(self) -> bool:
+        """Whether the bound is the time of the batch copy, whatever else is proven."""
+        objective = self._plan.objective
+        return objective is not None and self._problem is not None and self.model.is_copy_time(objective.lower_bound_s)
 
     def _by_cases(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
         """What the bound is above the sum of its parts, or above the threshold of their proof."""
         if self._plan.objective is None or self._plan.proof is None:
             return None
+        if self._is_bound_by_copy():
+            return 0.0
         parts = sum(each.bound_s or 0.0 for each in stages) + (memory_bound_s or 0.0)
         parts = min(parts, self._plan.proof.threshold_s or parts)
         above = self._plan.objective.lower_bound_s - parts
@@ -174,6 +189,8 @@ class Explainer:
     def _stage(self, s: int) -> StageReasons:
         # Below zero, a constant takes off what others hide, and what it takes off stands in the base.
         constant = float(self.model.constants[s])
+        if self.model.stages[s] == BATCH_COPY:
+            constant = self._plan.stages[s].seconds
         loads, base = self._loads_at(s), self._base_at(s) + min(constant, 0.0)
         parts = [Contributor(None, base)] if base > 0 else []
         names = self.model.workload.tables
@@ -188,7 +205,9 @@ class Explainer:
         if resource is None or rank is None:
             return None
         columns = enumerate(self.model.columns)
-        column = next(c for c, of in columns if of.stage == s and of.resource == resource)
+        column = next((c for c, of in columns if of.stage == s and of.resource == resource), None)
+        if column is None:  # of the batch copy, which no table changes
+            return None
         instance = self.model.resource_of_rank(resource)
         return column, instance == instance[rank]
 

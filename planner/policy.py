@@ -184,7 +184,8 @@ class Policy(Limits):
     kind: Literal["policy"] = "policy"
     schema_version: Literal[1] = 1
     runtime: Runtime = "any"
-    """What is to execute the plan: only what it executes correctly is used."""
+    """What is to execute the plan: only what it executes correctly is used, and times are those of its software profile
+    unless the workload's user chose one."""
     tiers: Tiers = USUAL_TIERS
     shardings: Shardings = SHARDINGS
     reserve: Reserve = Reserve()

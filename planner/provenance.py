@@ -15,6 +15,7 @@ from planner.document import CoefficientSources, Provenance, Source
 from planner.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.permits import Permits
 from planner.policy import Policy
+from planner.software import software_warnings
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
 
@@ -34,6 +35,7 @@ def provenance(model: CostModel, policy: Policy, seed: int, options: Options) ->
         policy=policy,
         policy_fingerprint=fingerprint(policy),
         cuts=options.cuts,
+        warnings=software_warnings(model.workload, policy),
         cache_fractions={} if options.fractions is None else _written(model, options.fractions),
     )
 

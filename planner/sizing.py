@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -21,6 +20,7 @@ from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.build import document
 from planner.caches import with_own_fractions
+from planner.candidates import Candidate, descend
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
@@ -28,7 +28,9 @@ from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state
 from planner.provenance import provenance
 from planner.simulation import with_simulation
-from planner.solvers.incumbent import Outcome, Status
+from planner.size_floor import size_floor
+from planner.software import priced_as_run, software_warnings
+from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
 from planner.widening import solved
@@ -40,40 +42,6 @@ from topologies.units import format_seconds
 DEFAULT_MAX_NODES = 128
 TIME_LIMIT_S = 60.0
 """Of one search; what ends by it may differ from one machine to the next."""
-
-Judge = Literal["plan", "bound", "memory", "search", "input"]
-"""What decided about a size: a plan (accepted); the bound, a proof of too little memory, a search that found no such
-plan (no proof), or an input that has no such size (rejected)."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One size of the cluster and what was found about it. Times in seconds."""
-
-    nodes: int
-    """Of the group that is sized."""
-    ranks: int
-    """Of the whole cluster; 0 where there is no such cluster."""
-    suffices: bool
-    judged_by: Judge
-    status: Status | None = None
-    """Of the search, which ends as soon as the size is decided."""
-    step_s: float | None = None
-    """Of the best plan that the search had found then; None where it had none yet."""
-    samples_per_s: float | None = None
-    lower_bound_s: float | None = None
-    target_s: float | None = None
-    """The longest step that does; None where that the tables fit is enough."""
-    most_samples_per_s: float | None = None
-    """By the bound."""
-    gap: float | None = None
-    reason: str = ""
-    """Why it is rejected."""
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether no search would change the verdict."""
-        return self.judged_by != "search"
 
 
 @dataclass(frozen=True)
@@ -131,10 +99,15 @@ def size(
         raise InputError.at("max nodes", f"{max_nodes} is below {stride}, the nodes of one scale-up domain")
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
+    priced = priced_as_run(workload, allowed)
     trials = _Trials(
-        topology, workload, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
+        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
     found: list[Sizing] = []
+    floor, most_s = size_floor(topology, priced), trials.longest_target_s(max_nodes)
+    if floor.seconds > most_s:
+        label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
+        return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if found and is_over():
             break
@@ -195,10 +168,10 @@ def _sized(
             seen[position] = trials.judge(tiers, counts[position])
         return seen[position].suffices
 
-    notes: list[str] = []
+    notes = list(software_warnings(trials.workload, trials.policy))
     finished = True
     try:
-        _descend(suffices, seen, len(counts) - 1)
+        descend(suffices, seen, len(counts) - 1)
     except _Interrupted:
         finished = False
     least = min((position for position, one in seen.items() if one.suffices), default=None)
@@ -222,52 +195,6 @@ class _Interrupted(Exception):  # noqa: N818 - no error: the user has seen enoug
     pass
 
 
-def _descend(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: int) -> None:
-    """Judge sizes until the smallest that suffices is known, if more nodes always do where fewer do.
-
-    By doubling, then by bisection. As more nodes may also be slower, the size below the rejected neighbour is judged
-    too, and the one above the answer; and where none suffices, the sizes around the fastest.
-    """
-    probe = 0
-    while not suffices(probe) and probe < last:
-        probe = min(2 * probe + 1, last)
-    if not seen[probe].suffices and not _climb(suffices, seen, last):
-        return
-    while True:
-        high = min(position for position, one in seen.items() if one.suffices)
-        low = max((position for position in seen if position < high), default=-1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        if high < 2 or not suffices(high - 2):
-            break
-    if high < last:
-        suffices(high + 1)
-
-
-def _climb(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: int) -> bool:
-    """Close in on the fastest size from both sides; whether one that suffices is found."""
-
-    def speed(position: int) -> float:
-        one = seen[position]
-        step_s = one.step_s or one.lower_bound_s
-        if one.target_s is not None and step_s:
-            return one.target_s / step_s
-        return one.samples_per_s or one.most_samples_per_s or 0.0
-
-    while True:
-        best = max(seen, key=lambda position: (speed(position), -position))
-        if best == last or not speed(best):
-            return False
-        low = max((position for position in seen if position < best), default=best)
-        high = min(position for position in seen if position > best)
-        middles = {(low + best) // 2, (best + high) // 2} - set(seen)
-        if not middles:
-            return False
-        if any(suffices(middle) for middle in sorted(middles)):
-            return True
-
-
 def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
     """Words for what a reader would not expect."""
     above = [one.nodes for position, one in sorted(seen.items()) if position > least and not one.suffices]
@@ -285,12 +212,14 @@ class _Watch:
 
     target_s: float
     is_over: Callable[[], bool]
+    whole_step_s: Callable[[float], float]
+    """The step whose stages take so long together (see `CostModel`)."""
     best_s: float = math.inf
     bound_s: float = 0.0
 
     def hear(self, _step: str, best_s: float | None, bound_s: float | None) -> None:
-        self.best_s = min(self.best_s, math.inf if best_s is None else best_s)
-        self.bound_s = max(self.bound_s, bound_s or 0.0)
+        self.best_s = min(self.best_s, math.inf if best_s is None else self.whole_step_s(best_s))
+        self.bound_s = max(self.bound_s, self.whole_step_s(bound_s or 0.0))
 
     def is_decided(self) -> bool:
         is_met = math.isfinite(self.best_s) and self.best_s <= self.target_s
@@ -330,7 +259,7 @@ class _Trials:
             return Candidate(nodes, 0, False, "input", reason=error.faults[0].message)
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
-            watch = _Watch(target_s, self.is_over)
+            watch = _Watch(target_s, self.is_over, model.whole_step_s)
             limits = Limits(TIME_LIMIT_S, 0.0, effort, self.seed, watch.is_decided)
             options, problem, outcome = solved(model, options, problem, limits, watch.hear)
             candidate = self._candidate(model, options, problem, outcome, nodes)
@@ -347,8 +276,9 @@ class _Trials:
         target_s = self._target_s(model)
         limits = Limits(TIME_LIMIT_S, self.gap, self.effort, self.seed, self.is_over)
         options, problem, outcome = solved(model, options, problem, limits)
-        if outcome.step_s is None or outcome.step_s > target_s:  # ended by its gap, or by the user, before the target
-            watch = _Watch(target_s, lambda: False)
+        is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
+        if not is_met:  # ended by its gap, or by the user, before the target
+            watch = _Watch(target_s, lambda: False, model.whole_step_s)
             outcome = solve(problem, Limits(TIME_LIMIT_S, 0.0, self.effort, self.seed, watch.is_decided), watch.hear)
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
         origin = provenance(model, policy, self.seed, options)
@@ -356,8 +286,15 @@ class _Trials:
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
     def _target_s(self, model: CostModel) -> float:
-        target_s = math.inf if self.target is None else self.workload.batch(model.topology.world_size) / self.target
+        return self._target_of(model.topology.world_size)
+
+    def _target_of(self, ranks: int) -> float:
+        target_s = math.inf if self.target is None else self.workload.batch(ranks) / self.target
         return min(target_s, self.longest_s)
+
+    def longest_target_s(self, max_nodes: int) -> float:
+        """Of all sizes: that of the largest one, which has the largest batch."""
+        return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
     def _problem(self, tiers: Sequence[PlacementTier], nodes: int) -> tuple[CostModel, Options, Problem]:
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
@@ -376,19 +313,20 @@ class _Trials:
         self, model: CostModel, options: Options, problem: Problem, outcome: Outcome, nodes: int
     ) -> Candidate:
         batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
-        bound_s = outcome.bound_s
+        step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
+        bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
         found = Candidate(
             nodes=nodes,
             ranks=model.topology.world_size,
-            suffices=outcome.step_s is not None and outcome.step_s <= target_s,
+            suffices=step_s is not None and step_s <= target_s,
             judged_by="plan",
             status=outcome.status,
-            step_s=outcome.step_s,
-            samples_per_s=None if outcome.step_s is None else batch / outcome.step_s,
+            step_s=step_s,
+            samples_per_s=None if step_s is None else batch / step_s,
             lower_bound_s=bound_s,
             target_s=target_s if math.isfinite(target_s) else None,
             most_samples_per_s=batch / bound_s if bound_s else None,
-            gap=outcome.step_s / bound_s - 1 if outcome.step_s is not None and bound_s else None,
+            gap=step_s / bound_s - 1 if step_s is not None and bound_s else None,
         )
         if found.suffices:
             return found
@@ -400,9 +338,9 @@ class _Trials:
             reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
             reason += f" {format_seconds(target_s)}{_longest(model, problem, outcome)}"
             return replace(found, judged_by="bound", reason=reason)
-        if outcome.step_s is None:
+        if step_s is None:
             return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
-        reason = f"the best plan found takes {format_seconds(outcome.step_s)}, the target's"
+        reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
         reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(model, problem, outcome)}"
         return replace(found, judged_by="search", reason=reason)
 
@@ -411,6 +349,8 @@ def _longest(model: CostModel, problem: Problem, outcome: Outcome) -> str:
     """Words for the stage that takes most of the plan's step, fixed costs aside: no cluster lowers these."""
     if outcome.placement is None or outcome.step_s is None:
         return ""
+    if model.is_copy_time(outcome.step_s):
+        return "; the copy of a batch to the devices takes as long"
     seconds = load_state(problem, outcome.placement).stage_seconds()
     stage = int(np.argmax(seconds - problem.stage_constants))
     return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"

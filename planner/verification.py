@@ -44,6 +44,7 @@ from planner.provenance import (
 )
 from planner.remaps import faults_of_files, numbering_fault
 from planner.simulation import play, simulated
+from planner.software import software_warnings
 from planner.space import Space
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
@@ -74,6 +75,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     policy = plan.provenance.policy
     model = planning_model(plan.provenance.cost_model, topology, workload, policy)
     found += _coefficients(plan, model)
+    found += _warnings(plan, workload)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
         return [*found, *fractions]
@@ -204,6 +206,12 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     for name, stated in moves:
         if getattr(found, name) != stated:
             yield f"moves: {name} is {getattr(found, name)!r}, the document says {stated!r}"
+
+
+def _warnings(plan: Plan, workload: Workload) -> Iterator[str]:
+    expected = software_warnings(workload, plan.provenance.policy)
+    if plan.provenance.warnings != expected:
+        yield f"warnings: the document has {list(plan.provenance.warnings)}, its inputs give {list(expected)}"
 
 
 def _coefficients(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -353,7 +361,7 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    proven = recomputed_bound_s(plan.proof, model, problem)
+    proven = model.whole_step_s(recomputed_bound_s(plan.proof, model, problem))
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
     if plan.status == "feasible" and plan.objective.gap <= OPTIMAL_GAP - TOLERANCE and not plan.objective.outside:

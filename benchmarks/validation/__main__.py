@@ -103,7 +103,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def page(found: Findings) -> str:
     """The page of the documentation."""
-    differing = [each for each in found.comparisons if each.reason]
     near = sum(abs(each.difference) <= 0.03 for each in found.comparisons)
     topologies = ", ".join(dict.fromkeys(each.topology for each in found.comparisons))
     share = f"{near} of {len(found.comparisons)} pairs of topology and workload are within 3 %"
@@ -138,21 +137,7 @@ def page(found: Findings) -> str:
                 ],
             ),
             "## Against the estimate\n",
-            f"Quick plans (`--effort 0`) on {topologies}; {share}. Where they differ by more than 10 %, why:\n",
-            table(
-                ("topology", "workload", "estimate", "simulated", "difference", "why"),
-                [
-                    (
-                        each.topology,
-                        each.workload,
-                        f"{each.estimate_s * 1e3:.3f} ms",
-                        f"{each.simulated_s * 1e3:.3f} ms",
-                        f"{each.difference:+.1%}",
-                        each.reason or "",
-                    )
-                    for each in differing
-                ],
-            ),
+            f"Quick plans (`--effort 0`) on {topologies}; {share}. {_differing(found.comparisons)}",
             "All pairs:\n",
             table(
                 ("topology", "workload", "estimate", "simulated", "difference"),
@@ -169,6 +154,26 @@ def page(found: Findings) -> str:
             ),
         ]
     )
+
+
+def _differing(comparisons: Sequence[catalog.Comparison]) -> str:
+    """The pairs that differ much, and why; or that there are none."""
+    rows = [
+        (
+            each.topology,
+            each.workload,
+            f"{each.estimate_s * 1e3:.3f} ms",
+            f"{each.simulated_s * 1e3:.3f} ms",
+            f"{each.difference:+.1%}",
+            each.reason,
+        )
+        for each in comparisons
+        if each.reason
+    ]
+    if not rows:
+        return f"None differs by more than {catalog.NOTABLE * 100:.0f} %.\n"
+    header = ("topology", "workload", "estimate", "simulated", "difference", "why")
+    return f"Where they differ by more than {catalog.NOTABLE * 100:.0f} %, why:\n\n{table(header, rows)}"
 
 
 INTRODUCTION = """# Validation of the simulator

@@ -26,7 +26,7 @@ STAGE_OF_TASKS = {
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",
-    "copy to device": "copy to device",
+    "copy to device": "batch_copy",
     "output dist": "output_dist",
     "gradient dist": "gradient_dist",
     "dense optimizer": "overhead",
@@ -62,7 +62,7 @@ def compare(topology: str, workload: str) -> Comparison | None:
     outcome = solve(problem, LIMITS)
     if outcome.placement is None:
         return None
-    plan = with_simulation(document(model, options, problem, outcome, provenance(model, policy, LIMITS.seed)))
+    plan = with_simulation(document(model, options, problem, outcome, provenance(model, policy, LIMITS.seed, options)))
     assert plan.objective is not None
     assert plan.simulated is not None
     estimate, played = plan.objective.step_s, plan.simulated.step_s

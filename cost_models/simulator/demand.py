@@ -247,7 +247,7 @@ class Counter:
         written = self._vectors * self._blocks.columns * tables.written_bytes
         forward = reads.lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
         forward = forward + (reads.lookups - reads.in_place) * (row_s + rates.row_s)
-        forward = forward + np.where(self._cached, reads.unique * software.cache_search_s.value, 0.0)
+        forward = forward + np.where(IS_CACHED[self._blocks.tier], reads.unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
         # Rows change their format on the way into a cache of full precision, and back once they were updated.

@@ -22,6 +22,8 @@ from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
+HOST = "host"
+"""No stream: the device waits for what the host does between its kernels."""
 
 BUCKET_BYTES = 25e6
 """Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
@@ -154,6 +156,12 @@ class Builder:
         self._last[stream] = own
         self._record(name, stream, step, own, own)
         return own
+
+    def _wait_for_host(self, step: int, seconds: Floats, after: Sequence[Ints | None]) -> None:
+        """The compute stream has nothing to do for so long."""
+        own = self._program.graph.add(seconds, [self._last.get(COMPUTE), *after])
+        self._last[COMPUTE] = own
+        self._record("overhead", HOST, step, own, own)
 
     def _move(
         self,
@@ -289,7 +297,7 @@ class Builder:
         demand, slow = self._demands[step], self._slowness[step]
         parts = dense_parts(self._workload)
         # Without a pipeline the host waits for the ids too, and only then goes on launching kernels.
-        self._run(COMPUTE, "overhead", step, self._overhead_s(slow), [] if self._ahead.ids else [self._given[step]])
+        self._wait_for_host(step, self._overhead_s(slow), [] if self._ahead.ids else [self._given[step]])
         self._joined(COMPUTE, [self._given[step]])
         if self._ahead.fetch:
             self._joined(COMPUTE, [self._fetched[step]])

@@ -13,7 +13,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
 from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import Network
-from cost_models.simulator.program import COMPUTE, Builder, Program, Task
+from cost_models.simulator.program import COMPUTE, HOST, Builder, Program, Task
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -105,11 +105,16 @@ class Simulation:
         return (covered(both) - covered(np.clip(compute, low, high))) / (high - low)
 
     def busy(self) -> dict[str, Floats]:
-        """Per sort of resource, [instances] share of the counted time that each is in use; ranks as `device`."""
+        """Per sort of resource, [instances] share of the counted time that each is in use; ranks as `device`, and as
+        `host` while the fixed overhead keeps them waiting."""
         low, high = self.window
         compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
+        host = self.intervals([task for task in self.program.tasks if task.stream == HOST])
         use = self._used_seconds() / self.capacity / (high - low)
-        found = {"device": covered(np.clip(compute, low, high)) / (high - low)}
+        found = {
+            "device": covered(np.clip(compute, low, high)) / (high - low),
+            "host": covered(np.clip(host, low, high)) / (high - low),
+        }
         starts = [*self.network.first.values(), self.network.count]
         for number, (sort, first) in enumerate(self.network.first.items()):
             of_sort = use[first : starts[number + 1]]

@@ -53,6 +53,7 @@ def changed_workload(source: str | Path, changes: Sequence[tuple[str, Any, Origi
             assign_everywhere(draft.document, path, value, Workload, origin)
         except InputError as error:
             draft.faults.extend(error.faults)
+        draft.chooses_software |= path == "software"
         if path in BATCHES:
             _drop_other_batch(draft.document, path)
     return _finish(draft)
@@ -68,6 +69,8 @@ class _Draft:
     """Whether nothing in the source could have said the batch."""
     tables_settled: bool = False
     """Whether the faults say already what is wrong with the list of tables as a whole."""
+    chooses_software: bool = True
+    """Whether the software profile, where there is one, is the user's choice, not the catalog's."""
 
 
 def _open(source: str) -> _Draft:
@@ -75,6 +78,10 @@ def _open(source: str) -> _Draft:
         return _Draft(Document(synthetic_workload(source), source))
     path = WORKLOADS.find(source)
     return _open_file(path, (path.resolve(),))
+
+
+def _is_of_catalog(path: Path) -> bool:
+    return path.resolve().parent == WORKLOADS.directory.resolve()
 
 
 def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
@@ -85,7 +92,9 @@ def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
     data = document.data
     if isinstance(data, list) or is_table_set(data) or (isinstance(data, dict) and set(data) == {"tables"}):
         return _bare(path.stem, *profiles_of(document))
-    return _derived(document, chain) if is_derived(document) else _described(document)
+    if is_derived(document):
+        return _derived(document, chain)
+    return replace(_described(document), chooses_software=not _is_of_catalog(path))
 
 
 def _derived(document: Document, chain: tuple[Path, ...]) -> _Draft:
@@ -106,7 +115,8 @@ def _derived(document: Document, chain: tuple[Path, ...]) -> _Draft:
     draft = base
     if "tables" in document.data:
         draft = _described(merged)
-    draft = replace(draft, document=merged, batch_expected=base.batch_expected)
+    chooses_software = base.chooses_software or "software" in own
+    draft = replace(draft, document=merged, batch_expected=base.batch_expected, chooses_software=chooses_software)
     draft.faults.extend(with_changes(merged, document, Workload))
     return draft
 
@@ -159,6 +169,7 @@ def _override(draft: _Draft, text: str) -> None:
             _set_batch(draft.document, path, value, words)
         else:
             override(draft.document, path, value, Workload, words)
+            draft.chooses_software |= path == "software"
     except InputError as error:
         draft.faults.extend(error.faults)
 
@@ -182,4 +193,4 @@ def _finish(draft: _Draft) -> Workload:
         faults += [fault for fault in error.faults if not (settled and fault.path == "tables")]
     if faults:
         raise InputError(faults)
-    return workload
+    return workload if draft.chooses_software else workload.with_unchosen_software()

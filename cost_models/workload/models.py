@@ -4,7 +4,7 @@ import itertools
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, ValidationInfo, field_validator, model_validator
 
 from cost_models.workload import spellings, words
 from cost_models.workload.formats import FORMATS
@@ -21,6 +21,8 @@ Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Curve = tuple[tuple[Share, Share], ...]
+ROUNDED = 1e-5
+"""Relative amount by which products of figures that were written with six digits may be off."""
 
 
 class TableProfile(Record):
@@ -42,9 +44,11 @@ class TableProfile(Record):
     access_cdf: Annotated[Curve | None, BeforeValidator(spellings.curve)] = None
     """The access curve as points (share of the hottest rows, share of the accesses), rising to (1, 1)."""
     unique_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Distinct ids over all ids of one global batch, if measured. Without a curve, it implies one."""
+    """Distinct ids over all ids of one global batch before deduplication, if measured. Without a curve, it implies
+    one."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
-    """Ids before over ids after deduplication across the samples of a batch."""
+    """Ids before over ids after deduplication across the samples of a batch. It leaves the distinct ids: it is at most
+    1 / unique_fraction."""
     dedup_group: Name | None = None
     """Name of the features that change together from sample to sample (those of a user in a session): lists that repeat
     are looked up and pooled once, and their vectors travel once (inverse jagged tensors; RecD, arXiv:2211.05239). All
@@ -70,6 +74,17 @@ class TableProfile(Record):
             padded = 4 * math.ceil(dim / 4)
             raise ValueError(f"{dim} is not a multiple of 4; pad the table to {padded} columns")
         return dim
+
+    @field_validator("dedup_factor")
+    @classmethod
+    def _leaves_distinct_ids(cls, factor: float, info: ValidationInfo) -> float:
+        unique = info.data.get("unique_fraction")
+        if unique is not None and factor * unique > 1 + ROUNDED:
+            raise ValueError(
+                f"{factor:g} leaves 1/{factor:g} of the ids, fewer than the {unique:g} of them that unique_fraction"
+                f" says are distinct; give at most {1 / unique:.6g}, or unique_fraction at most {1 / factor:.6g}"
+            )
+        return factor
 
     @field_validator("access_cdf")
     @classmethod
@@ -166,7 +181,8 @@ class Workload(Record):
     pipeline: Pipeline = "sparse-dist"
     """What overlaps: nothing, the next batch's ids with the dense part, and also its cache misses."""
     software: Software = "torchrec"
-    """Whose overheads and overlaps the costs follow."""
+    """Whose overheads and overlaps the costs follow. A policy's runtime takes the place of the default and of what a
+    workload of the catalog says."""
     mode: Literal["training", "inference"] = "training"
 
     @field_validator("tables")
@@ -227,6 +243,17 @@ class Workload(Record):
                 f" precision_cache (for example 5%), one of {known}, or the workload mode: inference"
             )
         return self
+
+    @property
+    def names_software(self) -> bool:
+        """Whether the user chose the software profile: neither its default nor what the catalog says is a choice."""
+        return "software" in self.model_fields_set
+
+    def with_unchosen_software(self) -> Self:
+        """The same, but nobody chose its software profile."""
+        same = self.model_copy()
+        same.model_fields_set.discard("software")
+        return same
 
     def batch(self, world_size: int) -> float:
         """Samples per step over all `world_size` ranks."""

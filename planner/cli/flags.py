@@ -103,7 +103,10 @@ OptimizerStateFlag = Annotated[
 ]
 RuntimeFlag = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Only what torchrec or hugectr executes correctly; any: no such limit."),
+    typer.Option(
+        metavar="NAME",
+        help="Only what torchrec or hugectr executes correctly, priced with its overheads; any: no such limit.",
+    ),
 ]
 MaxShardsFlag = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cut no table into more parts; replicas are one.")

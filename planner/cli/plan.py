@@ -182,6 +182,9 @@ def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
         streams.write_frame(frames.shard_frame(found))
     else:
         plan_summary.render(found, streams.console())
+    if output_format is not Format.TABLE:
+        for warning in found.provenance.warnings:
+            streams.say(f"planner: warning: {warning}")
     if found.infeasibility is not None and output_format is not Format.TABLE:
         streams.say(f"There is no plan: {found.infeasibility.summary}.")
 

@@ -129,6 +129,8 @@ def size(
         streams.write_json(report.as_document(found))
     elif output_format is Format.CSV:
         streams.write_csv(report.records(found))
+        for note in dict.fromkeys(note for choice in found for note in choice.sizing.notes):
+            streams.say(f"planner: note: {note}")
     else:
         report.render(found, streams.console())
     if interrupted():

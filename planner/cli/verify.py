@@ -57,6 +57,7 @@ def verify(
     from planner.loading import load_plan
     from planner.planned import planned_inputs
     from planner.policy import Policy
+    from planner.software import priced_as_run
     from planner.unchecked import INPUTS, in_words, unchecked
     from planner.verification import verify as violations_of
     from topologies.documents import validate
@@ -81,6 +82,8 @@ def verify(
     }
     rules = flags.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else validate(rules, Policy)
+    if model is not None:
+        model = priced_as_run(model, allowed or document.provenance.policy)
     former = None if from_ is None else load_plan(from_)
     violations = violations_of(document, former, plan.parent)
     planned = (*planned_inputs(document), document.provenance.policy)

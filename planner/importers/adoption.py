@@ -22,6 +22,7 @@ from planner.policy import Policy
 from planner.proof import write_proof
 from planner.provenance import provenance
 from planner.simulation import with_simulation
+from planner.software import priced_as_run
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.infeasible import Shortage
 from planner.solvers.search import relaxed
@@ -42,6 +43,9 @@ class Inputs:
     workload: Workload
     cost_model: str
     policy: Policy
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workload", priced_as_run(self.workload, self.policy))
 
     @cached_property
     def model(self) -> CostModel:
@@ -104,7 +108,7 @@ def adopted(
         for name, seconds, rank in zip(model.stages, found.stage_seconds, found.critical_rank, strict=True)
     )
     step_s = float(sum(stage.seconds for stage in stages))
-    bound_s = min(lower_bound_s, step_s)
+    bound_s = min(model.whole_step_s(lower_bound_s), step_s)
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
     plan = Plan(

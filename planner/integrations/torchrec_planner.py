@@ -130,6 +130,8 @@ class ShardPlanner:
                 tables.append(_table(name, config, collection, told))
                 rules.append({"match": [_literal(name)]} | self._limits(config, collection, sharder, told))
         base = self._workload.model_dump(mode="json", exclude_defaults=True) if self._workload else {"name": "module"}
+        if self._workload and not self._workload.names_software:
+            base.pop("software", None)
         batch = {"global_batch": None, "batch_per_rank": self._batch_size}
         workload = Workload.model_validate(base | batch | {"tables": tables})
         return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules})

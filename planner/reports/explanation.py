@@ -8,7 +8,8 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from planner.document import Plan
 from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
-from planner.reports.words import amount, grid, render_error_bar, resource_words
+from planner.fixed_part import FixedCost, fixed_part
+from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
 from planner.sensitivity import describe
 from topologies.units import format_bytes
 
@@ -21,6 +22,7 @@ SHOWN, KEPT = 3, 10
 OPTIONS = 6
 """Other options of a table that are shown."""
 FIXED = "(launches, dense part)"
+SAME_FOR_ALL = "It is the host's time between kernels, one number for any device, batch, tables and placement."
 FEW_RANKS = 8
 EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
@@ -44,6 +46,8 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
     for each in reasons.stages:
         if each.contributors:
             _render_contributors(each, model, console)
+    for cost in reasons.fixed:
+        _render_fixed(cost, model, console)
     _render_memory(reasons, console)
     console.print(describe(list(reasons.gains), model.topology, model.quantity))
 
@@ -51,7 +55,10 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
 def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     assert plan.objective is not None
     found, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
-    console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}")
+    objective, gap = plan.objective, f"gap {plan.objective.gap:.2%}"
+    console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}, {gap}")
+    if (fixed := fixed_part(objective, model)) is not None:
+        console.print(f"Of it {amount(fixed.seconds, model)} {fixed_words(fixed)}.")
     console.print()
     render_error_bar(plan.objective, console)
 
@@ -74,6 +81,16 @@ def _render_contributors(each: StageReasons, model: CostModel, console: "Console
     if each.constant_s > 0:
         table.add_row("  (waiting, whatever is placed)", amount(each.constant_s, model), _share(each.constant_s, total))
     console.print(table)
+    console.print()
+
+
+def _render_fixed(cost: FixedCost, model: CostModel, console: "Console") -> None:
+    """A constant with its name, value and source."""
+    from rich.padding import Padding
+
+    evidence = cost.evidence
+    console.print(f"{cost.stage}: {amount(cost.seconds, model)}, the {cost.coefficient} of {cost.of} ({evidence.kind})")
+    console.print(Padding(f"{evidence.source}\n{SAME_FOR_ALL}", (0, 0, 0, 2), expand=False))
     console.print()
 
 
@@ -176,6 +193,7 @@ def _cut(name: str, most: int = 40) -> str:
 
 def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
     """The explanation of a plan as plain data."""
+    fixed = None if plan.objective is None else fixed_part(plan.objective, reasons.model)
     return {
         "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
         "stages": [
@@ -187,6 +205,19 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
                 "contributors": [{"table": part.table, "seconds": part.seconds} for part in each.contributors[:KEPT]],
             }
             for each in reasons.stages
+        ],
+        "fixed_s": None if fixed is None else fixed.seconds,
+        "gap_of_rest": None if fixed is None else fixed.gap_of_rest,
+        "fixed": [
+            {
+                "stage": cost.stage,
+                "seconds": cost.seconds,
+                "coefficient": cost.coefficient,
+                "of": cost.of,
+                **cost.evidence.model_dump(mode="json", include={"kind", "source", "residual_90", "fitted_on"}),
+                "depends_on": [],
+            }
+            for cost in reasons.fixed
         ],
         "memory_bound_s": reasons.memory_bound_s,
         "cases_bound_s": reasons.cases_bound_s,

@@ -9,10 +9,11 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
+from planner.fixed_part import fixed_part
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, grid, render_error_bar, resource_words
+from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
 from topologies.units import format_bytes, format_seconds
 
@@ -28,6 +29,9 @@ def render(plan: Plan, console: "Console") -> None:
     cluster = f"{topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)}"
     console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
     console.print()
+    for warning in plan.provenance.warnings:
+        console.print(f"Warning: {warning}.")
+        console.print()
     if plan.objective is None:
         _render_no_plan(plan, console)
         return
@@ -59,7 +63,10 @@ def render(plan: Plan, console: "Console") -> None:
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
-        console.print(f"Times are estimates of the {model.name} cost model, from {kinds} coefficients.")
+        console.print(
+            f"Times are estimates of the {model.name} cost model for software {workload.software},"
+            f" from {kinds} coefficients."
+        )
     else:
         console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
@@ -76,6 +83,8 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     if plan.status == "optimal":
         words = "proven optimal in the option space"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    if (fixed := fixed_part(objective, model)) is not None:
+        lines.add_row("fixed", amount(fixed.seconds, model), fixed_words(fixed))
     if plan.simulated is not None:
         played = plan.simulated
         shown = f"{played.exposed_comm_fraction:.0%} of it exposed communication"

@@ -5,10 +5,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.candidates import Candidate
 from planner.capacity import Choice, Question, ranked
 from planner.prices import notes
 from planner.reports.words import grid
-from planner.sizing import Candidate
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ def _render_judged(choice: Choice, choices: Sequence[Choice], console: "Console"
         _print_folded(f"{title} as {first.label}", console)
         return
     _print_folded(title, console)
-    console.print(_judged_table(choice))
+    if sizing.candidates:
+        console.print(_judged_table(choice))
     reasons: dict[str, list[str]] = {}
     for one in sizing.candidates:
         if reason := _broken(one, choice) or one.reason:

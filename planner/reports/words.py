@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
 from planner.document import Objective
+from planner.fixed_part import FixedPart
 from topologies.cluster import Topology
 from topologies.units import format_seconds
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 RESOURCE_WORDS = {
     "device": "accelerator (HBM, kernels)",
+    "host": "host (fixed overhead)",
     "host_link": "its own PCIe link",
     "pcie": "PCIe switch",
     "fetches": "its own cache misses",
@@ -53,6 +55,12 @@ def grid(*columns: tuple[str, str]) -> "Table":
 def amount(value: float, model: CostModel) -> str:
     """A step, or a rating, of the model."""
     return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
+
+
+def fixed_words(fixed: FixedPart) -> str:
+    """How much of the step no placement changes, and what the gap is of the rest."""
+    gap = fixed.gap_of_rest
+    return "whatever is placed" + ("" if not gap else f": gap {gap:.1%} of what placement decides")
 
 
 def render_error_bar(objective: Objective, console: "Console") -> None:

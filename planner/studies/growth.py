@@ -25,7 +25,8 @@ def grown(workload: Workload, *, rows: float = 1.0, tables: float = 1.0) -> Work
     count = max(1, round(len(workload.tables) * tables))
     profiles = [_copy(workload.tables, number, rows) for number in range(count)]
     data = workload.model_copy(update={"tables": tuple(profiles)}).model_dump(mode="json")
-    return validate(Document(data, f"{workload.name}, grown"), Workload)
+    larger = validate(Document(data, f"{workload.name}, grown"), Workload)
+    return larger if workload.names_software else larger.with_unchosen_software()
 
 
 def _copy(tables: tuple[TableProfile, ...], number: int, rows: float) -> TableProfile:

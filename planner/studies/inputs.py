@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from cost_models.workload.loading import changed_workload
 from cost_models.workload.models import Workload
 from planner.policy import Policy, policy_document
 from planner.prices import PriceSheet, load_prices
+from planner.software import priced_as_run
 from planner.studies.grid import Change, Grid, Point
 from planner.studies.growth import check_factor, grown
 from topologies.cluster import Topology
@@ -40,12 +41,20 @@ class Resolver:
 
     def inputs(self, point: Point) -> Inputs:
         """What a point is planned for. Raises InputError, at what the study or one of its files says."""
-        return _together(
+        found = _together(
             lambda: self._topology(point),
             lambda: self._workload(point),
             lambda: self._policy(point),
             lambda: self._prices(point),
         )
+        return replace(found, workload=self._priced_as_run(found))
+
+    def _priced_as_run(self, inputs: Inputs) -> Workload:
+        """One object for all points that share it."""
+        key = f"{id(inputs.workload)} {inputs.policy.runtime}"
+        if key not in self._made:
+            self._made[key] = priced_as_run(inputs.workload, inputs.policy)
+        return self._made[key]  # type: ignore[return-value]
 
     def _topology(self, point: Point) -> Topology:
         return self._whole("topology", point, changed_topology)

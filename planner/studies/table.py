@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from planner.prices import bill
+from planner.software import software_warnings
 from planner.studies.execution import Done
 from planner.studies.fields import StudyField
 from planner.studies.findings import findings
@@ -36,7 +37,9 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
     pareto = ("usd_per_hour" if frame["usd_per_hour"].notna().any() else "ranks", "samples_per_s")
     frame["on_pareto"] = on_frontier(frame, *pareto)
     found = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
-    sentences = tuple(findings(found, study))
+    inputs = [one.inputs for one in ordered if one.inputs is not None]
+    warned = dict.fromkeys(words for each in inputs for words in software_warnings(each.workload, each.policy))
+    sentences = (*(f"Warning: {words}." for words in warned), *findings(found, study))
     return StudyResults(study.name, study.description, grid.axes, study.objective, sentences, pareto, frame)
 
 

@@ -240,3 +240,18 @@ def test_the_launcher_of_a_checkout_is_the_same_program():
         [sys.executable, launcher, "--version"], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == f"planner {VERSION}\n"
+
+
+def test_a_runtime_beside_other_software_is_a_warning(plan, tmp_path):
+    """The starter chooses torchrec: in the summary, on stderr beside JSON, and in the document; without it, none."""
+    result = plan("--runtime", "hugectr")
+    assert result.exit_code == 0, result.stderr
+    words = "the plan is for hugectr (runtime), but its times are those of torchrec (workload.software)"
+    assert words in " ".join(result.stdout.split())
+    result = plan("--runtime", "hugectr", "--format", "json")
+    (warning,) = json.loads(result.stdout)["provenance"]["warnings"]
+    assert words in warning
+    assert words in result.stderr
+    result = plan("--runtime", "torchrec")
+    assert "arning" not in result.stdout + result.stderr
+    assert "for software torchrec" in " ".join(result.stdout.split())

@@ -34,11 +34,18 @@ def test_the_answer_is_shown_with_what_decided(size):
 
 
 def test_a_target_out_of_reach_exits_with_4(size):
-    """With the reason for each size."""
-    result = size("--target-qps", 1e12, "--no-each-tier")
+    """With the reason for each size, or for all of them at once; also beside a CSV without rows."""
+    for step, reason in (
+        ("7.17ms", "1: no step is shorter than"),
+        ("1us", "Note: no size does: no step is shorter than"),
+    ):
+        result = size("--max-step", step, "--no-each-tier")
+        assert result.exit_code == ExitCode.INFEASIBLE
+        assert "none up to 4" in result.stdout
+        assert reason in result.stdout
+    result = size("--target-qps", 1e15, "--format", "csv")
     assert result.exit_code == ExitCode.INFEASIBLE
-    assert "none up to 4" in result.stdout
-    assert "no step is shorter than" in result.stdout
+    assert "note: no size does" in result.stderr
 
 
 @pytest.mark.parametrize(

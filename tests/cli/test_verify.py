@@ -115,3 +115,15 @@ def test_a_key_that_stands_twice_is_an_invalid_file(run, files):
     assert result.exit_code == 3
     assert ":1:" in result.stderr
     assert "status: the key 'status' stands twice" in result.stderr
+
+
+def test_a_plan_under_a_runtime_is_that_of_its_workload(run, tmp_path):
+    """The catalog says torchrec, the runtime is hugectr, by the document or by flag: it is what the plan was made for;
+    a profile that the user chooses is another workload."""
+    path, inputs = tmp_path / "plan.json", ("-t", "zionex", "-w", "nv-tiny")
+    assert run("plan", *inputs, "--runtime", "hugectr", "--effort", 0, "-o", path).exit_code == 0
+    assert run("verify", path, *inputs).exit_code == 0
+    assert run("verify", path, *inputs, "--runtime", "hugectr").exit_code == 0
+    result = run("verify", path, *inputs, "--set", "workload.software=torchrec")
+    assert result.exit_code == 6
+    assert "made for another workload: software was 'hugectr' and is 'torchrec'" in result.stdout

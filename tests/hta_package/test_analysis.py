@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hta.trace_analysis import TraceAnalysis
 
-from cost_models.simulator.program import COMPUTE, DATA, Task
+from cost_models.simulator.program import COMPUTE, DATA, HOST, Task
 from cost_models.simulator.simulation import Simulation, covered
 from planner.reports.timeline import write_timeline
 from tests.oracles import simulations
@@ -48,11 +48,14 @@ def test_ranks_steps_and_the_device_are_found(case: Case) -> None:
 
 
 def test_the_breakdown_is_that_of_the_simulation(case: Case) -> None:
+    """From the first kernel to the last one; while the host has its overhead, the device is idle."""
     found = case.analysis.get_temporal_breakdown(visualize=False).sort_values("rank")
     low, high = case.simulation.window
-    whole = high - low
-    computing = case.simulation.busy()["device"] * whole
-    working = case.seconds([task for task in case.simulation.program.tasks if task.stream != DATA])
+    computing = case.simulation.busy()["device"] * (high - low)
+    on_device = [task for task in case.simulation.program.tasks if task.stream not in (DATA, HOST)]
+    working = case.seconds(on_device)
+    start, end = np.moveaxis(np.clip(case.simulation.intervals(on_device), low, high), 2, 0)
+    whole = np.where(end > start, end, low).max(axis=1) - np.where(end > start, start, high).min(axis=1)
     assert found["kernel_time(us)"].to_numpy() / 1e6 == pytest.approx(whole, rel=0.01)
     assert found["compute_time(us)"].to_numpy() / 1e6 == pytest.approx(computing, rel=0.01)
     assert found["non_compute_time(us)"].to_numpy() / 1e6 == pytest.approx(working - computing, rel=0.01, abs=5e-6)
@@ -73,7 +76,7 @@ def test_the_overlap_is_that_of_the_simulation(case: Case) -> None:
 def test_every_kernel_is_of_the_kind_that_it_was_written_as(case: Case) -> None:
     by_kind, _ = case.analysis.get_gpu_kernel_breakdown(visualize=False, include_memory_kernels=True)
     found = dict(zip(by_kind["kernel_type"], by_kind["sum"], strict=True))
-    memory = [task for task in case.simulation.program.tasks if task.stream not in (COMPUTE, DATA)]
+    memory = [task for task in case.simulation.program.tasks if task.stream not in (COMPUTE, DATA, HOST)]
     memory = [task for task in memory if not task.is_exchange]
     for kind, tasks in (("COMPUTATION", case.compute), ("COMMUNICATION", case.exchanges), ("MEMORY", memory)):
         seconds = sum(value for name, value in found.items() if kind in name) / 1e6

@@ -9,6 +9,7 @@ from planner import plan
 from planner.capacity import Case, Choice, Question, ranked, size_all
 from planner.policy import Policy
 from planner.prices import PriceSheet, bill
+from planner.size_floor import size_floor
 from planner.sizing import resized, size
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -200,6 +201,7 @@ def test_cases_that_are_the_same_are_refused() -> None:
 def test_interrupted_leaves_every_case_with_a_row() -> None:
     """The first size is judged, the other cases say that they are not done."""
     asked = itertools.count()
-    found = size_all(CASES, Question(1e12, max_nodes=4), stop=lambda: next(asked) > 1)
+    out_of_reach = MODEL.batch(1) / (1.001 * size_floor(CASES[0].topology, MODEL).seconds)
+    found = size_all(CASES, Question(out_of_reach, max_nodes=4), stop=lambda: next(asked) > 1)
     assert [choice.case.label for choice in found] == [case.label for case in CASES]
     assert not any(choice.sizing.finished for choice in found)

@@ -1,13 +1,16 @@
 """Explanations add up: to the stage times of the plan, and to its bound."""
 
+import io
 import math
 
 import pytest
+from rich.console import Console
 
+from cost_models.coefficients import software_coefficients
 from planner import plan
 from planner.document import Plan
 from planner.explanation import Explainer
-from planner.reports.explanation import why
+from planner.reports.explanation import plan_document, render_plan, why
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 
 
@@ -44,6 +47,25 @@ def test_tiny_instances_add_up(seed: int) -> None:
     found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
     if found.objective is not None:
         check_sums(found)
+
+
+@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+def test_the_fixed_cost_says_where_it_comes_from(software: str) -> None:
+    """Its coefficient with value, kind and source, and that nothing changes it; in the tables and as data."""
+    model = workload([{"rows": 10_000, "dim": 64}], software=software)
+    found = plan(topology(node_group("a")), model)
+    reasons = Explainer(found).plan()
+    evidence = software_coefficients(software).step_overhead_s
+    (cost,) = reasons.fixed
+    assert (cost.stage, cost.seconds, cost.of) == ("overhead", evidence.value, software)
+    console = Console(width=80, record=True, file=io.StringIO())
+    render_plan(found, reasons, console)
+    said = " ".join(console.export_text().split())
+    assert f"the step_overhead_s of {software} ({evidence.kind}) {evidence.source}" in said
+    assert "one number for any device, batch, tables and placement" in said
+    (written,) = plan_document(found, reasons)["fixed"]  # type: ignore[misc]
+    assert written["seconds"] == evidence.value
+    assert (written["source"], written["depends_on"]) == (evidence.source, [])
 
 
 @pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])

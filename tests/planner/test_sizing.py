@@ -5,14 +5,18 @@ import itertools
 import pytest
 
 from planner import plan
+from planner.candidates import Candidate, descend
 from planner.policy import Policy
-from planner.sizing import Candidate, _descend, size
+from planner.size_floor import size_floor
+from planner.sizing import size
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
 TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 5 * i} for i in range(6)]
 MODEL = workload(TABLES)
 CLUSTER = topology(node_group("a", nodes=2, ranks=2, ssd_bytes=100e9))
+OUT_OF_REACH = MODEL.batch(1) / (1.001 * size_floor(CLUSTER, MODEL).seconds)
+"""Samples/s: a step that is shorter than that of any size, but not than what all sizes have in common."""
 SMALL = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=0.3e9, ddr_bytes=5e9))
 
 
@@ -57,20 +61,46 @@ def test_no_more_nodes_with_more_tiers() -> None:
     assert fewer.status == "infeasible"
 
 
+@pytest.mark.parametrize("batch", [{"global_batch": 4096}, {"batch_per_rank": 512}])
+def test_what_no_size_can_beat_is_said_at_once(batch: dict[str, int]) -> None:
+    """Overhead, launches and the dense part of a rank's batch are in the step of every size, so that none is tried."""
+    dense = {"macs_per_sample": 10**9, "parameters": 10**6}
+    model = workload(TABLES, **({"global_batch": None} | batch), dense=dense)
+    floor = size_floor(CLUSTER, model)
+    names = [name for name, seconds in floor.parts if seconds]
+    assert names == [
+        "step_overhead_s of torchrec",
+        "launches of kernels",
+        *["dense part of a rank's batch"] * len(names[2:]),
+    ]
+    assert len(names[2:]) == ("batch_per_rank" in batch)
+    told: list[str] = []
+    (found,) = size(CLUSTER, model, max_step_s=floor.seconds * 0.999, progress=told.append)
+    assert (found.answer, found.candidates, told) == (None, (), [])
+    assert found.notes[-1].startswith("no size does: no step is shorter than ")
+    assert "7.000 ms step_overhead_s of torchrec" in found.notes[-1]
+    tried = size(CLUSTER, model, max_step_s=floor.seconds * 1.001, max_nodes=2, each_tier=False, progress=told.append)
+    assert tried[0].candidates
+    assert all(one.lower_bound_s is None or one.lower_bound_s > floor.seconds for one in tried[0].candidates)
+    rate = model.batch(2 * 8) / floor.seconds
+    (fast,) = size(CLUSTER, model, target_samples_per_s=rate * 1.001, max_nodes=8)
+    assert (fast.answer, fast.candidates) == (None, ())
+
+
 def test_a_target_out_of_reach_has_no_answer() -> None:
     """The bound rejects every size that was looked at."""
-    (found,) = size(CLUSTER, MODEL, target_samples_per_s=1e12, max_nodes=4, each_tier=False)
+    (found,) = size(CLUSTER, MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=4, each_tier=False)
     assert found.answer is None
     assert found.plan is None
     assert {one.nodes for one in found.candidates} >= {1, 2, 4}
     assert all(one.judged_by == "bound" for one in found.candidates)
-    assert all(one.most_samples_per_s is not None and one.most_samples_per_s < 1e12 for one in found.candidates)
+    assert all(one.most_samples_per_s is not None and one.most_samples_per_s < OUT_OF_REACH for one in found.candidates)
 
 
 def test_interrupted_says_what_it_knows() -> None:
     """The sizes judged so far are kept, and it says that it is not done."""
     asked = itertools.count()
-    (found,) = size(CLUSTER, MODEL, max_nodes=64, target_samples_per_s=1e12, stop=lambda: next(asked) > 0)
+    (found,) = size(CLUSTER, MODEL, max_nodes=64, target_samples_per_s=OUT_OF_REACH, stop=lambda: next(asked) > 0)
     assert not found.finished
     assert any("interrupted" in note for note in found.notes)
 
@@ -81,7 +111,7 @@ def test_whole_scale_up_domains_only() -> None:
     links = group["links"]
     assert isinstance(links, dict)
     links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 4}
-    (found,) = size(topology(group), MODEL, target_samples_per_s=1e12, max_nodes=7, each_tier=False)
+    (found,) = size(topology(group), MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=7, each_tier=False)
     assert all(one.nodes % 2 == 0 for one in found.candidates)
     with pytest.raises(InputError, match="is below 2, the nodes of one scale-up domain"):
         size(topology(group), MODEL, max_nodes=1)
@@ -116,7 +146,7 @@ def test_the_descent_finds_a_least_size(doing: set[int]) -> None:
         seen[position] = Candidate(nodes, nodes, nodes in doing, "bound", samples_per_s=100 - abs(nodes - peak))
         return nodes in doing
 
-    _descend(suffices, seen, 11)
+    descend(suffices, seen, 11)
     found = min((position for position, one in seen.items() if one.suffices), default=None)
     if found is None:
         assert not doing

@@ -28,6 +28,7 @@ STAGE_COLOURS = {
     "lookup_backward": "#7fbf7b",
     "all_reduce": "#c9a66b",
     "overhead": "#bdbdbd",
+    "batch_copy": "#8c6bb1",
 }
 MEMORY_COLOURS: dict[str, str] = dict(
     zip(MEMORY_TIERS, cycle(("#2166ac", "#1b7837", "#7b5a99", "#b8860b", "#4d9fc7")), strict=False)

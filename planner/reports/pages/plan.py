@@ -9,6 +9,7 @@ import pandas as pd
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
 from planner.document import Objective, Plan, StageTime
+from planner.fixed_part import fixed_part
 from planner.permits import planning_model
 from planner.planned import planned_inputs
 from planner.reports.pages.charts import (
@@ -29,6 +30,7 @@ from planner.reports.pages.charts import (
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
+from planner.reports.words import fixed_words
 from planner.scales import Scale, scale_of
 from topologies.units import format_bytes
 
@@ -46,7 +48,10 @@ def plan_page(plan: Plan) -> Page:
     page = Page(
         title=f"{workload.name} on {topology.name}",
         description=f"{description} {workload.batch(ranks):,.0f} samples a step",
-        facts=[f"Status: {plan.status}. Cost model: {model.name}."],
+        facts=[
+            f"Status: {plan.status}. Cost model: {model.name}. Software: {workload.software}.",
+            *(f"Warning: {warning}." for warning in plan.provenance.warnings),
+        ],
         findings=[],
         charts=[],
         tables=[],
@@ -79,6 +84,8 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
     words = f"{model.quantity.capitalize()} {scale.text(objective.step_s)}{rate};"
     words += f" lower bound {scale.text(objective.lower_bound_s)}, {gap}."
     facts = [words]
+    if (fixed := fixed_part(objective, model)) is not None:
+        facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if bar := objective.error_bar:
         facts.append(f"{bar.coverage:.0%} band {scale.text(bar.low_s)} to {scale.text(bar.high_s)}: {bar.basis}.")
     if played := plan.simulated:
@@ -127,7 +134,7 @@ def _stage_facts(stage: StageTime, objective: Objective, scale: Scale) -> dict[s
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return "overhead (host)" if name == "overhead" else name.replace("_", " ")
 
 
 def _loads(plan: Plan, model: CostModel) -> Chart:

@@ -4,8 +4,8 @@ Perfetto and chrome://tracing show it; HolisticTraceAnalysis takes it apart. The
 `nccl…` communicates, `Memcpy…` moves memory, the rest computes. Times are whole microseconds: it would round starts up
 and ends down, and open gaps between kernels that follow each other without one.
 
-The host is not simulated beyond its overhead: the launches of a step stand at its beginning, as of a host that runs
-ahead, and `data loading` is its only other work.
+The host is not simulated beyond its overhead, for which the device waits and which has a thread of its own: the
+launches of a step stand at its beginning, as of a host that runs ahead, and `data loading` is its only other work.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.simulator.program import COMPUTE, DATA
+from cost_models.simulator.program import COMPUTE, DATA, HOST
 from cost_models.simulator.simulation import Simulation
 from planner.reports.timeline.slices import Load, Slice, streams
 
@@ -85,7 +85,7 @@ class _Rank:
         self._rank, self._device = rank, _device(simulation, rank)
         self._node = int(simulation.network.node_of_rank[rank])
         self._gpu, self._host = rank, simulation.network.world + rank
-        self._loader = 2 * simulation.network.world + rank
+        self._loader, self._overhead = (threads * simulation.network.world + rank for threads in (2, 3))
         low, _ = simulation.window
         ends = simulation.ends[simulation.fill : simulation.last + 1] - low
         self._steps = [_us(end) for end in ends]
@@ -99,8 +99,9 @@ class _Rank:
             yield self._span("user_annotation", name, self._host, self._host, start, end)
         correlation = FIRST_CORRELATION
         for each in slices:
-            if each.task.stream == DATA:
-                yield self._span("cpu_op", each.task.name, self._host, self._loader, _us(each.start), _us(each.end))
+            if each.task.stream in (DATA, HOST):
+                thread = self._loader if each.task.stream == DATA else self._overhead
+                yield self._span("cpu_op", each.task.name, self._host, thread, _us(each.start), _us(each.end))
                 continue
             correlation += 1
             yield self._launch(each, correlation)
@@ -119,6 +120,8 @@ class _Rank:
             (self._gpu, number, f"stream {number} {name}") for name, number in self._streams.items() if name in used
         ]
         threads.append((self._host, self._host, "main thread"))
+        if HOST in used:
+            threads.append((self._host, self._overhead, "fixed overhead"))
         if DATA in used:
             threads.append((self._host, self._loader, "data loader"))
         for pid, tid, name in threads:
@@ -185,7 +188,7 @@ def _moves_memory(each: Slice) -> bool:
 
 
 def _stream_numbers(simulation: Simulation) -> dict[str, int]:
-    others = [name for name in streams(simulation) if name not in (COMPUTE, DATA)]
+    others = [name for name in streams(simulation) if name not in (COMPUTE, DATA, HOST)]
     return {COMPUTE: DEFAULT_STREAM, **{name: FIRST_OTHER_STREAM + number for number, name in enumerate(others)}}
 
 

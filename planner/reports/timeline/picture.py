@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cost_models.simulator.program import COMPUTE, REDUCE, Task
+from cost_models.simulator.program import COMPUTE, HOST, REDUCE, Task
 from cost_models.simulator.simulation import Piece, Simulation
 from planner.files import write_file
 from planner.reports.timeline.slices import Load, Slice, critical_rank, loads, slices, streams
@@ -67,7 +67,7 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
     step_s = float(simulation.step_seconds[0])
     shown = [each for each in slices(simulation, rank) if each.start < step_s]
     lanes = [name for name in streams(simulation) if any(each.task.stream == name for each in shown)]
-    lanes.sort(key=lambda name: name != COMPUTE)
+    lanes.sort(key=lambda name: (name != HOST, name != COMPUTE))
     links = _links(loads(simulation, [rank])[rank], step_s)
     heights = [LANE_INCHES * len(lanes), *([LINK_INCHES * len(links)] if links else [])]
     with rc_context({"svg.hashsalt": "shardplan", "font.size": FONT, "hatch.linewidth": 0.6}):
@@ -103,9 +103,11 @@ def _sort(task: Task) -> str:
     """What a bar is in the legend."""
     if task.is_exchange:
         return "all-reduce" if task.stream == REDUCE else "exchange"
+    if task.stream == HOST:
+        return "overhead"
     if task.stream != COMPUTE or task.name.startswith("cache fetch"):
         return "copy or fetch"
-    for sort in ("overhead", "dense optimizer", "embedding update"):
+    for sort in ("dense optimizer", "embedding update"):
         if task.name.startswith(sort):
             return sort
     if task.name.startswith("lookup"):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from cost_models.coefficients import replaced
 from cost_models.lookup import Lookup
-from cost_models.shards import COLUMN_WISE, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
-from cost_models.simulator.demand import Counter
+from cost_models.shards import COLUMN_WISE, DDR, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
+from cost_models.simulator.demand import Counter, Demand
 from cost_models.step import StepModel
 from tests.oracles.instances import node_group, topology, workload
 
@@ -63,6 +64,53 @@ def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: s
             busy = busy + found.backward_host_bytes.sum(axis=0) / model.kinds[0].pcie_bytes_per_s
         own = np.bincount(rank, weights=np.broadcast_to(load.fixed + load.by_rows, rank.shape), minlength=4)
         assert busy == pytest.approx(own + np.sum(np.broadcast_to(load.everywhere, rank.shape)), rel=1e-9)
+
+
+def counted(model: StepModel, blocks: Blocks) -> Demand:
+    """The simulator's count of blocks on rank 0."""
+    count, software = len(blocks), model.coefficients.software
+    zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
+    placed = PlacedShards(blocks, zeros, model.tables.rows[blocks.table], ones)
+    samples = model.batching.global_samples
+    return Counter(model.tables, placed, model.kinds, model.kind_of_rank, samples, software).count()
+
+
+def alone(tier: int) -> Blocks:
+    """The first table, whole."""
+    zero = np.zeros(1, dtype=np.int64)
+    return Blocks(zero, zero + TABLE_WISE, zero + tier, zero + 64, np.where(zero + tier == HBM, 0.0, 0.1))
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_rows_that_were_measured_as_distinct_are_updated_once_each(factor: float) -> None:
+    """A tenth of all ids, whatever deduplication leaves of the others: so many rows of 256 bytes, and their state,
+    cross PCIe in an update of a table in host memory; 1 %."""
+    table = {"rows": 10_000_000, "dim": 64, "pooling_factor": 20, "unique_fraction": 0.1, "dedup_factor": factor}
+    model = StepModel(CLUSTER, workload([table], global_batch=65_536))
+    blocks = alone(DDR)
+    again = model.coefficients.software.uvm_backward_passes_per_row.value
+    expected = 131_072 * again * (256 + 32)
+    assert counted(model, blocks).backward_host_bytes.sum() == pytest.approx(expected, rel=0.01)
+    loads = Lookup(model.tables, blocks, model.kinds[0], model.batching, model.coefficients.software).backward()
+    on_device = np.sum(loads["device"].by_rows) - expected / model.kinds[0].memories["ddr"].link_bytes_per_s
+    assert 0 < on_device == pytest.approx(counted(model, blocks).backward_s.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize(("tier", "is_searched"), [(HBM, False), (DDR_CACHED, True)])
+def test_only_caches_of_tables_below_hbm_are_searched(tier: int, is_searched: bool) -> None:
+    """The time of a search was measured on those; a cache of full precision beside a table in HBM has none."""
+    table = {"rows": 100_000, "dim": 64, "pooling_factor": 5, "dtype": "int8_row", "precision_cache": "5%"}
+    asked = workload([table])
+    found = []
+    for seconds in (0.0, 1e-6):
+        with replaced({("software", "torchrec", "cache_search_s"): seconds}):
+            model = StepModel(CLUSTER, asked)
+            lookup = Lookup(model.tables, alone(tier), model.kinds[0], model.batching, model.coefficients.software)
+            closed = float(np.sum(lookup.forward()["device"].by_rows))
+            found.append((closed, float(counted(model, alone(tier)).forward_s.sum())))
+    (closed, played), (closed_searched, played_searched) = found
+    assert (closed_searched > closed) is is_searched
+    assert closed_searched - closed == pytest.approx(played_searched - played, abs=1e-12)
 
 
 def test_encoding_and_wire_bytes_follow_the_format() -> None:

@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections import Counter, defaultdict
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -111,6 +111,20 @@ def test_device_time_is_what_the_simulation_says(simulation: Simulation, traces:
     for rank, trace in traces.items():
         computing = sum(event["dur"] for event in on_device(trace) if event["tid"] == 7)
         assert computing / 1e6 == pytest.approx(simulation.busy()["device"][rank] * (high - low), rel=1e-3)
+
+
+def test_the_fixed_overhead_is_the_time_of_the_host(simulation: Simulation, traces: dict[int, Trace]) -> None:
+    """It stands on a thread of its own beside the device, which waits: no kernel runs on the compute stream."""
+    low, high = simulation.window
+    for rank, trace in traces.items():
+        assert "overhead" not in {event["name"] for event in on_device(trace)}
+        waits = events(trace, "X", cat="cpu_op", name="overhead")
+        assert sum(event["dur"] for event in waits) / 1e6 == pytest.approx(
+            simulation.busy()["host"][rank] * (high - low), rel=1e-3
+        )
+        kernels = [event for event in on_device(trace) if event["tid"] == 7]
+        for wait, kernel in product(waits, kernels):
+            assert wait["ts"] + wait["dur"] <= kernel["ts"] or kernel["ts"] + kernel["dur"] <= wait["ts"]
 
 
 def test_every_kernel_has_one_launch_that_is_not_later(traces: dict[int, Trace]) -> None:

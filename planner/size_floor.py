@@ -1,0 +1,56 @@
+"""What a step takes on a cluster of any size: no number of nodes reaches a target below it."""
+
+from dataclasses import dataclass
+
+from cost_models.coefficients import software_coefficients
+from cost_models.dense import dense_seconds
+from cost_models.kinds import RankKind, rank_kinds
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+from topologies.units import format_seconds
+
+SHOWN = 0.001
+"""Share of the whole below which a part is not worth a word."""
+
+
+@dataclass(frozen=True)
+class SizeFloor:
+    """The parts of a step that a cluster of any size has, in words, with their seconds."""
+
+    parts: tuple[tuple[str, float], ...]
+
+    @property
+    def seconds(self) -> float:
+        """No step is shorter."""
+        return sum(seconds for _, seconds in self.parts)
+
+    def refutes(self, target_s: float) -> str:
+        """Why no size does, with the number and what makes it up."""
+        parts = [f"{format_seconds(part)} {name}" for name, part in self.parts if part > SHOWN * self.seconds]
+        return (
+            f"no size does: no step is shorter than {format_seconds(self.seconds)} on any number of nodes"
+            f" ({', '.join(parts)}), the target's is {format_seconds(target_s)}"
+        )
+
+
+def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
+    """Of the fixed overhead, the launches of kernels and, where each rank has a batch of its own, the dense part: all
+    in stages of their own. `topology` has the groups of nodes, whatever their numbers."""
+    kinds, software = rank_kinds(topology, workload), software_coefficients(workload.software)
+    launches_s = max(kind.lookup_launch_s for kind in kinds)
+    if workload.mode == "training":
+        launches_s += max(kind.update_launch_s for kind in kinds)
+    dense_s = max(_dense_seconds(kind, workload, software.activation_passes.value) for kind in kinds)
+    return SizeFloor(
+        (
+            (f"step_overhead_s of {software.name}", software.step_overhead_s.value),
+            ("launches of kernels", launches_s),
+            ("dense part of a rank's batch", dense_s),
+        )
+    )
+
+
+def _dense_seconds(kind: RankKind, workload: Workload, passes: float) -> float:
+    """Without the bottom MLP, which exchanges may hide; 0 where more ranks have fewer samples each."""
+    samples = workload.batch_per_rank or 0
+    return dense_seconds(workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, passes).rest_s

@@ -1,0 +1,68 @@
+"""What `planner plan` says of the gap, and of what no placement changes."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cost_models.coefficients import software_coefficients
+from cost_models.step import StepModel
+from planner import plan
+from planner.document import Objective, Plan
+from planner.fixed_part import FixedPart, fixed_part
+from planner.planned import planned_inputs
+from planner.reports import plan_summary
+from planner.reports.words import fixed_words
+from tests.oracles.instances import node_group, topology, workload
+
+TABLES = [{"rows": 100_000 * (1 + i), "dim": 64, "pooling_factor": 40} for i in range(5)]
+
+
+def said(found: Plan) -> str:
+    console = Console(width=80, record=True, quiet=False, file=io.StringIO())
+    plan_summary.render(found, console)
+    return console.export_text()
+
+
+def test_what_no_placement_changes_is_the_step_without_tables() -> None:
+    """Overhead, launches and the copy of the batch on one rank, which exchanges nothing."""
+    model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
+    software = software_coefficients("torchrec")
+    launches = software.forward_launch_s.value + software.backward_launch_s.value
+    copied = 4096 * (5 * (40 * 8 + 4) + 4) / model.kinds[0].pcie_bytes_per_s
+    assert model.fixed_step_s == pytest.approx(software.step_overhead_s.value + launches + copied)
+
+
+def test_the_gap_is_told_of_the_step_and_of_what_placement_decides() -> None:
+    """Above a bound that is a tenth longer than what is fixed, a gap of 1 % is one of 11 % of the rest."""
+    model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES))
+    fixed_s = model.fixed_step_s
+
+    def of(step_s: float, bound_s: float) -> FixedPart:
+        found = fixed_part(Objective(step_s=step_s, lower_bound_s=bound_s, gap=step_s / bound_s - 1), model)
+        assert found is not None
+        return found
+
+    near = of(1.111 * fixed_s, 1.1 * fixed_s)
+    assert near == FixedPart(fixed_s, pytest.approx(0.11))  # type: ignore[arg-type]
+    assert fixed_words(near) == "whatever is placed: gap 11.0% of what placement decides"
+    assert fixed_words(of(1.1 * fixed_s, 1.1 * fixed_s)) == "whatever is placed"
+    assert of(1.1 * fixed_s, fixed_s).gap_of_rest is None
+
+
+def test_the_summary_has_both_and_names_the_software() -> None:
+    found = plan(topology(node_group("a", nodes=2, ranks=3)), workload(TABLES, software="hugectr"), effort=0, gap=0.5)
+    assert found.objective is not None
+    text = said(found)
+    assert f"gap {found.objective.gap:.2%}: no plan" in text or "proven optimal" in text
+    fixed = fixed_part(found.objective, StepModel(*planned_inputs(found)))
+    assert fixed is not None
+    assert fixed_words(fixed) in text
+    assert "for software hugectr" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_ratings_have_no_fixed_part() -> None:
+    found = plan(topology(node_group("a")), workload(TABLES), cost_model="torchrec")
+    assert found.objective is not None
+    assert "whatever is placed" not in said(found)
