@@ -95,8 +95,10 @@ class Portfolio:
         return replace(found, placement=placement, ran_out_of_time=ran_out)
 
     def _may_go_on(self) -> bool:
-        """Whether another pass may find more."""
-        if self._search is None or self._search.incumbent.best is None:
+        """Whether another pass may find more; the first one may in any case."""
+        if self._search is None or self._level < 0:
+            return self._search is not None
+        if self._search.incumbent.best is None:
             return False
         if not self._search.incumbent.is_done():
             return True
