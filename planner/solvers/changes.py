@@ -1,4 +1,4 @@
-"""A placement that changes block by block, and what each change would make of the step: exact, for all ranks at once."""
+"""A placement that changes block by block, and what each change would make of the step, for all ranks at once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,10 +66,10 @@ class Changeable:
 
     @property
     def may_move(self) -> Bools:
-        """[I] items on single ranks that may change their rank alone: their table is in no group, nor its blocks tied."""
+        """[I] items on single ranks that may change their rank alone: of tables in no group, not tied to each other."""
         problem = self.problem
         is_tied = problem.option_tied[problem.block_option[self.block]]
-        return (problem.block_extent[self.block] == RANK) & ~problem.grouped[self.table] & ~is_tied
+        return np.asarray((problem.block_extent[self.block] == RANK) & ~problem.grouped[self.table] & ~is_tied)
 
     def whole_on_rank(self, table: int) -> Ints:
         """Blocks that hold the table as a whole on one rank."""
@@ -187,10 +187,10 @@ class Changeable:
         fullest = load.argmax(axis=1)
         of_fullest = resource == resource[every, fullest][:, None]
         second = np.where(of_fullest, -np.inf, load).max(axis=1)
-        return np.where(of_fullest, second[:, None], load[every, fullest][:, None])
+        return np.asarray(np.where(of_fullest, second[:, None], load[every, fullest][:, None]))
 
     def _others_of_two(self, rank: int, ranks: Ints) -> Floats:
         """[C, n] the longest load on an instance that neither the rank nor the one of `ranks` [n] uses."""
         resource = self.problem.resource_of_rank
         own = resource == resource[:, [rank]]
-        return self._others(np.where(own, -np.inf, self.state.load))[:, ranks]
+        return np.asarray(self._others(np.where(own, -np.inf, self.state.load))[:, ranks])

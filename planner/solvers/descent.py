@@ -1,5 +1,5 @@
-"""The last moves: while a block elsewhere, a table in another option on one rank, or two blocks in each other's place make
-the step shorter, such a change is made.
+"""The last moves: while a block elsewhere, a table in another option on one rank, or two blocks in each other's place
+make the step shorter, such a change is made.
 
 Judged by the step itself, not by a smoothed one: what is left is a local optimum. Only what stands on a resource that
 makes a stage as long as it is can help, so few blocks are looked at.
@@ -38,7 +38,7 @@ class Descent:
         self.now = Changeable(problem, placement)
 
     def improve(self) -> bool:
-        """Make the best change of the first block for which there is one; False where there is none, or no work left."""
+        """Make the best change of the first block for which one helps; False where there is none, or no work left."""
         limit_s = self.now.step_s * (1 - WORTH)
         for changes in self._changes():
             best = min(changes, key=lambda change: change.step_s, default=None)
@@ -50,7 +50,7 @@ class Descent:
         return False
 
     def _changes(self) -> Iterator[list[Change]]:
-        """The best change of each sort, of each block and table that makes a stage as long as it is; the longest first."""
+        """The best change of each sort, of each block and table that makes a stage as long as it is."""
         now = self.now
         table, single = now.table, now.may_move
         partners, order = np.flatnonzero(single), np.argsort(table, kind="stable")
@@ -72,10 +72,8 @@ class Descent:
             yield found
 
     def _concerned(self) -> Ints:
-        """Items that load every resource which makes some stage as long as it is, those first that load it most.
-
-        Where two resources that no item loads both make a stage as long as it is, no single change makes it shorter.
-        """
+        """Items that load a resource which makes some stage as long as it is, those first that load it most; others that
+        are as long must be loaded by the item, too, or all lie on one rank, whose item may change places with it."""
         now, problem, load = self.now, self.now.problem, self.now.state.load
         block, place, peak = now.block, now.place, load.max(axis=1)
         share, on_node = np.zeros(len(block)), problem.block_extent[block] == NODE
@@ -85,13 +83,29 @@ class Descent:
             longest = float(peak[columns].max())
             if longest <= 0:
                 continue
-            of_stage = np.full(len(block), np.inf)
-            for column in columns[peak[columns] >= longest * (1 - EQUAL)].tolist():
-                full = load[column] >= longest * (1 - EQUAL)
-                is_one = len(np.unique(problem.resource_of_rank[column][full])) == 1
-                own = problem.whole_load[kind, block, column] * (self._is_on(full) & is_one)
-                of_stage = np.minimum(of_stage, own + problem.everywhere[kind, block, column])
-            share = np.maximum(share, of_stage / longest)
+            full = [
+                (column, load[column] >= longest * (1 - EQUAL))
+                for column in columns[peak[columns] >= longest * (1 - EQUAL)].tolist()
+            ]
+            instances = [
+                (column, problem.resource_of_rank[column] == instance)
+                for column, ranks in full
+                for instance in np.unique(problem.resource_of_rank[column][ranks]).tolist()[: 2 * len(columns) + 1]
+            ]
+            if len(instances) > 2 * len(columns):  # more than two ranks have
+                continue
+            members = np.stack([ranks for _, ranks in instances])
+            own = np.stack(
+                [
+                    problem.whole_load[kind, block, column] * self._is_on(ranks)
+                    + problem.everywhere[kind, block, column]
+                    for column, ranks in instances
+                ],
+                axis=1,
+            )
+            uncovered, which = np.unique(own <= EQUAL * longest, axis=0, return_inverse=True)
+            can = np.array([bool(members[left].all(axis=0).any()) for left in uncovered])[which.ravel()]
+            share = np.maximum(share, np.where(can, own.max(axis=1) / longest, 0.0))
         found = np.flatnonzero((share > EQUAL) & ~problem.grouped[now.table])
         return found[np.argsort(-share[found], kind="stable")]
 

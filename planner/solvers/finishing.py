@@ -1,8 +1,8 @@
 """Of plans that are as good as equally fast the one that is best otherwise: the order in which everybody decides.
 
-Within `GIVE` of the best step: first no rank fuller than `CROWDED`, then few blocks, whole tables first, then the fullest
-rank as empty as can be. Each of these is sought by changes of one table or two blocks, none of which costs the ones
-before anything.
+Within `GIVE` of the best step: first no rank fuller than `CROWDED`, then few blocks, whole tables first, then a fullest
+rank that is less full. Each of these is sought by changes of one table or two blocks, which spoil nothing that comes
+before it.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.problem import RANK, Bools, Floats, Ints, Placement, Problem, load_state
+from planner.problem import RANK, Floats, Ints, Placement, Problem, load_state
 from planner.solvers.changes import Change, Changeable
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 
@@ -83,8 +83,8 @@ class _Finish:
         return np.asarray(1.0 - free[self._memory] / self._capacity)
 
     def _best(self, items: list[int], blocks: Ints, most: Floats) -> tuple[float, Change] | None:
-        """One of the blocks in the place of some items, on the rank that is least full then, within the limit; the share
-        of its memory. `most` [W] is that to which each rank may be filled."""
+        """One of the blocks in the place of some items, on the rank that is least full then, within the limit; with the
+        share of its memory. `most` [W] is that to which each rank may be filled."""
         rest, best = self.now.without(items), None
         for block in blocks.tolist():
             offers = self.now.offers(rest, items, block)
@@ -193,7 +193,7 @@ class _Finish:
         """Blocks for the whole table on one rank, of the memory tier and cache that it has."""
         problem = self._problem
         own = self.now.whole_on_rank(int(self.now.table[items[0]]))
-        return own[problem.block_option[own] == problem.block_option[self.now.block[items[0]]]]
+        return np.asarray(own[problem.block_option[own] == problem.block_option[self.now.block[items[0]]]])
 
     def _cut(self, items: list[int], parts: int, most: Floats) -> bool:
         """Hold a table in so many nearly equal blocks on different ranks, each where the step stays shortest."""

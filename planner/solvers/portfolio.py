@@ -23,8 +23,8 @@ from planner.solvers.limits import Limits
 from planner.solvers.slimming import with_blocks
 
 LITTLE = 1_000
-"""Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan is
-as near to the bound as was asked."""
+"""Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan
+is as near to the bound as was asked."""
 NOTICEABLE = 1e-9
 """Relative amount by which a plan must be able to be better."""
 
