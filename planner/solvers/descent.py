@@ -72,8 +72,10 @@ class Descent:
             yield found
 
     def _concerned(self) -> Ints:
-        """Items that load a resource which makes some stage as long as it is, those first that load it most; others that
-        are as long must be loaded by the item, too, or all lie on one rank, whose item may change places with it."""
+        """Items that load a resource which makes some stage as long as it is, those first that load it most.
+
+        Others that are as long must be loaded by the item, too, or be those of one rank, with whose blocks it may swap.
+        """
         now, problem, load = self.now, self.now.problem, self.now.state.load
         block, place, peak = now.block, now.place, load.max(axis=1)
         share, on_node = np.zeros(len(block)), problem.block_extent[block] == NODE

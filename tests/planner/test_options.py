@@ -270,9 +270,7 @@ def test_a_policy_may_leave_a_table_without_options(tables: list[int]) -> None:
     assert build_problem(cluster, options).tables == 2
 
 
-@pytest.mark.parametrize(
-    "policy", [Policy(shardings=("grid_shard",)), Policy(shardings=("grid_shard",), max_shards=1)]
-)
+@pytest.mark.parametrize("policy", [Policy(shardings=("grid_shard",)), Policy(shardings=("grid_shard",), max_shards=1)])
 def test_a_policy_may_leave_no_options_at_all(policy: Policy) -> None:
     """Then there are none: a single node has no grid, in one part or in many."""
     one = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": BIG, "dim": 64}]))

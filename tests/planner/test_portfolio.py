@@ -1,5 +1,7 @@
 """Restrictions beside the whole: a wider choice is never worse, nor is more effort."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -80,7 +82,7 @@ def test_more_effort_is_never_worse(seed: int) -> None:
     whole = question(seed, Policy())
     assert whole is not None
     steps = [step_s(*whole, Limits(gap=0.0, effort=effort)) for effort in range(4)]
-    assert all(more <= less * (1 + SAME) for less, more in zip(steps[:-1], steps[1:], strict=True)), steps
+    assert all(more <= less * (1 + SAME) for less, more in itertools.pairwise(steps)), steps
 
 
 def test_more_time_is_never_worse() -> None:
@@ -88,7 +90,7 @@ def test_more_time_is_never_worse() -> None:
     whole = question(3, Policy())
     assert whole is not None
     steps = [step_s(*whole, timed(reads)) for reads in (50, 400, 3000)]
-    assert all(more <= less * (1 + SAME) for less, more in zip(steps[:-1], steps[1:], strict=True)), steps
+    assert all(more <= less * (1 + SAME) for less, more in itertools.pairwise(steps)), steps
     assert steps[-1] < np.inf
 
 
