@@ -25,7 +25,7 @@ PARTS = (2, 4, 8)
 """Equal blocks that a table in more of them is tried in."""
 LOWER = 0.01
 """Share of a rank's memory by which the fullest one must become emptier."""
-MOST_WORK = 4e6
+MOST_WORK = 2e6
 """Numbers that are looked at for each aim, at most."""
 
 
@@ -167,27 +167,23 @@ class _Finish:
     # -- blocks ------------------------------------------------------------------------------------------------
 
     def _merge(self) -> None:
-        """Tables in fewer blocks: whole, or halves and so on, or two blocks joined; those in most blocks first."""
+        """Tables in fewer blocks, those in most blocks first: whole, else in halves and so on, else by joining two."""
         problem, now = self._problem, self.now
         count = np.bincount(now.table, minlength=problem.tables)
         for table in np.argsort(-count, kind="stable").tolist():
             if count[table] < 2 or problem.grouped[table] or not self._has_work:
                 continue
-            while self._has_work and self._joined(np.flatnonzero(now.table == table).tolist()):
-                pass
-
-    def _joined(self, items: list[int]) -> bool:
-        """Hold a table in fewer blocks, if that can be."""
-        if len(items) < 2:
-            return False
-        most = np.maximum(self._share(self.now.state.free), CROWDED)
-        whole = self._best(items, self._whole(items), most)
-        if whole is not None:
-            self.now.make(whole[1])
-            return True
-        if not self.now.may_move[items].all() or not self._problem.block_is_free[self.now.block[items]].all():
-            return False
-        return any(self._cut(items, parts, most) for parts in PARTS if parts < len(items)) or self._paired(items, most)
+            items = np.flatnonzero(now.table == table).tolist()
+            most = np.maximum(self._share(now.state.free), CROWDED)
+            whole = self._best(items, self._whole(items), most)
+            if whole is not None:
+                now.make(whole[1])
+                continue
+            if not now.may_move[items].all() or not problem.block_is_free[now.block[items]].all():
+                continue
+            if not any(self._cut(items, parts, most) for parts in PARTS if parts < len(items)):
+                while self._has_work and self._paired(np.flatnonzero(now.table == table).tolist(), most):
+                    pass
 
     def _whole(self, items: list[int]) -> Ints:
         """Blocks for the whole table on one rank, of the memory tier and cache that it has."""

@@ -1,4 +1,4 @@
-"""Finishing: of plans that are nearly as fast, the one with no crowded rank, few blocks and a fullest rank less full."""
+"""Finishing: of plans that are nearly as fast, one with no crowded rank, few blocks and a fullest rank less full."""
 
 from dataclasses import replace
 
@@ -99,7 +99,7 @@ def test_the_fullest_rank_becomes_emptier() -> None:
 
 @pytest.mark.parametrize("is_optimal", [False, True])
 def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
-    """0.1 % of the best step, and of a plan that was proven optimal only what the word allows; nothing becomes illegal."""
+    """0.1 % of the best step, and of a plan that was proven optimal only what the word allows; all stays legal."""
     instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(20)]
     problems = [each.problem for each in instances if len(each.options.table)]
     for problem in problems:
