@@ -64,7 +64,7 @@ def step_s(options: Options, problem: Problem, limits: Limits) -> float:
     return np.inf if found.step_s is None else found.step_s
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
     """One sharding, one tier, whole tables: each asked on its own, within the gap that is usual."""
     whole = question(seed, Policy())
@@ -76,12 +76,12 @@ def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
             assert default_s <= step_s(*alone, Limits()) * (1 + max(SAME, OPTIMAL_GAP)), policy
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_more_effort_is_never_worse(seed: int) -> None:
     """Every pass begins with what the ones before found."""
     whole = question(seed, Policy())
     assert whole is not None
-    steps = [step_s(*whole, Limits(gap=0.0, effort=effort)) for effort in range(4)]
+    steps = [step_s(*whole, Limits(gap=0.0, effort=effort)) for effort in range(3)]
     assert all(more <= less * (1 + SAME) for less, more in itertools.pairwise(steps)), steps
 
 

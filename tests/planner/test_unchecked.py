@@ -48,7 +48,7 @@ def test_a_plan_without_a_fingerprint_of_its_policy_says_so(placed: Plan) -> Non
 
 def test_one_line_says_all(placed: Plan) -> None:
     """Fields with the same reason stand together."""
-    words = "planner_version, solver, seed (a search is not repeated)"
+    words = "planner_version, solver, seed, ended_by_time (a search is not repeated)"
     assert in_words(unchecked(placed, given=INPUTS)) == words
 
 
