@@ -62,8 +62,9 @@ class Deepening:
         return bool(mask[self.relaxed.picks].all())
 
     def raise_bound(self, passes: int) -> None:
-        """As hard as is fit after so many passes."""
-        self.raiser.raise_all(passes)
+        """As hard as is fit after so many passes; again from the better plan that this may find."""
+        for _ in range(2):
+            self.raiser.raise_all(passes)
 
     def outcome(self) -> Outcome:
         """What there is now."""

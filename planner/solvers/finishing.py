@@ -25,7 +25,7 @@ PARTS = (2, 4, 8)
 """Equal blocks that a table in more of them is tried in."""
 LOWER = 0.01
 """Share of a rank's memory by which the fullest one must become emptier."""
-MOST_WORK = 2e6
+MOST_WORK = 1e6
 """Numbers that are looked at for each aim, at most."""
 
 
