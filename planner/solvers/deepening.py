@@ -47,8 +47,7 @@ class Deepening:
 
     def run_pass(self, number: int) -> None:
         """The local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
-        if number > 1:
-            self._trials.add_work(1)
+        self._trials.renew(number)
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._passes.run(self._queue, number - 1)
 
@@ -100,9 +99,9 @@ class Deepening:
         last = self._tried()
         if last is None and not self._nothing_fits:
             last = last_resort(self.fluid, self.relaxed, self.incumbent.clock)
-        more = LONGER_TRIES if self._effort is None else self._effort - 1
-        if last is None and not self._nothing_fits and more > 0:
-            self._trials.add_work(more)
+        more = LONGER_TRIES if self._effort is None else self._effort
+        if last is None and not self._nothing_fits and more > 1:
+            self._trials.renew(more)
             last = self._tried()
         if last is None:
             return []

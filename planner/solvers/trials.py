@@ -26,10 +26,11 @@ class Trials:
         self._work = TRIED_WORK
         self._gave_up: tuple[float, float] | None = None
 
-    def add_work(self, passes: int) -> None:
-        """That of so many passes more; what was given up is tried again."""
-        self._work += TRIED_WORK * passes
-        self._gave_up = None
+    def renew(self, passes: int) -> None:
+        """Have the work of so many passes again; with more than before, what was given up is tried again."""
+        self._work = TRIED_WORK * passes
+        if passes > 1:
+            self._gave_up = None
 
     def from_below(self) -> None:
         """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""
