@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from cost_models.model import CostModel
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import MEMORY_HBM, PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
 from planner.cache_division import polished
 from planner.caches import with_own_fractions
-from planner.document import Plan, Remedy
+from planner.document import Plan, Provenance, Remedy, TimedWork
 from planner.loading import expect_sound, load_plan
 from planner.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.options import build_problem, enumerate_options
@@ -24,6 +24,7 @@ from planner.provenance import provenance
 from planner.remedies import remedies
 from planner.simulation import with_simulation
 from planner.software import priced_as_run
+from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.replan import MoveTerms, replan
@@ -70,8 +71,11 @@ def plan(
 
     The search ends at the relative distance `gap` from the bound, or after `effort` passes of local search: one, or
     as many as `time_limit_s` allows where that is given. A search that `effort` or `gap` ends repeats to the last byte
-    for its `seed`; one that time ends (after 60 s at the latest, where nothing is given) does not. `stop` is asked now
-    and then whether to end with the best plan so far; `progress` hears of every step.
+    for its `seed`. Where `effort` is given no clock decides anything, unless `time_limit_s` is given too; where neither
+    is, the limit is 60 s. What a time limit ended is named in the plan's provenance. `stop` is asked now and then
+    whether to end with the best plan so far; `progress` hears of every step.
+
+    Of the best step found at most 0.1 % is given up for ranks that are less full, and tables in fewer blocks.
 
     `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
@@ -94,11 +98,11 @@ def plan(
     migration = None if previous is None else _migration(previous, model, lost_nodes)
     former_fractions = None if migration is None else migration.cache_fractions()
     if effort is None and time_limit_s is None:
-        effort = DEFAULT_EFFORT
-    watch = _Watch(DEFAULT_TIME_LIMIT_S if time_limit_s is None else time_limit_s, stop)
+        effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
+    watch = _Watch(math.inf if time_limit_s is None else time_limit_s, stop)
     options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
     limits = Limits(watch.left_s(), gap, effort, seed, stop)
-    origin = provenance(model, allowed, seed, options)
+    origin = watch.noted(provenance(model, allowed, seed, options))
     helpful = _Helper(model, allowed, limits, progress)
     heard = progress and _in_whole_steps(progress, model)
     judged = with_simulation if simulate else _as_it_is
@@ -106,8 +110,11 @@ def plan(
         options, problem, outcome = solved(model, options, problem, limits, heard)
         outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
-        origin = provenance(model, allowed, seed, options)
-        return judged(document(model, options, problem, outcome, origin, remedies=helpful(outcome)))
+        final = finished(problem, outcome, MEMORY_HBM)
+        origin = watch.noted(provenance(model, allowed, seed, options))
+        helps = helpful(outcome)
+        new = document(model, options, problem, final.outcome, origin, remedies=helps, best_step_s=final.best_step_s)
+        return judged(new)
     homes = migration.homes(options, problem)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
@@ -116,11 +123,11 @@ def plan(
     found = replan(problem, homes, terms, limits, heard)
     if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
         options, problem = with_every_cut(model, options)
-        homes, origin = migration.homes(options, problem), provenance(model, allowed, seed, options)
+        homes, origin = migration.homes(options, problem), watch.noted(provenance(model, allowed, seed, options))
         found = replan(problem, homes, terms, limits, heard)
     is_memory = found.outcome.shortage is not None or max_move_bytes is None
     helps = helpful(found.outcome) if is_memory else ()
-    new = document(model, options, problem, found.outcome, origin, homes, helps)
+    new = document(model, options, problem, found.outcome, origin, homes, helps, found.best_step_s)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return judged(with_moves(new, moves))
 
@@ -147,11 +154,19 @@ class _Watch:
 
     def __init__(self, limit_s: float, stop: Callable[[], bool] | None) -> None:
         self._limit_s, self._stop, self._began = limit_s, stop or (lambda: False), time.monotonic()
+        self._ended: tuple[TimedWork, ...] = ()
 
     def has_time(self, seconds: float) -> bool:
-        """Whether so many seconds more leave the search what it needs."""
+        """Whether so many seconds more for cache sizes leave the search what it needs."""
         used_s = time.monotonic() - self._began
-        return used_s + seconds <= CACHE_SIZES_SHARE * self._limit_s and not self._stop()
+        if used_s + seconds > CACHE_SIZES_SHARE * self._limit_s:
+            self._ended = ("cache sizes",)
+            return False
+        return not self._stop()
+
+    def noted(self, origin: Provenance) -> Provenance:
+        """The provenance with what there was no time for."""
+        return origin.model_copy(update={"ended_by_time": self._ended})
 
     def left_s(self) -> float:
         """At least 0."""

@@ -49,12 +49,15 @@ def document(
     origin: Provenance,
     homes: Homes | None = None,
     remedies: tuple[Remedy, ...] = (),
+    best_step_s: float | None = None,
 ) -> Plan:
     """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
 
     Columns are dealt out so that ranks keep what they hold, as `homes` says. `remedies` are what would help where
-    there is no placement.
+    there is no placement. `best_step_s` is that of the best placement found, where the outcome's is another.
     """
+    if outcome.ran_out_of_time:
+        origin = origin.model_copy(update={"ended_by_time": (*origin.ended_by_time, "search")})
     if outcome.placement is None or outcome.bound is None:
         reason, unplaced = None, None
         if outcome.shortage is not None:
@@ -78,6 +81,10 @@ def document(
     tables, ranks, stages, objective = placed_plan(
         model, options, problem, outcome.placement, outcome.bound.seconds, homes
     )
+    best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
+    if best_step_s is not None and best_step_s < objective.step_s:
+        given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
+        objective = objective.model_copy(update=given_up)
     plan = Plan(
         status="optimal" if objective.gap <= OPTIMAL_GAP else outcome.status,
         objective=objective,

@@ -176,6 +176,11 @@ class Objective(Record):
     error_bar: ErrorBar | None = None
     """Of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    best_step_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """The shortest step found, where up to 0.1 % of it was given up for what else is wanted: with a former plan fewer
+    moved bytes; else no rank above 90 % of its usable HBM, then few blocks, then a fullest rank that is less full."""
+    given_up_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """step_s - best_step_s."""
 
 
 class Simulated(Record):
@@ -301,6 +306,10 @@ Fractions = tuple[Annotated[float, Field(gt=0, le=1)], ...]
 """Shares of a table's rows, ascending."""
 
 
+TimedWork = Literal["cache sizes", "search"]
+"""The search is that for plans and for the bound."""
+
+
 class Provenance(Record):
     """What the plan was computed for, with and by."""
 
@@ -321,6 +330,8 @@ class Provenance(Record):
     """The column cuts that were options. The lower bound is one on plans of these cuts."""
     warnings: Annotated[tuple[str, ...], Field(default=(), exclude_if=lambda value: not value)]
     """What a reader must know of how the inputs go together: a runtime other than the software that is priced."""
+    ended_by_time: Annotated[tuple[TimedWork, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What a time limit ended before it was done: the same inputs may then give another plan."""
     cache_fractions: Annotated[
         dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
     ]

@@ -53,6 +53,9 @@ def in_words(fields: Sequence[Unchecked]) -> str:
 
 def _of_result(plan: Plan) -> Iterator[Unchecked]:
     objective = plan.objective
+    if objective is not None and objective.best_step_s is not None:
+        yield Unchecked("objective.best_step_s", OF_THE_SEARCH)
+        yield Unchecked("objective.given_up_s", OF_THE_SEARCH)
     if objective is not None and objective.error_bar is None and objective.no_error_bar is None:
         yield Unchecked("objective.error_bar", UNSTATED)
         yield Unchecked("objective.no_error_bar", UNSTATED)
@@ -72,7 +75,7 @@ def _of_provenance(plan: Plan, given: Collection[str]) -> Iterator[Unchecked]:
     for name in INPUTS:
         if name not in given:
             yield Unchecked(f"provenance.{name}", OF_THE_QUESTION)
-    for name in ("planner_version", "solver", "seed"):
+    for name in ("planner_version", "solver", "seed", "ended_by_time"):
         yield Unchecked(f"provenance.{name}", OF_THE_SEARCH)
     if plan.provenance.policy_fingerprint is None:
         yield Unchecked("provenance.policy_fingerprint", UNSTATED)

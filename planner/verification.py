@@ -49,6 +49,8 @@ from planner.space import Space
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
+GIVE = 1e-3
+"""Share of the best step that a plan may give up, as its document says."""
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
 SIMULATED_TOLERANCE = 1e-6
@@ -383,6 +385,19 @@ def _objective(plan: Plan) -> Iterator[str]:
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"
+    best_s, given_up_s = objective.best_step_s, objective.given_up_s
+    if (best_s is None) != (given_up_s is None):
+        yield "objective: best_step_s and given_up_s go together"
+    elif best_s is not None and given_up_s is not None:
+        if (
+            not objective.lower_bound_s * (1 - TOLERANCE)
+            <= best_s
+            <= objective.step_s
+            <= best_s * (1 + GIVE + TOLERANCE)
+        ):
+            yield f"objective: best_step_s {best_s!r} is below the bound, or not up to {GIVE:.1%} below the step"
+        if not np.isclose(objective.step_s - best_s, given_up_s, rtol=1e-6, atol=TOLERANCE * objective.step_s):
+            yield f"objective: given_up_s is {given_up_s!r}, not step_s - best_step_s"
     step_s, bound_s = objective.step_s, objective.lower_bound_s
     if not 0 <= bound_s <= step_s or (bound_s == 0 and step_s > 0):
         yield f"objective: the bound {bound_s!r} is not between 0 and the step {step_s!r}"

@@ -3,6 +3,7 @@
 from cost_models.model import CostModel
 from planner.options import Options, build_problem, enumerate_options
 from planner.problem import Problem
+from planner.restrictions import restrictions
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
@@ -20,8 +21,8 @@ def solved(
 ) -> tuple[Options, Problem, Outcome]:
     """The outcome of a search with the options and the problem that it is about: those of every cut, where nothing
     fits among fewer."""
-    outcome = solve(problem, limits, progress)
+    outcome = solve(problem, limits, progress, restrictions(options))
     if outcome.status == "infeasible" and options.cuts != EVERY_CUT:
         options, problem = with_every_cut(model, options)
-        outcome = solve(problem, limits, progress)
+        outcome = solve(problem, limits, progress, restrictions(options))
     return options, problem, outcome

@@ -36,6 +36,7 @@ def memory(
     from planner.loading import load_plan
     from planner.policy import Policy
     from planner.reports import memory as report
+    from planner.reports import words
     from topologies.documents import validate
 
     if plan is not None:
@@ -48,13 +49,16 @@ def memory(
             policy=policy,
             reserve=reserve,
         )
-        records = report.of_plan(load_plan(plan))
+        document = load_plan(plan)
+        records, warning = report.of_plan(document), words.crowded(document)
     else:
         assert topology is not None
         cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
         rules = validate(flags.policy(policy, reserve=reserve), Policy)
-        records = report.of_inputs(cluster, model, rules)
+        records, warning = report.of_inputs(cluster, model, rules), None
     if output_format is Format.TABLE:
         report.render(records, streams.console())
     else:
         streams.write_records(records, output_format)
+    if warning is not None:
+        streams.say(warning)

@@ -1,7 +1,7 @@
 """The summary of a plan: step, bound, stages, memory, where the tables went, what would help; 80 columns."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from planner.fixed_part import fixed_part
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
+from planner.reports.words import amount, crowded, fixed_words, grid, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
 from topologies.units import format_bytes, format_seconds
 
@@ -45,6 +45,9 @@ def render(plan: Plan, console: "Console") -> None:
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
+    if (fullest := crowded(plan)) is not None:
+        console.print(fullest)
+        console.print()
     console.print(_placement_table(plan))
     console.print()
     if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
@@ -92,6 +95,8 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
             shown = f"{played.step_s / objective.step_s - 1:+.1%} of the estimate, {shown}"
         lines.add_row("simulated", format_seconds(played.step_s), shown)
     console.print(lines)
+    for sentence in _how_it_ended(plan, objective, model):
+        console.print(sentence)
     console.print()
     console.print(_option_space(plan, objective))
     console.print()
@@ -108,6 +113,17 @@ def _option_space(plan: Plan, objective: Objective) -> str:
         count = len(objective.outside)
         found += f" This plan holds {count:,} table{'s' * (count > 1)} in ways outside it ({names})."
     return found
+
+
+def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterator[str]:
+    """Whether a clock ended the search, and what was given up of the best step found."""
+    ended = plan.provenance.ended_by_time
+    if ended:
+        yield f"a time limit ended the {' and the '.join(ended)}; repeats may differ"
+    if objective.given_up_s and objective.best_step_s:
+        what = "fewer moved bytes" if plan.moves is not None else "emptier ranks and tables in fewer blocks"
+        share = objective.given_up_s / objective.best_step_s
+        yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
 
 
 def _stage_table(plan: Plan, binding: list[str]) -> "Table":
@@ -218,6 +234,8 @@ def _render_no_plan(plan: Plan, console: "Console") -> None:
         _render_remedies(plan.infeasibility.remedies, console)
     elif plan.unplaced is not None:
         console.print(f"No plan was found: {plan.unplaced.summary}.")
+        if plan.provenance.ended_by_time:
+            console.print("A time limit ended the search; repeats may differ.")
         console.print("Nothing proves that there is none; more time (--time-limit) may find one.")
         console.print()
         console.print(_blamed(plan.unplaced.tables))

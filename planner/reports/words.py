@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
-from planner.document import Objective
+from planner.document import Objective, Plan
 from planner.fixed_part import FixedPart
+from planner.solvers.finishing import CROWDED
 from topologies.cluster import Topology
-from topologies.units import format_seconds
+from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +62,21 @@ def fixed_words(fixed: FixedPart) -> str:
     """How much of the step no placement changes, and what the gap is of the rest."""
     gap = fixed.gap_of_rest
     return "whatever is placed" + ("" if not gap else f": gap {gap:.1%} of what placement decides")
+
+
+def crowded(plan: Plan) -> str | None:
+    """A warning that names the fullest rank, where ranks take more of their usable HBM than is prudent; else None."""
+    full = [rank for rank in plan.ranks if rank.bytes.hbm > CROWDED * rank.capacity.hbm]
+    if not full:
+        return None
+    worst = max(full, key=lambda rank: rank.bytes.hbm / max(rank.capacity.hbm, 1))
+    taken, usable = format_bytes(worst.bytes.hbm), format_bytes(worst.capacity.hbm)
+    share = worst.bytes.hbm / max(worst.capacity.hbm, 1)
+    others = "" if len(full) == 1 else f", and {len(full) - 1:,} more are above {CROWDED:.0%}"
+    return (
+        f"Warning: rank {worst.rank} takes {taken} of {usable} usable HBM ({share:.0%}){others}: what a run"
+        " takes beyond the estimate may not fit. --reserve hbm=10% keeps some free."
+    )
 
 
 def render_error_bar(objective: Objective, console: "Console") -> None:

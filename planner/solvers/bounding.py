@@ -49,7 +49,7 @@ class BoundRaiser:
         self._tightened_s: float | None = None
         self._is_sharp = False
         self._branches: Branches | None = None
-        self._branched: tuple[float, float] | None = None
+        self._branched: tuple[float, int, float] | None = None
 
     @property
     def _is_small(self) -> bool:
@@ -61,13 +61,14 @@ class BoundRaiser:
             if not self._incumbent.is_done():
                 raise_it()
 
-    def raise_all(self, patience: float) -> None:
-        """By a threshold, by trying plans and by cases, with so much patience; what these find may be a better plan."""
+    def raise_all(self, passes: int) -> None:
+        """By a threshold, by trying plans and by cases, as hard as is fit after so many passes of the local search;
+        what these find may be a better plan."""
         if not self._incumbent.is_done():
             self.tighten()
             self.sharpen()
             self._trials.below_best()
-            self.branch(patience)
+            self.branch(passes)
             self._trials.below_best()
 
     def tighten(self) -> None:
@@ -88,15 +89,14 @@ class BoundRaiser:
         self._is_sharp = True
         incumbent.raise_to(sharpen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
-    def branch(self, patience: float) -> None:
+    def branch(self, passes: int) -> None:
         """Case by case, where the problem is small enough; that may find a better plan, too."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
         cases = min(limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
-        if limits.effort is not None:
-            cases = min(cases, CASES_OF_A_PASS * max(limits.effort, 1))
+        cases, patience = min(cases, CASES_OF_A_PASS * max(passes, 1)), passes * passes / 2 if passes else 1.0
         if incumbent.best is None or cases < FEWEST_CASES:
             return
-        if self._branched == (incumbent.best_s, patience) or incumbent.is_done():
+        if self._branched == (incumbent.best_s, cases, patience) or incumbent.is_done():
             return
         if self._branches is None:
             least = least_of_stages(self._fluid, incumbent.bound.prices)
@@ -106,5 +106,5 @@ class BoundRaiser:
         found = self._branches.result()
         if found.placement is not None:
             incumbent.offer(found.placement, found.step_s, "branching")
-        self._branched = incumbent.best_s, patience
+        self._branched = incumbent.best_s, cases, patience
         incumbent.raise_to(replace(incumbent.bound, seconds=found.bound_s, packed=None, tree=found.tree, tried_s=None))

@@ -32,6 +32,8 @@ class Outcome:
     shortage: Shortage | None
     tried: bool = False
     """Whether every placement was tried, and none fits."""
+    ran_out_of_time: bool = False
+    """Whether a time limit ended something that would have gone on."""
 
     @property
     def bound_s(self) -> float | None:

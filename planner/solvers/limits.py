@@ -1,8 +1,9 @@
 """When a search ends."""
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Limits:
     the problem and the seed alone.
     """
 
-    time_limit_s: float = 60.0
+    time_limit_s: float = math.inf
     gap: float = 0.01
     effort: int | None = 1
     seed: int = 0
@@ -24,6 +25,10 @@ class Limits:
     cases: int = 400
     """That branching looks at, at most; fewer where the problem is large."""
 
+    def left_of(self, clock: "Clock") -> "Limits":
+        """The same limits for what is to end when the clock does."""
+        return replace(self, time_limit_s=clock.left_s())
+
 
 class Clock:
     """When a search ends for want of time, or because it is told to."""
@@ -32,6 +37,8 @@ class Clock:
         self._now = limits.clock
         self._end = self._now() + limits.time_limit_s
         self._stop, self._is_over = limits.stop, False
+        self.ran_out = False
+        """Whether something that was not done yet ended because time was up."""
 
     def left_s(self) -> float:
         """Seconds until the end, at least 0."""
@@ -40,5 +47,6 @@ class Clock:
     def is_over(self) -> bool:
         """Whether time is up, or someone said stop; once over, it stays so."""
         if not self._is_over:
-            self._is_over = self._now() >= self._end or (self._stop is not None and self._stop())
+            self.ran_out = self._now() >= self._end
+            self._is_over = self.ran_out or (self._stop is not None and self._stop())
         return self._is_over

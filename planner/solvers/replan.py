@@ -20,6 +20,7 @@ import numpy as np
 from planner.moves import Homes, ranks_of
 from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
 from planner.solvers.bounding import TIGHTEN_BLOCKS
+from planner.solvers.finishing import GIVE
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.improve import Improver
@@ -73,6 +74,8 @@ class Replanned:
     """No placement moves less."""
     found_bytes: float | None
     """The fewest moved bytes of any placement found; None where there is none."""
+    best_step_s: float | None = None
+    """The step of the best placement on these terms, of which a little may be given up to move less."""
 
 
 def replan(
@@ -93,7 +96,7 @@ def replan(
         return Replanned(Outcome("infeasible", None, None, None, None), least, None)
     search = _Replan(fluid, homes, terms, limits, progress or (lambda *_: None))
     search.run()
-    return Replanned(search.outcome(), least, search.fewest_bytes)
+    return Replanned(search.outcome(), least, search.fewest_bytes, search.best_step_s)
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,49 @@ class _Replan:
         self._relaxed: FluidSolution = fluid.solve()
         self._bound = Bound(self._relaxed.bound_s, self._relaxed.prices, None)
         self._best: _Found | None = None
+        self._ways: list[_Way] = []
+        self._fresh_ran_out = False
         self.fewest_bytes: float | None = None
         self._table_of_block: Ints = self._problem.option_table[self._problem.block_option]
         tell("bound", None, self._bound.seconds)
 
+    @property
+    def best_step_s(self) -> float | None:
+        """Of the best placement within the terms, before anything is given up to move less."""
+        return None if self._best is None else self._best.step_s
+
     def outcome(self) -> Outcome:
-        """What was found within the terms."""
+        """What was found within the terms, the placement that moves least of those that are nearly as fast."""
         if self._best is None:
-            return Outcome("timeout", None, None, self._bound, None)
-        placement, step_s = self._best.placement, self._best.step_s
-        self._tighten(step_s)
-        bound = replace(self._bound, seconds=min(self._bound.seconds, step_s))
-        status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-        return Outcome(status, placement, step_s, bound, None)
+            return Outcome("timeout", None, None, self._bound, None, ran_out_of_time=self._ran_out)
+        best_s = self._best.step_s
+        self._tighten(best_s)
+        bound = replace(self._bound, seconds=min(self._bound.seconds, best_s))
+        is_optimal = best_s <= bound.seconds * (1 + OPTIMAL_GAP)
+        found = self._least_moved(max(best_s, bound.seconds * (1 + OPTIMAL_GAP)) if is_optimal else best_s * (1 + GIVE))
+        status: Status = "optimal" if is_optimal else "feasible"
+        return Outcome(status, found.placement, found.step_s, bound, None, ran_out_of_time=self._ran_out)
+
+    def _least_moved(self, limit_s: float) -> _Found:
+        """Of all placements met whose step is at most `limit_s`, the one that moves the fewest bytes; of these, the
+        fastest."""
+        assert self._best is not None
+        least, where = (self._best.moved_bytes, self._best.step_s), None
+        for way in self._ways:
+            for point, (step_s, moved_bytes, _) in enumerate(way.points):
+                if step_s <= limit_s and (moved_bytes, step_s) < least and self._may_move(moved_bytes):
+                    least, where = (moved_bytes, step_s), (way, point)
+        if where is None:
+            return self._best
+        way, point = where
+        return _Found(way.placement(point), way.points[point][0], way.points[point][1])
+
+    @property
+    def _ran_out(self) -> bool:
+        return self._clock.ran_out or self._fresh_ran_out
+
+    def _may_move(self, moved_bytes: float) -> bool:
+        return self._terms.limit_bytes is None or moved_bytes <= self._terms.limit_bytes
 
     def run(self) -> None:
         """The old placement, the releases, and a plan that knows of no other; each with the way back."""
@@ -155,8 +188,8 @@ class _Replan:
                 return
         is_far = step_s > self._bound.seconds * (1 + max(FAR, self._limits.gap))
         if is_far and (current is None or not self._clock.is_over()):
-            left = replace(self._limits, time_limit_s=self._clock.left_s())
-            fresh = solve(self._problem, left, lambda *_: self._say())
+            fresh = solve(self._problem, self._limits.left_of(self._clock), lambda *_: self._say())
+            self._fresh_ran_out = fresh.ran_out_of_time
             if fresh.placement is not None:
                 self._offer_way_back(fresh.placement, "new plan")
 
@@ -184,6 +217,7 @@ class _Replan:
     def _offer_way_back(self, placement: Placement, source: str) -> tuple[Placement, float]:
         """Offer a placement and those on its way back; the one in which all went back that may at no cost."""
         way = self._homeward.way_back(placement, self._clock)
+        self._ways.append(way)
         best: int | None = None
         tidy = 0
         for i, (step_s, moved_bytes, is_free) in enumerate(way.points):
@@ -198,7 +232,7 @@ class _Replan:
 
     def _is_better(self, step_s: float, moved_bytes: float) -> bool:
         self.fewest_bytes = min(moved_bytes, np.inf if self.fewest_bytes is None else self.fewest_bytes)
-        if self._terms.limit_bytes is not None and moved_bytes > self._terms.limit_bytes:
+        if not self._may_move(moved_bytes):
             return False
         if self._best is None:
             return True

@@ -74,15 +74,20 @@ class Slim:
 
 def with_options(problem: Problem, kept: Bools) -> Slim:
     """A slim problem of these options [O] alone, some of each table."""
-    left = kept[problem.block_option]
-    blocks = np.flatnonzero(left)
-    few = replace(
+    blocks = np.flatnonzero(kept[problem.block_option])
+    return replace(slimmed(with_blocks(problem, blocks)), blocks=blocks)
+
+
+def with_blocks(problem: Problem, blocks: Ints) -> Problem:
+    """The problem of these blocks alone, ascending: of free options some, of fixed ones all or none."""
+    options, number = np.unique(problem.block_option[blocks], return_inverse=True)
+    return replace(
         problem,
-        option_table=problem.option_table[kept],
-        option_units=problem.option_units[kept],
-        option_tied=problem.option_tied[kept],
-        option_usual=problem.option_usual[kept],
-        block_option=(np.cumsum(kept) - 1)[problem.block_option[blocks]],
+        option_table=problem.option_table[options],
+        option_units=problem.option_units[options],
+        option_tied=problem.option_tied[options],
+        option_usual=problem.option_usual[options],
+        block_option=number,
         block_count=problem.block_count[blocks],
         block_units=problem.block_units[blocks],
         block_extent=problem.block_extent[blocks],
@@ -94,7 +99,6 @@ def with_options(problem: Problem, kept: Bools) -> Slim:
         bytes_by_rows=problem.bytes_by_rows[:, blocks],
         allowed=problem.allowed[:, blocks],
     )
-    return replace(slimmed(few), blocks=blocks)
 
 
 def slimmed(problem: Problem) -> Slim:

@@ -12,7 +12,7 @@ TRIED_WORK = 6e6
 FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
 """Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
 LONGER_TRIES = 100
-"""How much more of that where neither a number of passes is given nor anything fits."""
+"""How much more of that where no number of passes is given and nothing was found that fits."""
 TRIES, LAST_TRY = 3, 0.01
 """All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
 steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
@@ -21,10 +21,16 @@ steps, equal in proportion, from the bound to the best plan; the best plan's own
 class Trials:
     """The work that is left for trying every plan of a problem, and what of that was given up."""
 
-    def __init__(self, problem: Problem, incumbent: Incumbent, effort: int | None) -> None:
+    def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
         self._problem, self._incumbent = problem, incumbent
-        self._work = TRIED_WORK * (LONGER_TRIES if effort is None else max(effort, 1))
+        self._work = TRIED_WORK
         self._gave_up: tuple[float, float] | None = None
+
+    def renew(self, passes: int) -> None:
+        """Have the work of so many passes again; with more than before, what was given up is tried again."""
+        self._work = TRIED_WORK * passes
+        if passes > 1:
+            self._gave_up = None
 
     def from_below(self) -> None:
         """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""

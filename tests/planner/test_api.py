@@ -1,12 +1,23 @@
 """Planning in one call: names, paths and models alike; wrong words are refused."""
 
+import functools
+import io
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from cost_models.workload.models import Workload
 from planner import load_topology, load_workload, plan, verify
 from planner.document import Plan
+from planner.reports import plan_summary
+from planner.reports.words import crowded
+from planner.solvers.limits import Limits
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
 from topologies.errors import InputError
 
 TOPOLOGY = """
@@ -31,6 +42,62 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "tables.csv").write_text(TABLES)
     (tmp_path / "workload.yaml").write_text(WORKLOAD)
     return tmp_path
+
+
+def scarce() -> tuple[Topology, Workload]:
+    """Tables for which four ranks have too little HBM, and caches of any size in host memory."""
+    tables: list[dict[str, object]] = [
+        {"rows": 100_000 * (n + 1), "dim": 64, "zipf_alpha": 1.0 + 0.1 * n, "pooling_factor": 20} for n in range(6)
+    ]
+    return topology(node_group("n", ranks=4, hbm_bytes=0.08e9, ddr_bytes=4e9)), workload(tables)
+
+
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which twenty seconds pass between two looks at the clock."""
+    now = itertools.count(step=20)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(Limits, "__init__", functools.partialmethod(Limits.__init__, clock=time.monotonic))
+
+
+def test_with_an_effort_no_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine writes the same bytes, and says of nothing that time ended it."""
+    inputs = scarce()
+    here = plan(*inputs, effort=1, gap=0.0, simulate=False)
+    slow_clock(monkeypatch)
+    there = plan(*inputs, effort=1, gap=0.0, simulate=False)
+    assert here.provenance.cache_fractions
+    assert here.to_json() == there.to_json()
+    assert here.provenance.ended_by_time == ()
+    assert "ended_by_time" not in here.to_json()
+
+
+@pytest.mark.parametrize("limits", [{}, {"effort": 1, "time_limit_s": 60.0}, {"time_limit_s": 60.0}])
+def test_what_a_clock_ended_is_said(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
+    """In the document and in the summary, whether the limit was given or is the usual one."""
+    inputs = scarce()
+    slow_clock(monkeypatch)
+    found = plan(*inputs, gap=0.0, simulate=False, **limits)
+    assert found.provenance.ended_by_time == ("cache sizes", "search")
+    console = Console(file=io.StringIO(), width=80)
+    plan_summary.render(found, console)
+    assert "a time limit ended the cache sizes and the search; repeats may differ" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert verify(found) == []
+
+
+def test_a_crowded_rank_is_named() -> None:
+    """Caches that fill the HBM leave no room for what the estimate leaves out."""
+    found = plan(*scarce(), simulate=False)
+    fullest = max(found.ranks, key=lambda rank: rank.bytes.hbm / rank.capacity.hbm)
+    console = Console(file=io.StringIO(), width=200)
+    plan_summary.render(found, console)
+    assert fullest.bytes.hbm > 0.9 * fullest.capacity.hbm
+    assert f"Warning: rank {fullest.rank} takes " in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_an_ample_plan_warns_of_nothing() -> None:
+    """Ranks below nine tenths are none to speak of."""
+    found = plan("zionex", "criteo-kaggle", effort=0, simulate=False)
+    assert crowded(found) is None
 
 
 def test_names_paths_and_models_give_the_same_plan(files: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_gap_that_was_reached_is_kept(problem: Problem, searched: tuple[Outcom
 
 
 def test_more_effort_never_ends_worse(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:
-    """No effort leaves the best start; every pass goes on from what there is."""
+    """No effort leaves the best start and its last moves; every pass goes on from what there is."""
     heard: list[News] = []
     steps = [
         solve(problem, Limits(NO_TIME_LIMIT, gap=0.0, effort=effort), lambda *news: heard.append(news)).step_s
@@ -112,7 +112,7 @@ def test_more_effort_never_ends_worse(problem: Problem, searched: tuple[Outcome,
     assert searched[0].step_s is not None
     assert more <= searched[0].step_s <= none
     before_any_effort = [step for what, step, _ in searched[1] if what == "start"]
-    assert none == before_any_effort[-1]
+    assert none <= before_any_effort[-1]
 
 
 def test_local_search_improves_on_the_starts(searched: tuple[Outcome, list[News]]) -> None:

@@ -29,7 +29,9 @@ def test_what_is_listed_may_be_anything(placed: Plan, key: str, value: Any) -> N
     changed = Plan.model_validate(document)
     assert verify(changed) == []
     assert f"provenance.{key}" in fields(changed)
-    assert fields(placed) == {"provenance.planner_version", "provenance.solver", "provenance.seed"}
+    of_search = {"objective.best_step_s", "objective.given_up_s"} if placed.objective.best_step_s else set()
+    stated = {f"provenance.{name}" for name in ("planner_version", "solver", "seed", "ended_by_time")}
+    assert fields(placed) == stated | of_search
 
 
 def test_a_plan_without_a_fingerprint_of_its_policy_says_so(placed: Plan) -> None:
@@ -46,7 +48,7 @@ def test_a_plan_without_a_fingerprint_of_its_policy_says_so(placed: Plan) -> Non
 
 def test_one_line_says_all(placed: Plan) -> None:
     """Fields with the same reason stand together."""
-    words = "planner_version, solver, seed (a search is not repeated)"
+    words = "planner_version, solver, seed, ended_by_time (a search is not repeated)"
     assert in_words(unchecked(placed, given=INPUTS)) == words
 
 

@@ -1,0 +1,122 @@
+"""The search of one problem, pass by pass: each begins with what the ones before found, so that more is never worse."""
+
+from dataclasses import replace
+
+from planner.problem import Bools, load_state
+from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
+from planner.solvers.fluid import Fluid
+from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
+from planner.solvers.ladder import Ladder
+from planner.solvers.last_resort import last_resort
+from planner.solvers.limits import Limits
+from planner.solvers.local_search import LATER_SQUARINGS, LocalSearch
+from planner.solvers.overfull_starts import OverfullStarts
+from planner.solvers.passes import Passes
+from planner.solvers.trials import LONGER_TRIES, Trials
+
+GOOD_FIT = 0.02
+"""Gap of over-full starts below which no others are tried."""
+
+
+class Deepening:
+    """The order of things in one run."""
+
+    def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
+        self.relaxed = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(self.relaxed), limits, tell)
+        self.fluid, self._effort, self._seed, self.incumbent = fluid, limits.effort, limits.seed, incumbent
+        self._trials = Trials(fluid.problem, incumbent)
+        self.raiser = BoundRaiser(fluid, self.relaxed, incumbent, self._trials, limits)
+        self._ladder = Ladder(fluid, self.relaxed, incumbent)
+        self._local = LocalSearch(fluid, self.relaxed.prices, incumbent)
+        self._passes = Passes(fluid, self.relaxed, incumbent, self._local, limits.seed)
+        self._overfull = OverfullStarts(fluid, self.relaxed, self._ladder.tight, incumbent, self._local, limits.seed)
+        self._nothing_fits = False
+        self._queue: list[Start] = []
+
+    def begin(self) -> None:
+        """Trials of all plans where these are few, and the starts. The smallest problems need no more."""
+        incumbent = self.incumbent
+        self._trials.from_below()
+        if incumbent.best is not None and incumbent.is_done():
+            return
+        starts = _distinct(sorted(self._starts(), key=lambda start: start[1]))
+        self._trials.below_best()
+        if self._effort != 0:
+            self._queue = self._passes.finalists(starts, self._ladder.most_starts)
+
+    def run_pass(self, number: int) -> None:
+        """The local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
+        self._trials.renew(number)
+        if self.incumbent.best is not None and not self.incumbent.is_done():
+            self._passes.run(self._queue, number - 1)
+
+    def refine(self, number: int) -> None:
+        """Local search from the best plan, which comes from elsewhere."""
+        if self.incumbent.best is not None and not self.incumbent.is_done():
+            self._local.improve(self.incumbent.best[0], self._seed + number, LATER_SQUARINGS)
+
+    def relaxed_within(self, mask: Bools) -> bool:
+        """Whether the relaxation takes none but blocks of the mask [B]: the search looks at these first anyway."""
+        return bool(mask[self.relaxed.picks].all())
+
+    def raise_bound(self, passes: int) -> None:
+        """As hard as is fit after so many passes; again from the better plan that this may find."""
+        for _ in range(2):
+            self.raiser.raise_all(passes)
+
+    def outcome(self) -> Outcome:
+        """What there is now."""
+        incumbent = self.incumbent
+        ran_out = incumbent.clock.ran_out
+        if incumbent.best is None:
+            status: Status = "infeasible" if self._nothing_fits else "timeout"
+            return Outcome(status, None, None, incumbent.bound, None, self._nothing_fits, ran_out)
+        placement, step_s = incumbent.best
+        bound = replace(incumbent.bound, seconds=min(incumbent.bound.seconds, step_s))
+        status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+        return Outcome(status, placement, step_s, bound, None, ran_out_of_time=ran_out)
+
+    def _starts(self) -> list[Start]:
+        """Placements to begin with; the bound is tightened by the first ones, at which others aim."""
+        incumbent, ladder = self.incumbent, self._ladder
+        may_overfill = ladder.is_scarce and not self._local.is_large
+        found = ladder.first() if may_overfill else self._ladder_or_last_resort()
+        self.raiser.tighten()
+        found += self._passes.built()
+        if may_overfill:
+            is_easy = bool(found)
+            found += self._overfull.starts([usable for _, usable in ladder.allowed[: ladder.most_starts]])
+            if not found or (is_easy and not (incumbent.is_within(GOOD_FIT) or incumbent.is_done())):
+                found += self._ladder_or_last_resort()
+        return found
+
+    def _ladder_or_last_resort(self) -> list[Start]:
+        """The starts of the ladder; where there is none, a placement that fits, if one is found."""
+        found = self._ladder.starts()
+        if found:
+            return found
+        last = self._tried()
+        if last is None and not self._nothing_fits:
+            last = last_resort(self.fluid, self.relaxed, self.incumbent.clock)
+        more = LONGER_TRIES if self._effort is None else self._effort
+        if last is None and not self._nothing_fits and more > 1:
+            self._trials.renew(more)
+            last = self._tried()
+        if last is None:
+            return []
+        self.incumbent.offer(*last, "start")
+        return [last]
+
+    def _tried(self) -> Start | None:
+        """A placement that fits, or that there is none, by trying them all as far as the work suffices."""
+        fits = self._trials.whatever_fits()
+        self._nothing_fits = fits is not None and fits.placement is None
+        if fits is None or fits.placement is None:
+            return None
+        return fits.placement, load_state(self.fluid.problem, fits.placement).step_s()
+
+
+def _distinct(starts: list[Start]) -> list[Start]:
+    """Without those that are as long as the one before, which are the same plan."""
+    return [start for i, start in enumerate(starts) if not i or start[1] != starts[i - 1][1]]

@@ -1,0 +1,181 @@
+"""A problem and the narrower ones in it, searched side by side: a wider choice must not end in a worse plan.
+
+A *restriction* allows some of the blocks only. Its search knows fewer ways to go wrong, and what it finds is a plan of
+the whole problem. It is made where it costs little, or where the relaxation says that it may be worth it, and given up
+as soon as its own bound says that nothing in it is better than what is known. Restrictions are restricted in turn, as
+they would be if they were the question.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.grains import grain_seconds
+from planner.problem import Bools, Ints, Placement, Problem, load_state
+from planner.solvers.composing import composed
+from planner.solvers.deepening import Deepening
+from planner.solvers.descent import descended
+from planner.solvers.fluid import Fluid
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
+from planner.solvers.infeasible import shortage
+from planner.solvers.limits import Limits
+from planner.solvers.slimming import with_blocks
+
+LITTLE = 1_000
+"""Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan
+is as near to the bound as was asked."""
+NOTICEABLE = 1e-9
+"""Relative amount by which a plan must be able to be better."""
+
+_Known = dict[bytes, "Portfolio"]
+"""Restrictions that were met already, by the blocks that they allow."""
+
+
+class Portfolio:
+    """One problem, its search, and those of its restrictions."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        restrictions: Sequence[Bools],
+        limits: Limits,
+        tell: Progress,
+        number: Ints | None = None,
+        known: _Known | None = None,
+    ) -> None:
+        """`restrictions` are masks [B] of the blocks; `number` [B] is that of each in the problem that was asked."""
+        self._whole, self._composed = problem, composed(problem)
+        self._limits, self._tell = limits, tell
+        self._number = np.arange(len(problem.block_option)) if number is None else number
+        self._known: _Known = {} if known is None else known
+        fluid = Fluid(self._composed.problem, grain_seconds(self._composed.problem))
+        self._missing = shortage(fluid)
+        self._search = None if self._missing is not None else Deepening(fluid, limits, tell)
+        self._masks = [] if limits.effort == 0 else [mask for mask in restrictions if not mask.all()]
+        self._parts: dict[int, Portfolio | None] = {}
+        self._level = -1
+        self._settled_s = np.inf
+
+    def run(self) -> None:
+        """Pass by pass, until there have been enough, or nothing is left to do."""
+        effort = self._limits.effort
+        self.advance(0)
+        while (effort is None or self._level < effort) and self._may_go_on():
+            self.advance(self._level + 1)
+        if effort == 0 and self._search is not None:
+            self._search.raise_bound(0)
+            self._descend()
+
+    def advance(self, level: int) -> None:
+        """Go on until so many passes were made."""
+        search = self._search
+        while search is not None and self._level < level:
+            self._level += 1
+            if not self._level:
+                search.begin()
+                if self._is_little:
+                    self._descend()
+                continue
+            search.run_pass(self._level)
+            self._descend()
+            if self._search_parts():
+                search.refine(self._level)
+                self._descend()
+            search.raise_bound(self._level)
+            self._descend()
+
+    def outcome(self) -> Outcome:
+        """What there is now."""
+        if self._search is None:
+            return Outcome("infeasible", None, None, None, self._missing)
+        found = self._search.outcome()
+        ran_out = found.ran_out_of_time or any(part.outcome().ran_out_of_time for part in self._parts.values() if part)
+        placement = None if found.placement is None else self._composed.taken_apart(found.placement)
+        return replace(found, placement=placement, ran_out_of_time=ran_out)
+
+    def _may_go_on(self) -> bool:
+        """Whether another pass may find more; the first one may in any case."""
+        if self._search is None or self._level < 0:
+            return self._search is not None
+        if self._search.incumbent.best is None:
+            return False
+        if not self._search.incumbent.is_done():
+            return True
+        return any(part._may_go_on() for _, part in self._competing())
+
+    def _descend(self) -> None:
+        """Make the best plan a local optimum, if it is not known to be one."""
+        assert self._search is not None
+        incumbent = self._search.incumbent
+        if incumbent.best is None or incumbent.best_s == self._settled_s or incumbent.is_done():
+            return
+        better = descended(self._search.fluid.problem, incumbent.best[0], incumbent.clock.is_over)
+        incumbent.offer(*better, "last moves")
+        self._settled_s = incumbent.best_s
+
+    # -- restrictions ------------------------------------------------------------------------------------------
+
+    def _search_parts(self) -> bool:
+        """Bring the restrictions that compete as far as the whole; whether the plan of one is the best."""
+        assert self._search is not None
+        incumbent = self._search.incumbent
+        before_s = incumbent.best_s
+        for mask, part in self._competing():
+            part.advance(self._level)
+            found = part.outcome()
+            if found.placement is not None:
+                blocks = np.flatnonzero(mask)[found.placement.item_block]
+                placement = Placement(blocks, found.placement.item_place)
+                incumbent.offer(placement, load_state(self._search.fluid.problem, placement).step_s(), "restricted")
+        return incumbent.best_s < before_s
+
+    def _competing(self) -> "Iterator[tuple[Bools, Portfolio]]":
+        """Restrictions that may hold a plan better than the best one, and are worth a search."""
+        assert self._search is not None
+        incumbent = self._search.incumbent
+        for index, mask in enumerate(self._masks):
+            if incumbent.best is None or incumbent.is_within(OPTIMAL_GAP) or incumbent.clock.is_over():
+                return
+            if not self._is_little and (incumbent.is_done() or self._search.relaxed_within(mask)):
+                continue
+            if index not in self._parts:
+                if not self._is_promising(self._search.fluid.bound(self._search.relaxed.prices, mask)[0]):
+                    continue
+                self._parts[index] = self._part(mask)
+            part = self._parts[index]
+            if part is not None and self._is_promising(part._bound_s):
+                yield mask, part
+
+    def _part(self, mask: Bools) -> "Portfolio | None":
+        """The portfolio of the blocks of a mask; None where it is known to hold none that fits."""
+        blocks = np.flatnonzero(mask)
+        key = self._number[blocks].tobytes()
+        if key not in self._known:
+            assert self._search is not None
+            inner = [(other & mask)[blocks] for other in self._masks]
+            limits = self._limits.left_of(self._search.incumbent.clock)
+            problem = with_blocks(self._whole, blocks)
+            inner = [other for other in inner if _holds_every_table(problem, other)]
+            self._known[key] = Portfolio(problem, inner, limits, lambda *_: None, self._number[blocks], self._known)
+        part = self._known[key]
+        return None if part._search is None else part
+
+    @property
+    def _is_little(self) -> bool:
+        return self._whole.tables * self._whole.world <= LITTLE
+
+    @property
+    def _bound_s(self) -> float:
+        """No plan of the problem is faster."""
+        return np.inf if self._search is None else self._search.incumbent.bound.seconds
+
+    def _is_promising(self, bound_s: float) -> bool:
+        assert self._search is not None
+        return bound_s < self._search.incumbent.best_s * (1 - NOTICEABLE)
+
+
+def _holds_every_table(problem: Problem, mask: Bools) -> bool:
+    """Whether every table has a block in the mask [B] that some rank may hold."""
+    usable = mask & problem.allowed.any(axis=0)
+    return len(np.unique(problem.table_of_block[usable])) == problem.tables
