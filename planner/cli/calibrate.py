@@ -207,8 +207,7 @@ def among_processes(
         sizes = gloo.QUICK_BYTES if quick else gloo.BUFFER_BYTES
         rows = gloo.measure([int(count) for count in counts], sizes, report)
     if measurements is not None:
-        rows.to_csv(measurements, index=False)
-        streams.say(f"wrote {measurements}")
+        _write_measurements(measurements, rows)
     source = f"planner calibrate --device cpu --processes {processes}{' --quick' * quick}: {gloo.software()}"
     called = name or microbenchmarks.device_name("cpu")
     where = link or gloo.LINK
@@ -286,8 +285,7 @@ def this_machine(
     with streams.progress() as report:
         rows = microbenchmarks.measure(here, microbenchmarks.plan_for(here, quick=quick), report)
     if measurements is not None:
-        rows.to_csv(measurements, index=False)
-        streams.say(f"wrote {measurements}")
+        _write_measurements(measurements, rows)
     base = "CPU" if here == "cpu" else "default"
     device_terms(rows, name or microbenchmarks.device_name(here), base, origin, output, plot, output_format)
 
@@ -320,8 +318,18 @@ def device_terms(
 def write(output: Path | None, text: str) -> None:
     """Write a coefficient file where one is asked for."""
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        from planner.files import write_file
+
+        write_file(output, text.encode())
         streams.say(f"wrote {output}")
+
+
+def _write_measurements(path: Path, rows: "pd.DataFrame") -> None:
+    from planner import spreadsheets
+    from planner.files import write_file
+
+    write_file(path, spreadsheets.of_frame(rows).encode())
+    streams.say(f"wrote {path}")
 
 
 def draw(plot: Path | None, rows: "Callable[[], pd.DataFrame]", title: str) -> None:

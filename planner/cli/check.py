@@ -49,7 +49,7 @@ def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format
     findings = [finding for file in files for finding in inspect(file)]
     if output_format is Format.TABLE:
         for finding in findings:
-            print("\n".join(_lines(finding)))
+            streams.write_text("\n".join(_lines(finding)))
     elif output_format is Format.JSON:
         streams.write_json([_document(finding) for finding in findings])
     else:

@@ -177,7 +177,7 @@ def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
     if output is not None:
         write_plan(found, output)
     if output_format is Format.JSON:
-        print(found.to_json(), end="")
+        streams.print_json(found.to_json())
     elif output_format is Format.CSV:
         streams.write_frame(frames.shard_frame(found))
     else:

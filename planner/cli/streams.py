@@ -1,16 +1,18 @@
 """What goes where: data (table, JSON or CSV) to stdout, talk to stderr; colour and bars only on terminals."""
 
-import csv
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+from topologies.errors import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +23,7 @@ Record = Mapping[str, Cell]
 
 LINE_EVERY_S = 5.0
 PIPE_WIDTH = 80
-"""Columns of a table that is not printed on a terminal."""
+"""Columns of text that is not printed on a terminal."""
 
 
 def ready() -> None:
@@ -50,39 +52,55 @@ def is_lively(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def console(stream: TextIO | None = None) -> "Console":
-    """A rich console on `stream` (stdout), plain and 80 columns wide where it is not a terminal.
+def width(stream: TextIO) -> int:
+    """Columns of text on `stream`: those that COLUMNS says, or that a terminal has; 80 of anything else."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH
+    except (OSError, ValueError):
+        return PIPE_WIDTH
 
-    A terminal narrower than that wraps lines itself: numbers are never cut.
+
+def console(stream: TextIO | None = None) -> "Console":
+    """A rich console on `stream` (stdout), plain where it is not a terminal.
+
+    Text is folded to its `width`; a line that is longer all the same is never cut. Of names that are printed, hidden
+    characters are shown as escapes.
     """
     from rich.console import Console
+    from rich.text import Text
 
-    class Unhurt(Console):
-        """A console that leaves a reader who has gone (`head`) to the boundary of the command."""
+    class Careful(Console):
+        """A console that cuts nothing, is steered by no name, and leaves a broken pipe to the boundary of a command."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+        def print(self, *objects: object, **how: Any) -> None:
+            super().print(*objects, **{"crop": False, **how})
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(printable(text, keep="\n"), **how)
+
     file = stream or sys.stdout
     lively = is_lively(file)
-    printer = Unhurt(
+    return Careful(
         file=file,
-        width=None if file.isatty() else PIPE_WIDTH,
+        width=width(file),
         color_system="auto" if lively else None,
         force_terminal=lively,
         highlight=False,
         markup=False,
         emoji=False,
     )
-    if stream is None:
-        printer.width = max(printer.width, PIPE_WIDTH)
-    return printer
 
 
 def say(message: str) -> None:
     """Tell the user something: one line on stderr. Nobody needs to listen: the work goes on where stderr is closed."""
     with suppress(OSError):
-        print(message, file=sys.stderr)
+        print(printable(message, keep="\n"), file=sys.stderr)
 
 
 @contextmanager
@@ -140,22 +158,38 @@ class _Lines:
         say(f"{done:,} of {self._total:,} points{more}, about {left_s:,.0f} s left")
 
 
+def write_text(text: str) -> None:
+    """Print text, hidden characters as their escapes."""
+    print(printable(text, keep="\n"))
+
+
 def write_json(data: object) -> None:
     """Print a JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    print_json(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_json(text: str) -> None:
+    """Print the text of a JSON document, its hidden characters as JSON's own escapes: the same data."""
+    print(re.sub(r"[^ -~\n]", _json_escape, text.rstrip("\n")))
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if printable(character) == character else json.dumps(character)[1:-1]
 
 
 def write_csv(records: Sequence[Record]) -> None:
     """Print records as CSV with a header line; None is an empty field."""
-    if records:
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
+    from planner import spreadsheets
+
+    print(spreadsheets.of_records(records), end="")
 
 
 def write_frame(frame: "pd.DataFrame") -> None:
     """Print a data frame as CSV with a header line; what is missing is an empty field."""
-    frame.to_csv(sys.stdout, index=False, lineterminator="\n")
+    from planner import spreadsheets
+
+    print(spreadsheets.of_frame(frame), end="")
 
 
 def write_records(
@@ -174,22 +208,15 @@ def write_records(
 
 
 def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[float], str]]) -> None:
-    from rich.table import Table
+    from planner.reports.tables import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in records[0]:
-        is_text = any(isinstance(record[name], str) for record in records)
-        table.add_column(
-            name.removesuffix("_bytes").replace("_", " "),
-            justify="left" if is_text else "right",
-            overflow="fold",
-        )
+    sides = {
+        name: "left" if any(isinstance(record[name], str) for record in records) else "right" for name in records[0]
+    }
+    table = Grid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()), gutter=1)
     for record in records:
         table.add_row(*(_shown(value, formats.get(name)) for name, value in record.items()))
-    printer = console()
-    with printer.capture() as captured:
-        printer.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    console().print(table)
 
 
 def _shown(value: Cell, formatted: Callable[[float], str] | None) -> str:

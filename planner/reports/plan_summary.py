@@ -12,13 +12,13 @@ from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, Tabl
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, grid, render_error_bar, resource_words
+from planner.reports.tables import Grid
+from planner.reports.words import amount, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 def render(plan: Plan, console: "Console") -> None:
@@ -66,7 +66,7 @@ def render(plan: Plan, console: "Console") -> None:
 
 
 def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
-    lines = grid(("", "left"), ("", "right"), ("", "left"))
+    lines = Grid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
@@ -101,9 +101,9 @@ def _option_space(plan: Plan, objective: Objective) -> str:
     return found
 
 
-def _stage_table(plan: Plan, binding: list[str]) -> "Table":
+def _stage_table(plan: Plan, binding: list[str]) -> Grid:
     assert plan.objective is not None
-    table = grid(
+    table = Grid(
         ("stage", "left"),
         ("time", "right"),
         ("90 %", "right"),
@@ -122,8 +122,8 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     return table
 
 
-def _memory_table(plan: Plan, model: CostModel) -> "Table":
-    table = grid(
+def _memory_table(plan: Plan, model: CostModel) -> Grid:
+    table = Grid(
         ("memory", "left"),
         ("of each", "left"),
         ("mean", "right"),
@@ -152,7 +152,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
 def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     """What moves, by the memory that it goes to; and who is busiest with it."""
     tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
-    table = grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
+    table = Grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
     rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
     for name, size in rows:
         sizes = [getattr(size, tier) for tier in tiers]
@@ -186,10 +186,10 @@ def _terms(moves: Moves) -> str:
     return " and ".join(terms) or "moves have no price"
 
 
-def _placement_table(plan: Plan) -> "Table":
+def _placement_table(plan: Plan) -> Grid:
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
-    table = grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    table = Grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
     for sharding in SHARDINGS:
         cells = [count[sharding, tier] for tier in tiers]
         shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
@@ -245,7 +245,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = Grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
         for tier in reason.tiers:
             short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
@@ -257,9 +257,8 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print()
 
 
-def _blamed(tables: Sequence[TableDemand]) -> "Table":
-    blamed = grid(("table", "left"), ("weights + state", "right"))
-    blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
+def _blamed(tables: Sequence[TableDemand]) -> Grid:
+    blamed = Grid(("table", "left"), ("weights + state", "right"), ("", "left"))
     for demand in tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
     return blamed

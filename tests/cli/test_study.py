@@ -55,6 +55,20 @@ def test_findings_and_points_are_shown(study) -> None:
     assert "4 of 4 points, in" in result.stderr
 
 
+@pytest.mark.parametrize("columns", ["40", "60", "80"])
+def test_the_table_says_which_point_each_line_is(study, monkeypatch, columns) -> None:
+    """Axes are there on any console, and every figure is whole."""
+    monkeypatch.setenv("COLUMNS", columns)
+    text = STUDY.replace("global_batch: [4096, 8192]", "global_batch: [4096]")
+    names = "".join(f"- {{name: a scenario of a rather long name {n}, set: {{workload.name: m{n}}}}}\n" for n in "ab")
+    result = study(f"{text}scenarios:\n{names}search: {{effort: 0}}\n")
+    assert result.exit_code == 0, result.stderr
+    table = result.stdout.partition("\nAt the best point")[2].partition("\n\n")[2]
+    assert {"scenario", "nodes", "samples/s"} <= set(table.split())
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= int(columns)
+
+
 def test_a_second_run_computes_nothing(study, run, starter: Path) -> None:
     """And prints the same; `planner cache` tells what is kept, and removes it."""
     first, second = study(STUDY, "--format", "csv"), study(STUDY, "--format", "csv")
