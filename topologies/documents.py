@@ -21,6 +21,7 @@ from topologies.messages import describe, is_model, types_at
 from topologies.messages import did_you_mean as did_you_mean
 from topologies.messages import field_names as field_names
 from topologies.messages import unknown_key as unknown_key
+from topologies.sources import note
 
 Position = tuple[int, int]
 EVERY = "*"
@@ -154,7 +155,7 @@ def read_yaml(path: Path, name: str | None = None) -> Document:
     """
     source = name or str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = note(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

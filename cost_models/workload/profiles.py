@@ -10,6 +10,7 @@ from cost_models.workload.dialects import ALIASES, TABLE_SET_NOTES, is_table_set
 from cost_models.workload.models import TableProfile
 from topologies.documents import Document, Key, Position, did_you_mean, read_yaml
 from topologies.errors import Fault, InputError
+from topologies.sources import note
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET = frozenset({".parquet", ".pq"})
@@ -70,7 +71,7 @@ def _enter_tables(document: Document) -> None:
 def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
     source = str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = note(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -149,7 +150,7 @@ def _read_parquet(path: Path) -> Document:
 
     source = str(path)
     try:
-        table = parquet.ParquetFile(path).read()
+        table = parquet.ParquetFile(note(path)).read()
     except OSError as error:
         cause = error.strerror or " ".join(str(error).split())
         raise InputError.at(source, f"cannot be read: {cause}") from None

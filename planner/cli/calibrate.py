@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format, Record
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def calibrate(
       planner calibrate --device cpu --processes 2,4 --name MY-CPU -o gloo.yaml
       planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
-    expect_places(output, measurements, plot)
+    expect_places(output, measurements, plot, files or ())
     with extras():
         if processes is not None:
             flags.expect_unused("with --processes", files=files, where=where)
@@ -99,11 +100,9 @@ def calibrate(
             kernels(files, device, where, output, plot, output_format)
 
 
-def expect_places(output: Path | None, measurements: Path | None, plot: Path | None) -> None:
-    """Raise BadParameter where a file cannot be written, before anything is measured."""
-    for flag, path in (("--output", output), ("--measurements", measurements), ("--plot", plot)):
-        if path is not None:
-            flags.expect_place(flag, path)
+def expect_places(output: Path | None, measurements: Path | None, plot: Path | None, files: Sequence[Path]) -> None:
+    """Raise BadParameter where a file cannot be written or is one to read, before anything is measured."""
+    Outputs({"--output": output, "--measurements": measurements, "--plot": plot}, {"FILE": files})
     if plot is not None:
         from cost_models.calibration.plots import FORMATS
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 
 FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
 DEVICES = ("cuda", "cpu")
@@ -63,12 +64,11 @@ def export(
     kind = flags.word("--to", to, FORMATS)
     _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts)
     if kind == "remap" and output is not None and counts is not None:
+        Outputs({}, {"PLAN": plan, "--counts": counts}, {"--output": (output, "*")})
         _export_remap(plan, counts, output)
         return
     beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
-    for file in (output, beside):
-        if file is not None:
-            flags.expect_place("--output", file)
+    Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan})
     where = flags.word("--device", device or DEVICES[0], DEVICES)
     called = flags.word("--names", names or NAMES[0], NAMES)
 
@@ -102,8 +102,6 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
     from planner.exporters import remap
     from planner.loading import load_plan
 
-    if folder.exists() and not folder.is_dir():
-        raise typer.BadParameter(f"{folder} is no folder; name one for the files", param_hint="--output")
     source = CountSource(counts)
     found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))
     shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)

@@ -10,6 +10,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def plan(
     began = time.perf_counter()
     if from_ is None:
         flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
-    if output is not None:
-        flags.expect_place("--output", output)
+    given = {"--topology": topology, "--workload": workload, "--policy": policy, "--from": from_}
+    outputs = Outputs({"--output": output}, given)
     objective, quantity, unit = _objective(cost_model)
     rules = flags.policy(
         policy,
@@ -131,7 +132,9 @@ def plan(
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
     if quantity != "step":
         flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
-    cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+    cluster, model = flags.load_inputs(
+        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
+    )
 
     from planner import api
 

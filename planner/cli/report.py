@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 
 if TYPE_CHECKING:
     from planner.reports.pages import Page
@@ -51,7 +52,8 @@ def report(
     """
     if pictures is None:
         flags.expect_unused("without --pictures", picture_format=picture_format)
-    flags.expect_place("--output", output)
+    names = f"*.{(picture_format or PictureFormat.PNG).value}"
+    Outputs({"--output": output}, {"RESULTS": results}, {"--pictures": (pictures, names)})
     from planner.files import write_file
     from planner.reports.pages import to_html, write_pictures
 

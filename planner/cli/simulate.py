@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def simulate(
     """
     if trace is None:
         flags.expect_unused("without --trace", ranks=ranks)
+    Outputs({"--picture": picture}, {"PLAN": plan}, {"--trace": (trace, "rank_*.json.gz")})
     from planner import simulation
     from planner.loading import load_plan
     from planner.reports import simulation as report

@@ -213,7 +213,7 @@ def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[floa
     sides = {
         name: "left" if any(isinstance(record[name], str) for record in records) else "right" for name in records[0]
     }
-    table = Grid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()), gutter=1)
+    table = Grid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()))
     for record in records:
         table.add_row(*(_shown(value, formats.get(name)) for name, value in record.items()))
     console().print(table)

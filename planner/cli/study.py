@@ -11,6 +11,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def study(
         flags.expect_unused("without --runner dask", scheduler=scheduler)
     elif scheduler is not None:
         flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
-    _expect_outputs(output, page, plans)
+    outputs = _outputs(study_, output, page, plans)
 
     from planner.studies.execution import Execution
     from planner.studies.grid import Grid
@@ -95,11 +96,14 @@ def study(
     from planner.studies.study import read_study
     from planner.studies.table import measured_steps, results
 
-    grid = Grid(*read_study(study_))
-    if len(grid) > MANY and not yes:
-        _refuse_many(grid, workers)
-    measured_steps(grid)
-    execution = Execution(grid, grid, keeps_plans=plans is not None)
+    with outputs.beside("STUDY"):
+        grid = Grid(*read_study(study_))
+        if len(grid) > MANY and not yes:
+            _refuse_many(grid, workers)
+        measured_steps(grid)
+        execution = Execution(grid, grid, keeps_plans=plans is not None)
+    if plans is not None:
+        plans.mkdir(parents=True, exist_ok=True)
     done: list[Done] = []
     with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
         for one in _followed(execution.run(where, Store() if cache else None, stopped), len(execution), quiet=quiet):
@@ -146,21 +150,15 @@ def _print(found: "StudyResults", output_format: Format) -> None:
         report.render(found, streams.console())
 
 
-def _expect_outputs(output: Path | None, page: Path | None, plans: Path | None) -> None:
+def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | None) -> Outputs:
     from planner.studies.results import SUFFIXES
 
     if page is not None:
         flags.expect_extra("plotly", "report", "--report")
-        flags.expect_place("--report", page)
-
-    if output is not None:
-        flags.expect_place("--output", output)
-        if output.suffix.lower() not in SUFFIXES:
-            raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
-    if plans is not None:
-        if plans.exists() and not plans.is_dir():
-            raise typer.BadParameter(f"{plans} is no directory", param_hint="--plans")
-        plans.mkdir(parents=True, exist_ok=True)
+    found = Outputs({"--output": output, "--report": page}, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
+    return found
 
 
 def _refuse_many(grid: "Grid", workers: int | None) -> None:

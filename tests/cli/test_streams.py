@@ -77,7 +77,7 @@ def test_a_narrow_console_breaks_words_and_no_numbers(monkeypatch, capsys, colum
     streams.write_records(records, Format.TABLE)
     shown = capsys.readouterr().out
     assert all(word in shown.split() for word in ("123,456,789", "1,111,111,101", "0.125", "1.125"))
-    assert max(map(len, shown.splitlines())) <= max(int(columns), 8 + 1 + 13 + 1 + 5)
+    assert max(map(len, shown.splitlines())) <= max(int(columns), 8 + 2 + 13 + 2 + 5)
 
 
 def test_hidden_characters_are_shown_as_escapes(capsys):
