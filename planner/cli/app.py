@@ -32,6 +32,7 @@ from planner.cli import (
 )
 from planner.cli.exits import guarded
 from planner.cli.group import Group
+from planner.cli.interruption import end_when_terminated
 
 
 class Program(Group):
@@ -98,4 +99,5 @@ app.command()(doctor.doctor)
 def main() -> None:
     """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
     streams.ready()
+    end_when_terminated()
     app()

@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 import typer
 
 from planner.cli import streams
+from planner.cli.interruption import Terminated
 from planner.errors import UnsoundPlanError
 from topologies.errors import InputError
 
@@ -40,6 +41,7 @@ class ExitCode(IntEnum):
     GATE_FAILED = 6
     PLANS_DIFFER = 7
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 def guarded(action: Callable[[], Result]) -> Result:
@@ -51,6 +53,8 @@ def guarded(action: Callable[[], Result]) -> Result:
         _end(ExitCode.GATE_FAILED, str(error))
     except InputError as error:
         _end(ExitCode.INVALID_INPUT, str(error))
+    except Terminated:
+        _end(ExitCode.TERMINATED, "planner: terminated")
     except KeyboardInterrupt:
         _end(ExitCode.INTERRUPTED, "planner: interrupted")
     except BrokenPipeError:

@@ -159,8 +159,7 @@ def plan(
     _write(found, output, output_format)
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
-    if interrupted():
-        raise KeyboardInterrupt
+    interrupted.end()
     raise typer.Exit(STATUS_EXITS[found.status])
 
 

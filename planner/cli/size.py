@@ -131,8 +131,7 @@ def size(
         streams.write_csv(report.records(found))
     else:
         report.render(found, streams.console())
-    if interrupted():
-        raise KeyboardInterrupt
+    interrupted.end()
     raise typer.Exit(ExitCode.DONE if any(choice.does for choice in found) else ExitCode.INFEASIBLE)
 
 

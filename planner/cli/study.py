@@ -24,7 +24,7 @@ MANY = 2_000
 """Points above which `--yes` is asked for."""
 KEPT = "with the points so far"
 SAVE_EVERY_S = 10.0
-"""How often the results so far are written."""
+"""How often the results so far are written, beside the place of all of them."""
 
 
 class RunnerName(StrEnum):
@@ -111,11 +111,12 @@ def study(
             if plans is not None and one.answer.plan is not None:
                 _write_plan(plans, one)
             if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
-                write_results(results(grid, done), output)
+                write_results(results(grid, done), partial(output))
                 saves += 1
     found = results(grid, done)
     if output is not None:
         write_results(found, output)
+        partial(output).unlink(missing_ok=True)
     if page is not None:
         _write_page(found, page)
     _print(found, output_format)
@@ -123,9 +124,13 @@ def study(
         reused = sum(one.from_store for one in done)
         again = f", {reused:,} of them from the cache" if reused else ""
         streams.say(f"{len(done):,} of {len(execution):,} points{again}, in {time.monotonic() - began:.1f} s")
-    if stopped():
-        raise KeyboardInterrupt
+    stopped.end()
     raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
+
+
+def partial(output: Path) -> Path:
+    """Where the results so far are, `results.partial.csv`: under the name of the results there is nothing less."""
+    return output.with_name(f"{output.stem}.partial{output.suffix}")
 
 
 def _followed(points: Iterator["Done"], total: int, *, quiet: bool) -> Iterator["Done"]:

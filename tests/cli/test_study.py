@@ -145,6 +145,65 @@ def test_wrong_flags_are_refused(study, words: tuple[str, str], said: str) -> No
     assert said in " ".join(result.stderr.split())
 
 
+def children(pid: int) -> list[int]:
+    """Processes that a process has started, and theirs."""
+    lines = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(own): int(parent) for own, parent in map(str.split, lines.splitlines())}
+    found = [pid]
+    for each in found:
+        found += [own for own, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.strip().startswith("Z")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_workers_die_with_their_parent(starter: Path, cache: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """However it dies; under the name of the results there is nothing that is not whole."""
+    (starter / "study.yaml").write_text(STUDY.replace("[4096, 8192]", "{first: 1024, last: 65536, step: 512}"))
+    command = [sys.executable, "-m", "planner", "study", str(starter / "study.yaml"), "-q"]
+    process = subprocess.Popen([*command, "-o", str(tmp_path / "r.csv"), "--workers", "2"], start_new_session=True)
+    end = time.monotonic() + 120
+    while not list(cache.glob("shardplan/points/*/*.json")) and time.monotonic() < end:
+        time.sleep(0.1)
+    workers = children(process.pid)
+    assert len(workers) >= 2
+    process.send_signal(number)
+    code = process.wait(timeout=60)
+    while any(map(is_alive, workers)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(map(is_alive, workers))
+    if number == signal.SIGTERM:
+        assert code == ExitCode.TERMINATED == 143
+        assert 0 < len((tmp_path / "r.csv").read_text().splitlines()) - 1 < 252
+    else:
+        assert not (tmp_path / "r.csv").exists()
+
+
+def test_points_so_far_are_not_called_results(study, starter: Path, tmp_path: Path, monkeypatch) -> None:
+    """What is saved on the way has a name of its own, which is gone when the results are there."""
+    from planner.cli import study as command
+    from planner.studies import results
+
+    saved = []
+
+    def write(found: results.StudyResults, path: Path) -> None:
+        saved.append((path.name, len(found.rows)))
+        assert not (tmp_path / "r.csv").exists()
+        written(found, path)
+
+    written = results.write_results
+    monkeypatch.setattr(command, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(results, "write_results", write)
+    assert study(STUDY, "-o", tmp_path / "r.csv").exit_code == 0
+    assert saved == [*(("r.partial.csv", number) for number in (1, 2, 3, 4)), ("r.csv", 4)]
+    assert not (tmp_path / "r.partial.csv").exists()
+
+
 def test_ctrl_c_keeps_what_was_computed(starter: Path, cache: Path, tmp_path: Path) -> None:
     """Exit code 130, the points so far are written, and a second run takes them from the cache."""
     (starter / "study.yaml").write_text(STUDY.replace("[4096, 8192]", "{first: 1024, last: 65536, step: 512}"))
