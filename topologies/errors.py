@@ -28,6 +28,22 @@ class Fault:
         return printable(f"{self.source}{position}:{field} {self.message}")
 
 
+class MissingPackageError(RuntimeError):
+    """A package that only an extra installs is not there."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what}: pip install 'shardplan[{extra}]'")
+
+
+class ConflictError(ValueError):
+    """Fields of one mapping that do not go together, for validators: the `fields` as paths in it, the culprit first."""
+
+    def __init__(self, message: str, *fields: str) -> None:
+        keys = (name.split(".") for name in fields)
+        self.fields = tuple(tuple(int(key) if key.isdecimal() else key for key in path) for path in keys)
+        super().__init__(message)
+
+
 class InputError(ValueError):
     """An input that cannot be used. `faults` holds everything that is wrong with it, in order of position."""
 

@@ -3,6 +3,7 @@
 Help must appear at once: nothing here, nor in a command's module, imports more than typer at the top.
 """
 
+import itertools
 from typing import Annotated, Any
 
 import typer
@@ -38,9 +39,14 @@ from planner.cli.interruption import end_when_terminated
 class Program(Group):
     """The group of all commands, run inside the boundary that turns exceptions into exit codes."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the command; whether its errors are to be JSON is known before it is read."""
+        ctx.obj = "--format=json" in args or ("--format", "json") in itertools.pairwise(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
-        return guarded(lambda: super(Program, self).invoke(ctx))
+        return guarded(lambda: super(Program, self).invoke(ctx), as_json=ctx.obj)
 
 
 app = typer.Typer(

@@ -115,19 +115,19 @@ def expect_places(output: Path | None, measurements: Path | None, plot: Path | N
 def extras() -> Iterator[None]:
     """What an optional package is missing for, instead of a traceback."""
     from cost_models.calibration.microbenchmarks import UnavailableError
+    from topologies.errors import MissingPackageError
 
     try:
         yield
     except UnavailableError as error:
-        streams.say(f"planner: {error}")
-        raise typer.Exit(2) from None
+        raise typer.BadParameter(str(error), param_hint="--device") from None
     except ModuleNotFoundError as error:
-        needs = {"scipy": ("calibration", "calibrate"), "matplotlib": ("--plot", "calibrate-device")}
-        if error.name not in needs:
+        needs = {"scipy": ("calibration", "calibrate"), "matplotlib": ("--plot", "plot")}
+        package = (error.name or "").partition(".")[0]
+        if package not in needs:
             raise
-        what, extra = needs[error.name]
-        streams.say(f"planner: {what} needs {error.name}; pip install 'shardplan[{extra}]'")
-        raise typer.Exit(2) from None
+        what, extra = needs[package]
+        raise MissingPackageError(f"{what} needs {package}", extra) from None
 
 
 def are_collectives(files: Sequence[Path], link: str | None) -> bool:

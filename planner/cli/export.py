@@ -8,6 +8,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
+from topologies.sentences import counted
 
 FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
 DEVICES = ("cuda", "cpu")
@@ -89,7 +90,7 @@ def export(
         streams.write_json(found)
         return
     write_file(output, f"{json.dumps(found, indent=1)}\n".encode())
-    streams.say(f"{output}: {len(document.tables)} tables for {kind}")
+    streams.say(f"{output}: {counted(len(document.tables), 'table')} for {kind}")
     if beside is not None:
         values = torchrec.easyrec_environment(document, source=source)
         write_file(beside, "".join(f"export {name}={value}\n" for name, value in values.items()).encode())
@@ -105,8 +106,9 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
     source = CountSource(counts)
     found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))
     shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)
+    remapped = counted(len(found), "table")
     streams.write_records(remap.records(found), streams.Format.TABLE, formats=shares)
-    streams.say(f"{folder / remap.PLAN}: {len(found)} tables remapped, {folder / remap.MANIFEST} lists their files")
+    streams.say(f"{folder / remap.PLAN}: {remapped} remapped, {folder / remap.MANIFEST} lists their files")
     if unused := len(source.names) - len(found):
         streams.say(f"{counts}: {unused} of its tables are not split by the plan and stay as they are")
     off = [one for one in found if one.is_off]
@@ -117,7 +119,7 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
         )
     if off:
         streams.say(
-            f"warning: {len(off)} of {len(found)} tables: off by more than {remap.TOLERANCE:.0%} of the reads;"
+            f"warning: {len(off)} of {remapped}: off by more than {remap.TOLERANCE:.0%} of the reads;"
             " give them the curve that was counted (access_cdf) and plan anew"
         )
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from planner.cli import streams
-from planner.cli.exits import ExitCode
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
@@ -172,8 +171,7 @@ def expect_unused(reason: str, **given: object) -> None:
 def expect_extra(module: str, extra: str, what: str) -> None:
     """Refuse what needs an optional package that is not there, with the command that installs it."""
     if util.find_spec(module) is None:
-        streams.say(f"planner: {what} needs {module}; pip install 'shardplan[{extra}]'")
-        raise typer.Exit(ExitCode.WRONG_COMMAND_LINE)
+        raise MissingPackageError(f"{what} needs {module}", extra)
 
 
 def default_workload(topology: str) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from planner.reports.pages import Page
@@ -64,7 +65,7 @@ def report(
     if pictures is not None:
         files = write_pictures(page, pictures, (picture_format or PictureFormat.PNG).value)
         if not quiet:
-            streams.say(f"wrote {len(files)} pictures to {pictures}")
+            streams.say(f"wrote {counted(len(files), 'picture')} to {pictures}")
 
 
 def _page(results: Path) -> "Page":

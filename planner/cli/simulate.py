@@ -8,6 +8,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from cost_models.simulator.conditions import Conditions
@@ -100,7 +101,7 @@ def simulate(
     chosen = None if ranks is None else flags.numbers("--ranks", ranks)
     if trace is not None:
         files = write_timeline(found.simulation, trace, chosen)
-        streams.say(f"wrote {len(files)} traces to {trace}; open one in https://ui.perfetto.dev")
+        streams.say(f"wrote {counted(len(files), 'trace')} to {trace}; open one in https://ui.perfetto.dev")
     if picture is not None:
         draw(found.simulation, picture)
     if output_format is Format.JSON:

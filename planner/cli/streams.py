@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from topologies.errors import printable
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +156,7 @@ class _Lines:
         self._said = now
         left_s = (now - self._began) / done * (self._total - done)
         more = f", {_failures(failed)}" if failed else ""
-        say(f"{done:,} of {self._total:,} points{more}, about {left_s:,.0f} s left")
+        say(f"{done:,} of {counted(self._total, 'point')}{more}, about {left_s:,.0f} s left")
 
 
 def write_text(text: str) -> None:

@@ -13,6 +13,7 @@ from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from planner.studies.execution import Done
@@ -123,7 +124,7 @@ def study(
     if not quiet:
         reused = sum(one.from_store for one in done)
         again = f", {reused:,} of them from the cache" if reused else ""
-        streams.say(f"{len(done):,} of {len(execution):,} points{again}, in {time.monotonic() - began:.1f} s")
+        streams.say(f"{len(done):,} of {counted(len(execution), 'point')}{again}, in {time.monotonic() - began:.1f} s")
     stopped.end()
     raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
 

@@ -11,6 +11,7 @@ from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableR
 from planner.reports.tables import Grid
 from planner.reports.words import amount, render_error_bar, resource_words
 from planner.sensitivity import describe
+from topologies.sentences import counted
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
     if planned.remap is not None and planned.cache_fraction is not None:
         cache = f", {planned.remap.hot_rows:,} hot rows ({planned.cache_fraction:.0%}) in HBM"
-    console.print(f"{planned.name}: {profile.rows:,} rows x {profile.dim} columns of {planned.dtype}")
+    console.print(f"{planned.name}: {counted(profile.rows, 'row')} x {profile.dim} columns of {planned.dtype}")
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
@@ -133,7 +134,7 @@ def _shards(rank: np.ndarray) -> str:
     ranks = np.unique(rank)
     few = ", ".join(map(str, ranks[:FEW_RANKS].tolist()))
     where = f"{few}, …" if len(ranks) > FEW_RANKS else few
-    shards = "1 shard" if len(rank) == 1 else f"{len(rank):,} shards"
+    shards = counted(len(rank), "shard")
     return f"{shards} on {'rank' if len(ranks) == 1 else f'{len(ranks):,} ranks:'} {where}"
 
 

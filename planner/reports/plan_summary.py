@@ -15,6 +15,7 @@ from planner.planned import placed_shards, planned_inputs
 from planner.reports.tables import Grid
 from planner.reports.words import amount, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
+from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ def render(plan: Plan, console: "Console") -> None:
     """Print the summary of a plan, or why there is none."""
     topology, workload = planned_inputs(plan)
     ranks, nodes = topology.world_size, topology.node_count
-    cluster = f"{topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)}"
-    console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
+    tables = counted(len(workload.tables), "table")
+    cluster = f"{topology.name}: {tables}, {counted(ranks, 'rank')} on {counted(nodes, 'node')}"
+    console.print(f"{workload.name} on {cluster}, {counted(workload.batch(ranks), 'sample')} a step")
     console.print()
     if plan.objective is None:
         _render_no_plan(plan, console)
@@ -45,10 +47,11 @@ def render(plan: Plan, console: "Console") -> None:
     console.print()
     if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
         formats = Counter(table.dtype for table in plan.tables).most_common()
-        console.print(f"Stored as {', '.join(f'{dtype}: {count:,} tables' for dtype, count in formats)}.")
+        stored = ", ".join(f"{dtype}: {counted(count, 'table')}" for dtype, count in formats)
+        console.print(f"Stored as {stored}.")
     apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
     for place, count in apart.most_common():
-        console.print(f"Optimizer state of {count:,} table{'s' * (count > 1)} is in {place}, apart from the rows.")
+        console.print(f"Optimizer state of {counted(count, 'table')} is in {place}, apart from the rows.")
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
@@ -163,12 +166,12 @@ def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     words = []
     if moves.busiest_in is not None and moves.busiest_out is not None:
         words.append(
-            f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards; the most go into rank"
+            f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}; the most go into rank"
             f" {moves.busiest_in.rank} ({format_bytes(moves.busiest_in.bytes)}) and out of the former rank"
             f" {moves.busiest_out.rank} ({format_bytes(moves.busiest_out.bytes)})."
         )
     elif moves.moved_bytes:
-        words.append(f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards.")
+        words.append(f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}.")
     if moves.lost_bytes:
         words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
     words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
@@ -182,7 +185,7 @@ def _terms(moves: Moves) -> str:
     if moves.limit_bytes is not None:
         terms.append(f"the limit is {format_bytes(moves.limit_bytes)}")
     if moves.pay_back_steps is not None:
-        terms.append(f"a move must pay for itself within {moves.pay_back_steps:,} steps")
+        terms.append(f"a move must pay for itself within {counted(moves.pay_back_steps, 'step')}")
     return " and ".join(terms) or "moves have no price"
 
 

@@ -9,6 +9,7 @@ from planner.capacity import Choice, Question, ranked
 from planner.prices import notes
 from planner.reports.tables import Grid
 from planner.sizing import Candidate
+from topologies.sentences import counted
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _who(choice: Choice) -> str:
     assert answer is not None
     price = choice.bill.usd_per_hour
     cost = "" if price is None else f" at {price:,.2f} USD/h"
-    return f"{_label(choice)} with {_nodes(answer.nodes)} ({answer.ranks:,} ranks){cost}"
+    return f"{_label(choice)} with {_nodes(answer.nodes)} ({counted(answer.ranks, 'rank')}){cost}"
 
 
 def _label(choice: Choice) -> str:
@@ -202,7 +203,7 @@ def _lead(order: Sequence[Choice]) -> str:
     assert best.sizing.answer is not None
     assert following.sizing.answer is not None
     more = following.sizing.answer.ranks - best.sizing.answer.ranks
-    words = [f"has {abs(more):,} ranks {'more' if more > 0 else 'fewer'}" if more else "has as many ranks"]
+    words = [f"has {counted(abs(more), 'rank')} {'more' if more > 0 else 'fewer'}" if more else "has as many ranks"]
     least, price = best.bill.usd_per_hour, following.bill.usd_per_hour
     if least is not None and price is not None:
         dearer = price - least
@@ -325,7 +326,7 @@ def _print_folded(text: str, console: "Console") -> None:
 
 
 def _nodes(count: int) -> str:
-    return f"{count:,} node{'s' * (count != 1)}"
+    return counted(count, "node")
 
 
 def _count(value: float | None) -> str:
