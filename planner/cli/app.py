@@ -4,12 +4,14 @@ Help must appear at once: nothing here, nor in a command's module, imports more 
 """
 
 import itertools
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from planner._version import VERSION
 from planner.cli import (
+    activity,
     cache,
     calibrate,
     catalog,
@@ -36,17 +38,33 @@ from planner.cli.group import Group
 from planner.cli.interruption import end_when_terminated
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a command talks, as its words say before they are read."""
+
+    as_json: bool
+    is_quiet: bool
+    command: str
+
+
 class Program(Group):
     """The group of all commands, run inside the boundary that turns exceptions into exit codes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the command; whether its errors are to be JSON is known before it is read."""
-        ctx.obj = "--format=json" in args or ("--format", "json") in itertools.pairwise(args)
+        as_json = "--format=json" in args or ("--format", "json") in itertools.pairwise(args)
+        ctx.obj = Manner(as_json, is_quiet=not {"-q", "--quiet"}.isdisjoint(args), command=" ".join(args[:1]))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
-        return guarded(lambda: super(Program, self).invoke(ctx), as_json=ctx.obj)
+        manner: Manner = ctx.obj
+
+        def run() -> Any:
+            with activity.shown(manner.command, streams.activity_console(quiet=manner.is_quiet)):
+                return super(Program, self).invoke(ctx)
+
+        return guarded(run, as_json=manner.as_json)
 
 
 app = typer.Typer(

@@ -10,6 +10,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format, Record
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +83,7 @@ def calibrate(
       planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
     expect_places(output, measurements, plot, files or ())
+    streams.doing("measuring" if not files else f"reading {counted(len(files), 'file')}")
     with extras():
         if processes is not None:
             flags.expect_unused("with --processes", files=files, where=where)
@@ -173,6 +175,7 @@ def collective_laws(
     from cost_models.calibration.files import collective_file
 
     name = output.stem if output else device
+    streams.doing("fitting")
     told = {"device": device, "link": link, "source": source}
     found = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
     write(output, collective_file(found))
@@ -304,6 +307,7 @@ def device_terms(
     from cost_models.calibration.kernels import device_coefficients_of
     from cost_models.coefficients import device_coefficients
 
+    streams.doing("fitting")
     others = device_coefficients(base)
     found = fitted(rows, source, others.sector_bytes.value)
     for words in found.left_open:

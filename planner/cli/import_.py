@@ -84,11 +84,13 @@ def import_(
     from planner.policy import Policy
 
     costs = flags.word("--cost-model", cost_model or PLANNED_WITH.get(kind, "physical"), tuple(COST_MODELS))
+    streams.doing("reading the inputs")
     cluster, model = flags.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
     adopting = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     held, adopting = _read(kind, file, adopting)
+    streams.doing(f"bounding and playing the plan of {file.name}")
     _finish(adopted(held, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 

@@ -58,11 +58,13 @@ def report(
     from planner.files import write_file
     from planner.reports.pages import to_html, write_pictures
 
+    streams.doing(f"drawing {results.name}")
     page = _page(results)
     write_file(output, to_html(page, results.name).encode())
     if not quiet:
         streams.say(f"wrote {output}; open it in a browser")
     if pictures is not None:
+        streams.doing(f"writing pictures to {pictures.name}")
         files = write_pictures(page, pictures, (picture_format or PictureFormat.PNG).value)
         if not quiet:
             streams.say(f"wrote {counted(len(files), 'picture')} to {pictures}")

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from planner.cli import activity
 from topologies.errors import printable
 from topologies.sentences import counted
 
@@ -85,6 +86,8 @@ def console(stream: TextIO | None = None) -> "Console":
         def render_str(self, text: str, **how: Any) -> Text:
             return super().render_str(printable(text, keep="\n"), **how)
 
+    if stream is None:
+        activity.hide()
     file = stream or sys.stdout
     lively = is_lively(file)
     return Careful(
@@ -104,34 +107,46 @@ def say(message: str) -> None:
         print(printable(message, keep="\n"), file=sys.stderr)
 
 
+def activity_console(*, quiet: bool) -> "Console | None":
+    """Where the line is shown that says what a command does: a terminal, unless `quiet`."""
+    return None if quiet or not is_lively(sys.stderr) else console(sys.stderr)
+
+
+def doing(words: str, limit: str | None = None) -> None:
+    """Say on a terminal what begins, and until when at most; elsewhere nothing."""
+    activity.now(printable(words), limit)
+
+
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
+def progress(*, quiet: bool = False, limit: str = "") -> Iterator[Callable[[str], None] | None]:
     """What a long computation calls with the name of each step that it begins.
 
-    A spinner on a terminal, a line per step on any other stderr, None when `quiet`.
+    Shown with the time on a terminal, a line per step on any other stderr, None when `quiet`.
     """
+    doing("starting", limit)
     if quiet:
         yield None
-    elif is_lively(sys.stderr):
-        with console(sys.stderr).status("starting") as status:
-            yield status.update
     else:
-        yield say
+        yield lambda words: None if activity.now(printable(words)) else say(words)
 
 
 @contextmanager
 def bar(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """What a long run calls with how many parts are done, and how many of them failed.
 
-    A bar with the time left on a terminal; a line now and then on any other stderr; nothing when `quiet`.
+    A bar with the time so far and that left on a terminal; a line now and then on any other stderr; nothing when
+    `quiet`.
     """
     if quiet:
         yield lambda _done, _failed: None
     elif is_lively(sys.stderr):
         from rich import progress as rich
 
+        activity.hide()
         columns = (rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("{task.fields[failed]}"))
-        with rich.Progress(*columns, rich.TimeRemainingColumn(), console=console(sys.stderr), transient=True) as shown:
+        times = (rich.TimeElapsedColumn(), rich.TimeRemainingColumn())
+        screen = console(sys.stderr)
+        with rich.Progress(*columns, *times, console=screen, transient=True, redirect_stdout=False) as shown:
             task = shown.add_task("", total=total, failed="")
             yield lambda done, failed: shown.update(task, completed=done, failed=_failures(failed))
     else:
@@ -161,6 +176,7 @@ class _Lines:
 
 def write_text(text: str) -> None:
     """Print text, hidden characters as their escapes."""
+    activity.hide()
     print(printable(text, keep="\n"))
 
 
@@ -171,6 +187,7 @@ def write_json(data: object) -> None:
 
 def print_json(text: str) -> None:
     """Print the text of a JSON document, its hidden characters as JSON's own escapes: the same data."""
+    activity.hide()
     print(re.sub(r"[^ -~\n]", _json_escape, text.rstrip("\n")))
 
 
@@ -183,6 +200,7 @@ def write_csv(records: Sequence[Record]) -> None:
     """Print records as CSV with a header line; None is an empty field."""
     from planner import spreadsheets
 
+    activity.hide()
     print(spreadsheets.of_records(records), end="")
 
 
@@ -190,6 +208,7 @@ def write_frame(frame: "pd.DataFrame") -> None:
     """Print a data frame as CSV with a header line; what is missing is an empty field."""
     from planner import spreadsheets
 
+    activity.hide()
     print(spreadsheets.of_frame(frame), end="")
 
 

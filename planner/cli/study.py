@@ -97,6 +97,7 @@ def study(
     from planner.studies.study import read_study
     from planner.studies.table import measured_steps, results
 
+    streams.doing(f"reading the inputs of {study_}")
     with outputs.beside("STUDY"):
         grid = Grid(*read_study(study_))
         if len(grid) > MANY and not yes:
@@ -114,6 +115,7 @@ def study(
             if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
                 write_results(results(grid, done), partial(output))
                 saves += 1
+    streams.doing("summing up")
     found = results(grid, done)
     if output is not None:
         write_results(found, output)

@@ -66,6 +66,7 @@ def verify(
         flags.expect_unused("without --topology", nodes=nodes, set_=of["topology"])
     if workload is None:
         flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
+    streams.doing(f"reading {plan.name}")
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     narrowing = {
@@ -82,6 +83,7 @@ def verify(
     rules = flags.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else validate(rules, Policy)
     former = None if from_ is None else load_plan(from_)
+    streams.doing(f"computing {plan.name} anew")
     violations = violations_of(document, former, plan.parent)
     planned = (*planned_inputs(document), document.provenance.policy)
     pairs = zip(INPUTS, planned, (cluster, model, allowed), strict=True)

@@ -63,7 +63,9 @@ def test_a_missing_package_is_json_and_ends_with_2(run, starter, tmp_path, monke
         assert result.exit_code == 2, words
         assert "pip install 'shardplan[" in result.stderr, words
         assert "Traceback" not in result.stderr
-    error = json.loads(run("simulate", plan, "--picture", tmp_path / "x.png", "--format", "json").stderr.splitlines()[-1])
+    error = json.loads(
+        run("simulate", plan, "--picture", tmp_path / "x.png", "--format", "json").stderr.splitlines()[-1]
+    )
     assert error["exit"] == 2
     assert "shardplan[plot]" in error["message"]
 
