@@ -108,7 +108,9 @@ def study(
         plans.mkdir(parents=True, exist_ok=True)
     done: list[Done] = []
     with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
-        for one in _followed(execution.run(where, Store() if cache else None, stopped), len(execution), quiet=quiet):
+        for one in _followed(
+            execution.run(where, Store(warn=streams.say) if cache else None, stopped), len(execution), quiet=quiet
+        ):
             done.append(one)
             if plans is not None and one.answer.plan is not None:
                 _write_plan(plans, one)
