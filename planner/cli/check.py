@@ -81,13 +81,14 @@ def _inspect(file: str, kind: str) -> Finding:
 
 
 def _inspect_topology(file: str) -> Inspection:
+    from cost_models import coefficient_checks
     from topologies.checks import warnings
     from topologies.loading import read_topology, validated
 
     document = read_topology(file)
     topology = validated(document)
     summary = f"{counted(topology.node_count, 'node')}, {counted(topology.world_size, 'rank')}"
-    return summary, tuple(warnings(topology, document))
+    return summary, tuple(sorted([*warnings(topology, document), *coefficient_checks.warnings(topology, document)]))
 
 
 def _inspect_workload(file: str) -> Inspection:

@@ -122,6 +122,19 @@ def test_a_grid_of_millions_asks_first(study) -> None:
     assert "--yes" in said
 
 
+def test_a_damaged_record_is_computed_again(study, cache: Path) -> None:
+    """With a warning, and the results are those of the first run."""
+    first = study(STUDY, "--format", "json")
+    path = sorted(cache.glob("shardplan/points/*/*.json"))[0]
+    data = json.loads(path.read_text())
+    data["answer"]["record"]["step_s"] /= 10
+    path.write_text(json.dumps(data))
+    again = study(STUDY, "--format", "json")
+    assert again.stdout == first.stdout
+    assert f"warning: {path}: is damaged" in again.stderr
+    assert "3 of them from the cache" in again.stderr
+
+
 def test_no_point_that_counts_exits_with_4(study) -> None:
     """With how near one comes."""
     result = study(STUDY + "constraints: {samples_per_s: {min: 1e12}}\n")
