@@ -203,6 +203,12 @@ def _compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
         problem = error.problem or "is not valid YAML"
         message = problem + next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in problem), "")
         raise InputError.at(source, message, line=line, column=column) from None
+    except yaml.reader.ReaderError as error:
+        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        before = text[: found.start()] if found else ""
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        message = f"is not valid YAML: {error.reason}; leave the character out, or write its escape in double quotes"
+        raise InputError.at(source, message, line=line, column=column) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: 2024-13-45, a number of 5,000 digits
         raise InputError.at(source, f"is not valid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:

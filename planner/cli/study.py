@@ -165,7 +165,12 @@ def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | 
 
     if page is not None:
         flags.expect_extra("plotly", "report", "--report")
-    found = Outputs({"--output": output, "--report": page}, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
+    files = {
+        "--output": output,
+        "--output (points so far)": None if output is None else partial(output),
+        "--report": page,
+    }
+    found = Outputs(files, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
     return found

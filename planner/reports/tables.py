@@ -1,5 +1,6 @@
 """Tables of text: what does not fit is words on more lines, never a number cut short."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
+NUMBER = re.compile(r"[±+-]?\d[\d.,e+-]*%?")
 LEAST_WORDS = 8
 """Characters that a column of words keeps on the narrowest terminal."""
 
@@ -34,8 +36,11 @@ class Column:
         return max(map(_width, unbroken), default=0)
 
     def least(self) -> int:
-        """Characters of the narrowest column."""
-        return self.whole() if self.is_number else min(self.whole(), LEAST_WORDS)
+        """Characters of the narrowest column; a number among words is not broken either."""
+        if self.is_number:
+            return self.whole()
+        numbers = [_width(word) for cell in self.cells for word in cell.split() if NUMBER.fullmatch(word)]
+        return min(self.whole(), max(LEAST_WORDS, *numbers, 0))
 
 
 class Grid:

@@ -41,6 +41,14 @@ def test_no_word_is_lost(width):
     assert "".join("".join(shown(table, width)).split()) == "onetwothree-and-more"
 
 
+@pytest.mark.parametrize("width", range(1, 40))
+def test_numbers_among_words_are_whole(width):
+    """Also in a column of words."""
+    table = Grid(("value", "left"), ("what", "left"))
+    table.add_row("1,234,567,890.5", "something that is long")
+    assert "1,234,567,890.5" in " ".join(shown(table, width)).split()
+
+
 def test_wide_characters_keep_columns_straight():
     """A character that takes two columns counts as two."""
     table = Grid(("名", "left"), ("n", "right"))
