@@ -9,6 +9,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from topologies.documents import Record
@@ -97,7 +98,7 @@ def verify(
     else:
         streams.write_records([{"violation": text} for text in violations], output_format)
     if violations:
-        streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
+        streams.say(f"{plan}: {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
     streams.say(f"{plan}: everything holds; as stated, not recomputed: {in_words(stated)}")
 
