@@ -61,7 +61,7 @@ def topology_of(document: Mapping[str, Any], like: Topology, name: str, source: 
     told = validate(Document(dict(document), source), Arguments)
     local = told.local_world_size or told.world_size
     if told.world_size % local:
-        message = f"{counted(told.world_size, 'rank')} cannot fill hosts of {local}"
+        message = f"{counted(told.world_size, 'rank')} do not fill hosts of {local}"
         raise InputError.at(source, message, path="world_size")
     rates = {ours: getattr(told, theirs) * 1000 for theirs, ours in _RATES.items() if getattr(told, theirs)}
     own = replace(TorchRecTopology.default(told.world_size, local, told.pod_size), **rates)
