@@ -5,6 +5,7 @@ import numbers
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cost_models.model import CostModel
@@ -92,21 +93,26 @@ def plan(
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
     rules = _narrowed(policy, tiers, shardings)
     allowed = validate(rules, Policy)
+    tell = progress or (lambda *_: None)
+    tell("ways to hold each table", None, None)
     model = planning_model(cost_model, cluster, priced_as_run(trained, allowed), allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
+    tell("what each way costs", None, None)
     problem = build_problem(model, options)
     migration = None if previous is None else _migration(previous, model, lost_nodes)
     former_fractions = None if migration is None else migration.cache_fractions()
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     watch = _Watch(math.inf if time_limit_s is None else time_limit_s, stop)
+    tell("sizes of caches", None, None)
     options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
     limits = Limits(watch.left_s(), gap, effort, seed, stop)
     origin = watch.noted(provenance(model, allowed, seed, options))
     helpful = _Helper(model, allowed, limits, progress)
     heard = progress and _in_whole_steps(progress, model)
-    judged = with_simulation if simulate else _as_it_is
+    judged = partial(_played, tell=tell) if simulate else _as_it_is
     if migration is None:
+        tell("the relaxation", None, None)
         options, problem, outcome = solved(model, options, problem, limits, heard)
         outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
         options, problem, outcome = polished(model, options, problem, outcome)
@@ -190,6 +196,11 @@ class _Helper:
             self._progress("what would make it fit", None, None)
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
         return remedies(self._model, self._policy, short, is_stopped)
+
+
+def _played(found: Plan, tell: Progress) -> Plan:
+    tell("playing the step", None, None)
+    return with_simulation(found)
 
 
 def _as_it_is(found: Plan) -> Plan:

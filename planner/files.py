@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from topologies.errors import InputError
+from topologies.sources import note
 
 
 def write_file(path: str | Path, content: bytes) -> None:
@@ -61,7 +62,7 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
     that stands twice in one mapping: readers do not agree which of the two counts."""
     source, text = str(path), ""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = note(Path(path)).read_text(encoding="utf-8-sig")
         data = json.loads(text, object_pairs_hook=_mapping)
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None

@@ -51,10 +51,13 @@ def base_path(document: Document, name: str, find: Callable[[str], Path], chain:
 
 def with_keys(base: Document, document: Document) -> Document:
     """The base with the keys of the document in place of its own."""
-    merged = Document(copy.deepcopy(base.data), base.source, base.locate, dict(base.overridden), document.directory)
+    merged = Document(
+        copy.deepcopy(base.data), base.source, base.locate, dict(base.overridden), document.directory, base.included
+    )
     for key in document.data.keys() - KEYS:
         merged.data[key] = document.data[key]
         merged.overridden = {path: origin for path, origin in merged.overridden.items() if path[0] != key}
+        merged.included = frozenset(path for path in merged.included if path[0] != key)
         merged.overridden[(key,)] = (document, (key,))
     return merged
 

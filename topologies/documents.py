@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
-from topologies.errors import Fault, InputError
+from topologies.errors import ConflictError, Fault, InputError
 from topologies.messages import Key as Key
 from topologies.messages import describe, is_model, types_at
 from topologies.messages import did_you_mean as did_you_mean
 from topologies.messages import field_names as field_names
 from topologies.messages import unknown_key as unknown_key
+from topologies.sources import note
 
 Position = tuple[int, int]
 EVERY = "*"
@@ -84,6 +85,8 @@ class Document:
     overridden: dict[tuple[Key, ...], "Origin"] = field(default_factory=dict)
     directory: Path | None = None
     """Where relative paths inside the document start."""
+    included: frozenset[tuple[Key, ...]] = frozenset()
+    """Those of `overridden` that the document itself leaves to another file."""
 
     def fault(self, path: Sequence[Key], message: str) -> Fault:
         """A fault at `path`, at the position of the nearest key that exists, in the document that set it."""
@@ -93,11 +96,23 @@ class Document:
         line, column = self.locate(path) or (0, 0)
         return Fault(self.source, line, column, ".".join(map(str, path)), message)
 
-    def fault_within(self, path: Sequence[Key], message: str) -> Fault:
-        """A fault of the parts of `path` against each other: laid to the part overridden last, if any was."""
-        inside = [key for key in self.overridden if key != tuple(path) and key[: len(path)] == tuple(path)]
+    def include(self, path: tuple[Key, ...], other: "Document") -> None:
+        """Take what another document says as the value at `path`, which the document left to it."""
+        self.overridden[path] = (other, ())
+        self.included |= {path}
+
+    def fault_within(self, path: Sequence[Key], message: str, fields: Sequence[Sequence[Key]] = ((),)) -> Fault:
+        """A fault of `fields` inside `path` against each other: laid to the one overridden last, else to the first."""
+        parts = [(*path, *part) for part in fields]
+        inside = [
+            key
+            for key in self.overridden
+            if key not in self.included
+            and len(key) > len(path)
+            and any(key[: len(part)] == part or part[: len(key)] == key for part in parts)
+        ]
         if not inside:
-            return self.fault(path, message)
+            return self.fault(parts[0], message)
         return self._fault_there(self.overridden[inside[-1]], (), path, message)
 
     @staticmethod
@@ -154,7 +169,7 @@ def read_yaml(path: Path, name: str | None = None) -> Document:
     """
     source = name or str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = note(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -187,6 +202,12 @@ def _compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         problem = error.problem or "is not valid YAML"
         message = problem + next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in problem), "")
+        raise InputError.at(source, message, line=line, column=column) from None
+    except yaml.reader.ReaderError as error:
+        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        before = text[: found.start()] if found else ""
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        message = f"is not valid YAML: {error.reason}; leave the character out, or write its escape in double quotes"
         raise InputError.at(source, message, line=line, column=column) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: 2024-13-45, a number of 5,000 digits
         raise InputError.at(source, f"is not valid YAML: {' '.join(str(error).split())}") from None
@@ -226,15 +247,16 @@ def validate(document: Document, model: type[Model]) -> Model:
 def _faults(document: Document, model: type[BaseModel], error: ValidationError) -> Iterable[Fault]:
     """One fault for each path; what the sides of a union say about one value is joined."""
     messages: dict[tuple[Key, ...], list[str]] = {}
-    within = set()
+    within: dict[tuple[Key, ...], Sequence[Sequence[Key]]] = {}
     for item in error.errors(include_url=False):
         path = _data_path(document.data, item)
         messages.setdefault(path, []).append(describe(item, model, path))
         if item["type"] == "value_error":
-            within.add(path)
+            conflict = item["ctx"]["error"]
+            within[path] = conflict.fields if isinstance(conflict, ConflictError) and conflict.fields else ((),)
     for path, found in messages.items():
-        place = document.fault_within if path in within else document.fault
-        yield place(path, "; or ".join(dict.fromkeys(found)))
+        message = "; or ".join(dict.fromkeys(found))
+        yield document.fault_within(path, message, within[path]) if path in within else document.fault(path, message)
 
 
 def _data_path(data: Any, item: ErrorDetails) -> tuple[Key, ...]:

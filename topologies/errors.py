@@ -1,7 +1,11 @@
 """What is wrong with an input: every fault of a file at once, each with its place and its remedy."""
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of characters that steer a terminal, turn the direction of text, or cannot be seen."""
 
 
 @dataclass(frozen=True, order=True)
@@ -21,7 +25,23 @@ class Fault:
     def __str__(self) -> str:
         position = f":{self.line}:{self.column}" if self.line else ""
         field = f" {self.path}:" if self.path else ""
-        return f"{self.source}{position}:{field} {self.message}"
+        return printable(f"{self.source}{position}:{field} {self.message}")
+
+
+class MissingPackageError(RuntimeError):
+    """A package that only an extra installs is not there."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what}: pip install 'shardplan[{extra}]'")
+
+
+class ConflictError(ValueError):
+    """Fields of one mapping that do not go together, for validators: the `fields` as paths in it, the culprit first."""
+
+    def __init__(self, message: str, *fields: str) -> None:
+        keys = (name.split(".") for name in fields)
+        self.fields = tuple(tuple(int(key) if key.isdecimal() else key for key in path) for path in keys)
+        super().__init__(message)
 
 
 class InputError(ValueError):
@@ -45,3 +65,18 @@ def shown(value: object, limit: int = 60) -> str:
     """A value as a message shows it: its repr, cut to `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def printable(text: str, keep: str = "") -> str:
+    """A text with every hidden character, but for those to `keep`, as its escape (`\\x1b`, `\\u202e`).
+
+    Names come from files of others: what is printed on a terminal passes here.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if character not in keep and unicodedata.category(character) in HIDDEN
+        else character
+        for character in text
+    )

@@ -93,8 +93,9 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"`, or what there is to choose from."""
     names = sorted(known)
-    if close := difflib.get_close_matches(word, names, n=1, cutoff=0.6):
-        return f"; did you mean {close[0]!r}?"
+    spelled = {name.lower(): name for name in names}
+    if close := difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6):
+        return f"; did you mean {spelled[close[0]]!r}?"
     return f"; known here: {', '.join(names)}" if names else ""
 
 

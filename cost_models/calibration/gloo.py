@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from cost_models.calibration.microbenchmarks import UnavailableError
 from cost_models.coefficients import CollectiveOperation
+from topologies.errors import MissingPackageError
 
 LINK = "gloo"
 """What a topology calls such a link."""
@@ -38,14 +38,14 @@ def measure(
 ) -> pd.DataFrame:
     """Times of all operations by number of processes: operation, ranks, buffer_bytes, seconds.
 
-    Raises UnavailableError without PyTorch.
+    Raises MissingPackageError without PyTorch.
     """
     try:
         from torch import multiprocessing
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise UnavailableError("collectives need PyTorch; pip install 'shardplan[calibrate-device]'") from None
+        raise MissingPackageError("collectives need PyTorch", "calibrate-device") from None
     found: list[pd.DataFrame] = []
     for world in processes:
         if progress:

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from cost_models.calibration.kernels import COLUMNS
+from topologies.errors import MissingPackageError
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
@@ -101,7 +102,10 @@ def plan_for(device: Device, *, quick: bool) -> Plan:
 
 
 def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None = None) -> pd.DataFrame:
-    """Times with the columns of `kernels.COLUMNS`. Raises UnavailableError without PyTorch or the device."""
+    """Times with the columns of `kernels.COLUMNS`.
+
+    Raises MissingPackageError without PyTorch, UnavailableError without the device.
+    """
     passes = [_measured(device, plan, progress if number == 0 else None) for number in range(PASSES)]
     fastest = pd.concat([rows.seconds for rows in passes], axis=1).min(axis=1)
     return passes[0].assign(seconds=fastest)
@@ -152,7 +156,7 @@ def _torch(device: Device) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise UnavailableError("--device needs PyTorch; pip install 'shardplan[calibrate-device]'") from None
+        raise MissingPackageError("--device needs PyTorch", "calibrate-device") from None
     if device == "cuda" and not torch.cuda.is_available():
         raise UnavailableError("PyTorch sees no CUDA device here; --device cpu measures the processor")
     return torch

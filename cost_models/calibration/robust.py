@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shards import Floats
+from topologies.sentences import counted
 
 SOFT_RELATIVE_ERROR = 0.03
 """Relative errors beyond this weigh less than their square (soft L1): outliers do not pull the fit."""
@@ -23,9 +24,8 @@ class UndeterminedError(ValueError):
     def __init__(self, names: tuple[str, ...], rows: int) -> None:
         self.names = names
         listed = ", ".join(names)
-        super().__init__(
-            f"{rows} measurements do not determine {listed}; add rows in which this part of the time is larger"
-        )
+        told = f"{counted(rows, 'measurement')} {'does' if rows == 1 else 'do'} not determine {listed}"
+        super().__init__(f"{told}; add rows in which this part of the time is larger")
 
 
 @dataclass(frozen=True)

@@ -120,11 +120,17 @@ class Builder:
         self._given: list[Ints | None] = []
         self._fetched: list[Ints | None] = []
 
-    def build(self, demands: Sequence[Demand], slowness: Sequence[Floats]) -> Program:
-        """One step per demand; `slowness` [W] stretches each rank's device time."""
+    def build(
+        self,
+        demands: Sequence[Demand],
+        slowness: Sequence[Floats],
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Program:
+        """One step per demand; `slowness` [W] stretches each rank's device time; `tell` hears of each step."""
         self._demands, self._slowness = demands, slowness
         start: Ints | None = None
         for step in range(len(demands)):
+            tell(f"laying out step {step + 1:,} of {len(demands):,}")
             self._bring(step + self._ahead.copy, self._copied, self._copy, start)
             if not step or not self._ahead.ids:
                 self._bring(step + self._ahead.ids, self._given, self._exchange_ids, start)

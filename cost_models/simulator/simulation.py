@@ -1,6 +1,7 @@
 """Plays a placement: consecutive training steps until they repeat, and what they show."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from cost_models.simulator.program import COMPUTE, HOST, Builder, Program, Task
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
+from topologies.sentences import counted
 
 FILL_STEPS = {"none": 1, "sparse-dist": 2, "prefetch": 3}
 """Steps until every step of a pipeline is like the one before."""
@@ -203,11 +205,13 @@ def simulate(
     steps: int = 2,
     conditions: Conditions | None = None,
     observe: Observer | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Play `steps` steps after those in which the pipeline fills.
+    """Play `steps` steps after those in which the pipeline fills; `progress` hears what is being done.
 
     Raises ValueError where `conditions` name what does not exist.
     """
+    tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
     kinds = rank_kinds(topology, workload)
     network = Network(topology, kinds, conditions.lost_cards)
@@ -222,11 +226,16 @@ def simulate(
         workload.batch(network.world),
         software,
     )
+    tell(f"drawing the ids of {counted(played, 'step')}")
     drawn = conditions.ids(workload, network.world, played)
     mean = counter.count()
-    demands = [mean if ids is None else counter.count(ids) for ids in drawn]
+    demands = []
+    for number, ids in enumerate(drawn, start=1):
+        demands.append(mean if ids is None else counter.count(ids))
+        tell(f"counting the work of step {number:,} of {played:,}")
     builder = Builder(network, workload, software, waits_for_data=conditions.data_loading)
-    program = builder.build(demands, conditions.slowness(network.world, played))
+    program = builder.build(demands, conditions.slowness(network.world, played), tell)
     capacity = conditions.capacity(network)
+    tell(f"playing {counted(played, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, network.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)

@@ -124,7 +124,7 @@ def _derived(document: Document, chain: tuple[Path, ...]) -> _Draft:
 def _bare(name: str, profiles: Document, faults: list[Fault]) -> _Draft:
     """A file of profiles as a workload; everything else has its default."""
     document = Document({"name": name, "tables": profiles.data}, profiles.source)
-    document.overridden[("tables",)] = (profiles, ())
+    document.include(("tables",), profiles)
     return _Draft(document, faults, batch_expected=True, tables_settled=bool(faults) and not profiles.data)
 
 
@@ -143,7 +143,7 @@ def _described(document: Document) -> _Draft:
     except InputError as error:
         return _Draft(document, list(error.faults), tables_settled=True)
     data["tables"] = profiles.data
-    document.overridden[("tables",)] = (profiles, ())
+    document.include(("tables",), profiles)
     return _Draft(document, faults, tables_settled=bool(faults) and not profiles.data)
 
 

@@ -10,6 +10,7 @@ from cost_models.workload import spellings, words
 from cost_models.workload.formats import FORMATS
 from topologies.cluster import fingerprint
 from topologies.documents import Record
+from topologies.errors import ConflictError
 from topologies.units import Share
 
 Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
@@ -102,7 +103,7 @@ class TableProfile(Record):
     @model_validator(mode="after")
     def _one_curve(self) -> Self:
         if self.zipf_alpha is not None and self.access_cdf is not None:
-            raise ValueError("zipf_alpha and access_cdf exclude each other; give one")
+            raise ConflictError("zipf_alpha and access_cdf exclude each other; give one", "access_cdf", "zipf_alpha")
         return self
 
     @property
@@ -157,11 +158,14 @@ class Dense(Record):
     def _layers_or_totals(self) -> Self:
         totals = (self.macs_per_sample is not None, self.parameters is not None)
         if any(totals) and (self.bottom_mlp or self.top_mlp):
-            raise ValueError("give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both")
+            message = "give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both"
+            given = "macs_per_sample" if totals[0] else "parameters"
+            raise ConflictError(message, given, "macs_per_sample", "parameters", "bottom_mlp", "top_mlp")
         if any(totals) and not all(totals):
-            raise ValueError("macs_per_sample and parameters go together; one of them is missing")
+            given, other = ("macs_per_sample", "parameters") if totals[0] else ("parameters", "macs_per_sample")
+            raise ConflictError(f"goes with {other}, which is missing; give both", given, other)
         if self.bottom_mlp and not self.numerical_features:
-            raise ValueError("bottom_mlp needs numerical_features, the width of its input")
+            raise ConflictError("needs numerical_features, the width of its input", "bottom_mlp", "numerical_features")
         return self
 
 
@@ -203,25 +207,32 @@ class Workload(Record):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.global_batch is None) == (self.batch_per_rank is None):
-            raise ValueError("give exactly one of global_batch and batch_per_rank (flag: --global-batch)")
+            message = "give exactly one of global_batch and batch_per_rank (flag: --global-batch)"
+            raise ConflictError(message, "global_batch", "batch_per_rank")
         if self.dense.interaction == "dot":
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:
-                raise ValueError(f"interaction 'dot' needs vectors of one width, not of {sorted(widths)}")
+                shown = ", ".join(map(str, sorted(widths)))
+                message = (
+                    f"interaction 'dot' needs vectors of one width, not of {shown}; give the tables and the end of"
+                    " bottom_mlp one width, or choose concat, dcn or pool"
+                )
+                raise ConflictError(message, "dense.interaction", "dense.bottom_mlp", "tables")
         return self
 
     @model_validator(mode="after")
     def _one_factor(self) -> Self:
-        factors: dict[str, set[float]] = {}
-        for table in self.tables:
+        factors: dict[str, dict[float, int]] = {}
+        for index, table in enumerate(self.tables):
             if table.dedup_group is not None:
-                factors.setdefault(table.dedup_group, set()).add(table.dedup_factor)
+                factors.setdefault(table.dedup_group, {}).setdefault(table.dedup_factor, index)
         for name, found in factors.items():
             if len(found) > 1:
                 shown = ", ".join(f"{factor:g}" for factor in sorted(found))
-                raise ValueError(
+                raise ConflictError(
                     f"the tables of dedup_group {name!r} have dedup_factor {shown}; features that change together"
-                    " repeat equally often: give them one factor, or groups of their own"
+                    " repeat equally often: give them one factor, or groups of their own",
+                    *(f"tables.{index}.dedup_factor" for index in sorted(found.values(), reverse=True)),
                 )
         return self
 
@@ -230,17 +241,21 @@ class Workload(Record):
         """Training writes rows: in their own format, or in a cache of full precision."""
         if self.mode != "training":
             return self
-        frozen = [
-            f"{table.name} ({self.dtype_of(table)})"
-            for table in self.tables
+        fixed = {
+            index: table
+            for index, table in enumerate(self.tables)
             if table.precision_cache is None and not FORMATS[self.dtype_of(table)].updates_in_place
-        ]
-        if frozen:
+        }
+        if fixed:
+            frozen = [f"{table.name} ({self.dtype_of(table)})" for table in fixed.values()]
+            fields = [f"tables.{index}.dtype" if table.dtype else "embedding.dtype" for index, table in fixed.items()]
             known = ", ".join(name for name, each in FORMATS.items() if each.updates_in_place)
             more = f" and {len(frozen) - 5:,} more" if len(frozen) > 5 else ""
-            raise ValueError(
+            raise ConflictError(
                 f"training cannot update the rows of {', '.join(frozen[:5])}{more} in their format; give the tables"
-                f" precision_cache (for example 5%), one of {known}, or the workload mode: inference"
+                f" precision_cache (for example 5%), one of {known}, or the workload mode: inference",
+                *fields,
+                "mode",
             )
         return self
 

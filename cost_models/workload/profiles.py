@@ -10,6 +10,8 @@ from cost_models.workload.dialects import ALIASES, TABLE_SET_NOTES, is_table_set
 from cost_models.workload.models import TableProfile
 from topologies.documents import Document, Key, Position, did_you_mean, read_yaml
 from topologies.errors import Fault, InputError
+from topologies.sentences import counted
+from topologies.sources import note
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET = frozenset({".parquet", ".pq"})
@@ -70,7 +72,7 @@ def _enter_tables(document: Document) -> None:
 def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
     source = str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = note(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -90,7 +92,8 @@ def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
     faults, records, starts = [], [], []
     for line, row in rows:
         if len(row) != len(columns):
-            message = f"{len(row)} fields where the header has {len(columns)}"
+            message = f"{counted(len(row), 'field')} where the header has {len(columns)}"
+            message += f"; put text that holds {delimiter!r} in quotes" if len(row) > len(columns) else ""
             faults.append(Fault(source, line, 1, "", message))
             continue
         filled = zip(columns, map(str.strip, row), strict=True)
@@ -149,7 +152,7 @@ def _read_parquet(path: Path) -> Document:
 
     source = str(path)
     try:
-        table = parquet.ParquetFile(path).read()
+        table = parquet.ParquetFile(note(path)).read()
     except OSError as error:
         cause = error.strerror or " ".join(str(error).split())
         raise InputError.at(source, f"cannot be read: {cause}") from None

@@ -3,12 +3,15 @@
 Help must appear at once: nothing here, nor in a command's module, imports more than typer at the top.
 """
 
+import itertools
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from planner._version import VERSION
 from planner.cli import (
+    activity,
     cache,
     calibrate,
     catalog,
@@ -32,14 +35,36 @@ from planner.cli import (
 )
 from planner.cli.exits import guarded
 from planner.cli.group import Group
+from planner.cli.interruption import end_when_terminated
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a command talks, as its words say before they are read."""
+
+    as_json: bool
+    is_quiet: bool
+    command: str
 
 
 class Program(Group):
     """The group of all commands, run inside the boundary that turns exceptions into exit codes."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the command; whether its errors are to be JSON is known before it is read."""
+        as_json = "--format=json" in args or ("--format", "json") in itertools.pairwise(args)
+        ctx.obj = Manner(as_json, is_quiet=not {"-q", "--quiet"}.isdisjoint(args), command=" ".join(args[:1]))
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
-        return guarded(lambda: super(Program, self).invoke(ctx))
+        manner: Manner = ctx.obj
+
+        def run() -> Any:
+            with activity.shown(manner.command, streams.activity_console(quiet=manner.is_quiet)):
+                return super(Program, self).invoke(ctx)
+
+        return guarded(run, as_json=manner.as_json)
 
 
 app = typer.Typer(
@@ -98,4 +123,5 @@ app.command()(doctor.doctor)
 def main() -> None:
     """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
     streams.ready()
+    end_when_terminated()
     app()

@@ -5,6 +5,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.group import Group
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
 
@@ -48,4 +49,4 @@ def clear() -> None:
     from planner.studies.store import Store
 
     before = Store().clear()
-    streams.say(f"removed {before.answers:,} points from {before.directory}")
+    streams.say(f"removed {counted(before.answers, 'point')} from {before.directory}")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format, Record
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +82,8 @@ def calibrate(
       planner calibrate --device cpu --processes 2,4 --name MY-CPU -o gloo.yaml
       planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
-    expect_places(output, measurements, plot)
+    expect_places(output, measurements, plot, files or ())
+    streams.doing("measuring" if not files else f"reading {counted(len(files), 'file')}")
     with extras():
         if processes is not None:
             flags.expect_unused("with --processes", files=files, where=where)
@@ -99,11 +102,9 @@ def calibrate(
             kernels(files, device, where, output, plot, output_format)
 
 
-def expect_places(output: Path | None, measurements: Path | None, plot: Path | None) -> None:
-    """Raise BadParameter where a file cannot be written, before anything is measured."""
-    for flag, path in (("--output", output), ("--measurements", measurements), ("--plot", plot)):
-        if path is not None:
-            flags.expect_place(flag, path)
+def expect_places(output: Path | None, measurements: Path | None, plot: Path | None, files: Sequence[Path]) -> None:
+    """Raise BadParameter where a file cannot be written or is one to read, before anything is measured."""
+    Outputs({"--output": output, "--measurements": measurements, "--plot": plot}, {"FILE": files})
     if plot is not None:
         from cost_models.calibration.plots import FORMATS
 
@@ -116,19 +117,19 @@ def expect_places(output: Path | None, measurements: Path | None, plot: Path | N
 def extras() -> Iterator[None]:
     """What an optional package is missing for, instead of a traceback."""
     from cost_models.calibration.microbenchmarks import UnavailableError
+    from topologies.errors import MissingPackageError
 
     try:
         yield
     except UnavailableError as error:
-        streams.say(f"planner: {error}")
-        raise typer.Exit(2) from None
+        raise typer.BadParameter(str(error), param_hint="--device") from None
     except ModuleNotFoundError as error:
-        needs = {"scipy": ("calibration", "calibrate"), "matplotlib": ("--plot", "calibrate-device")}
-        if error.name not in needs:
+        needs = {"scipy": ("calibration", "calibrate"), "matplotlib": ("--plot", "plot")}
+        package = (error.name or "").partition(".")[0]
+        if package not in needs:
             raise
-        what, extra = needs[error.name]
-        streams.say(f"planner: {what} needs {error.name}; pip install 'shardplan[{extra}]'")
-        raise typer.Exit(2) from None
+        what, extra = needs[package]
+        raise MissingPackageError(f"{what} needs {package}", extra) from None
 
 
 def are_collectives(files: Sequence[Path], link: str | None) -> bool:
@@ -174,6 +175,7 @@ def collective_laws(
     from cost_models.calibration.files import collective_file
 
     name = output.stem if output else device
+    streams.doing("fitting")
     told = {"device": device, "link": link, "source": source}
     found = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
     write(output, collective_file(found))
@@ -207,8 +209,7 @@ def among_processes(
         sizes = gloo.QUICK_BYTES if quick else gloo.BUFFER_BYTES
         rows = gloo.measure([int(count) for count in counts], sizes, report)
     if measurements is not None:
-        rows.to_csv(measurements, index=False)
-        streams.say(f"wrote {measurements}")
+        _write_measurements(measurements, rows)
     source = f"planner calibrate --device cpu --processes {processes}{' --quick' * quick}: {gloo.software()}"
     called = name or microbenchmarks.device_name("cpu")
     where = link or gloo.LINK
@@ -286,8 +287,7 @@ def this_machine(
     with streams.progress() as report:
         rows = microbenchmarks.measure(here, microbenchmarks.plan_for(here, quick=quick), report)
     if measurements is not None:
-        rows.to_csv(measurements, index=False)
-        streams.say(f"wrote {measurements}")
+        _write_measurements(measurements, rows)
     base = "CPU" if here == "cpu" else "default"
     device_terms(rows, name or microbenchmarks.device_name(here), base, origin, output, plot, output_format)
 
@@ -307,6 +307,7 @@ def device_terms(
     from cost_models.calibration.kernels import device_coefficients_of
     from cost_models.coefficients import device_coefficients
 
+    streams.doing("fitting")
     others = device_coefficients(base)
     found = fitted(rows, source, others.sector_bytes.value)
     for words in found.left_open:
@@ -320,8 +321,18 @@ def device_terms(
 def write(output: Path | None, text: str) -> None:
     """Write a coefficient file where one is asked for."""
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        from planner.files import write_file
+
+        write_file(output, text.encode())
         streams.say(f"wrote {output}")
+
+
+def _write_measurements(path: Path, rows: "pd.DataFrame") -> None:
+    from planner import spreadsheets
+    from planner.files import write_file
+
+    write_file(path, spreadsheets.of_frame(rows).encode())
+    streams.say(f"wrote {path}")
 
 
 def draw(plot: Path | None, rows: "Callable[[], pd.DataFrame]", title: str) -> None:

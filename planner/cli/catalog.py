@@ -61,7 +61,8 @@ def list_(
         streams.write_records(_LISTS[what](), output_format, formats=_formats())
     elif output_format is Format.TABLE:
         for number, records in enumerate(make() for make in _LISTS.values()):
-            print("\n" * bool(number), end="")
+            if number:
+                streams.write_text("")
             streams.write_records(records, output_format, formats=_formats())
     else:
         streams.write_records(
@@ -104,7 +105,7 @@ def show(
             f" or --kind {found[1].value}",
             param_hint="NAME",
         )
-    print((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8"), end="")
+    streams.write_text((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
 
 
 @app.command()

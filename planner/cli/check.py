@@ -13,6 +13,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from topologies.errors import Fault
@@ -49,7 +50,7 @@ def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format
     findings = [finding for file in files for finding in inspect(file)]
     if output_format is Format.TABLE:
         for finding in findings:
-            print("\n".join(_lines(finding)))
+            streams.write_text("\n".join(_lines(finding)))
     elif output_format is Format.JSON:
         streams.write_json([_document(finding) for finding in findings])
     else:
@@ -80,13 +81,14 @@ def _inspect(file: str, kind: str) -> Finding:
 
 
 def _inspect_topology(file: str) -> Inspection:
+    from cost_models import coefficient_checks
     from topologies.checks import warnings
     from topologies.loading import read_topology, validated
 
     document = read_topology(file)
     topology = validated(document)
-    summary = f"{_count(topology.node_count, 'node')}, {_count(topology.world_size, 'rank')}"
-    return summary, tuple(warnings(topology, document))
+    summary = f"{counted(topology.node_count, 'node')}, {counted(topology.world_size, 'rank')}"
+    return summary, tuple(sorted([*warnings(topology, document), *coefficient_checks.warnings(topology, document)]))
 
 
 def _inspect_workload(file: str) -> Inspection:
@@ -103,7 +105,7 @@ def _workload_summary(file: str, global_batch: int | None) -> Inspection:
     from topologies.units import format_bytes
 
     workload = load_workload(file, global_batch=global_batch)
-    return f"{_count(len(workload.tables), 'table')}, {format_bytes(weight_bytes(workload))} of weights", ()
+    return f"{counted(len(workload.tables), 'table')}, {format_bytes(weight_bytes(workload))} of weights", ()
 
 
 def _inspect_policy(file: str) -> Inspection:
@@ -111,7 +113,7 @@ def _inspect_policy(file: str) -> Inspection:
 
     policy = load_policy(file)
     groups = len(policy.colocate) + len(policy.separate)
-    summary = f"{_count(len(policy.tables), 'rule')} for tables, {_count(groups, 'group')}, runtime {policy.runtime}"
+    summary = f"{counted(len(policy.tables), 'rule')} for tables, {counted(groups, 'group')}, runtime {policy.runtime}"
     return summary, ()
 
 
@@ -125,26 +127,22 @@ def _inspect_study(file: str) -> Inspection:
     measured_steps(grid)
     every = range(len(grid)) if len(grid) <= CHECKED_POINTS else (0, len(grid) // 2, len(grid) - 1)
     Execution(grid, [grid.point(number) for number in every])
-    return f"{_count(len(grid), 'point')}, {_count(len(grid.axes), 'field')} varied", ()
+    return f"{counted(len(grid), 'point')}, {counted(len(grid.axes), 'field')} varied", ()
 
 
 def _inspect_prices(file: str) -> Inspection:
     from planner.prices import load_prices
 
     sheet = load_prices(file)
-    return f"{_count(len(sheet.accelerators) + len(sheet.nodes), 'rate')} of {sheet.date}", ()
+    return f"{counted(len(sheet.accelerators) + len(sheet.nodes), 'rate')} of {sheet.date}", ()
 
 
 def _inspect_plan(file: str) -> Inspection:
     from planner.document import read_plan
 
     plan = read_plan(Path(file))
-    where = f"{_count(len(plan.tables), 'table')} on {_count(len(plan.ranks), 'rank')}"
+    where = f"{counted(len(plan.tables), 'table')} on {counted(len(plan.ranks), 'rank')}"
     return f"{plan.status}, {where}; see `planner verify`", ()
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 INSPECTIONS: dict[str, Callable[[str], Inspection]] = {

@@ -37,6 +37,7 @@ def diff(
     records = differences(load_plan(before), load_plan(after), str(before), gone)
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
     moved = sum(float(record["moved_bytes"] or 0) for record in records)
-    streams.say(f"{len(records):,} tables differ; {format_bytes(moved)} move" if records else "the plans hold the same")
+    differ = "table differs" if len(records) == 1 else "tables differ"
+    streams.say(f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans hold the same")
     if records and exit_code:
         raise typer.Exit(ExitCode.PLANS_DIFFER)

@@ -71,7 +71,12 @@ def observe() -> Iterator[Observation]:
 
 def _dependencies() -> Iterator[Observation]:
     """The distributions that this one requires, without its extras."""
-    for requirement in metadata.requires("shardplan") or []:
+    try:
+        requirements = metadata.requires("shardplan") or []
+    except metadata.PackageNotFoundError:
+        yield Observation("shardplan", "a checkout that is not installed; what it requires is not checked")
+        return
+    for requirement in requirements:
         if "extra ==" in requirement:
             continue
         match = re.match(r"[\w.-]+", requirement)

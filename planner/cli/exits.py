@@ -2,19 +2,21 @@
 
 import errno
 import io
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import IntEnum
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 
 from planner.cli import streams
+from planner.cli.interruption import Terminated
 from planner.errors import UnsoundPlanError
-from topologies.errors import InputError
+from topologies.errors import Fault, InputError, MissingPackageError, printable
 
 Result = TypeVar("Result")
 
@@ -40,34 +42,69 @@ class ExitCode(IntEnum):
     GATE_FAILED = 6
     PLANS_DIFFER = 7
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
-def guarded(action: Callable[[], Result]) -> Result:
-    """Run a command; whatever it raises becomes a message on stderr and an exit code."""
+def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
+    """Run a command; whatever it raises becomes a message on stderr and an exit code.
+
+    `as_json`: the message is one line of JSON (see `_end`).
+    """
     try:
         result = action()
         sys.stdout.flush()
     except UnsoundPlanError as error:
-        _end(ExitCode.GATE_FAILED, str(error))
+        _end(ExitCode.GATE_FAILED, str(error), error.faults, as_json=as_json)
     except InputError as error:
-        _end(ExitCode.INVALID_INPUT, str(error))
+        _end(ExitCode.INVALID_INPUT, str(error), error.faults, as_json=as_json)
+    except MissingPackageError as error:
+        _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error}", as_json=as_json)
+    except Terminated:
+        _end(ExitCode.TERMINATED, "planner: terminated", as_json=as_json)
     except KeyboardInterrupt:
-        _end(ExitCode.INTERRUPTED, "planner: interrupted")
+        _end(ExitCode.INTERRUPTED, "planner: interrupted", as_json=as_json)
     except BrokenPipeError:
         _end_quietly()
     except Exception as error:  # the one boundary: a bug ends with a request to report it
-        if hasattr(error, "exit_code"):  # Typer's own: a usage error, or a command's deliberate exit
+        if hasattr(error, "format_message"):
+            _end_wrong(error, as_json=as_json)
+        if hasattr(error, "exit_code"):  # a command's deliberate exit
             raise
-        if isinstance(error, OSError) and error.filename is not None:
-            _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error.filename}: {error.strerror}")
-        if isinstance(error, OSError) and error.errno in FULL:
-            _drop_output()
-            _end(ExitCode.WRONG_COMMAND_LINE, f"planner: the output cannot be written: {error.strerror}")
-        _end(ExitCode.BUG, f"{traceback.format_exc()}\n{REPORT_BUGS}")
+        _end(*_what_failed(error), as_json=as_json)
     return result
 
 
-def _end(code: ExitCode, message: str) -> NoReturn:
+def _end_wrong(error: Any, *, as_json: bool) -> NoReturn:
+    """A command line that cannot be: Typer prints how it is used, or it is a fault of the flag."""
+    error.message = printable(str(error.message), keep="\n").removeprefix("Value error, ")
+    if not as_json:
+        raise error
+    hint = getattr(error, "param_hint", None) or getattr(getattr(error, "param", None), "opts", [""])[0]
+    fault = Fault("command line", 0, 0, str(hint), str(error.message) or error.format_message())
+    _end(ExitCode.WRONG_COMMAND_LINE, error.format_message(), [fault], as_json=True)
+
+
+def _what_failed(error: Exception) -> tuple[ExitCode, str]:
+    """An operating system that refuses, or a bug."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return ExitCode.WRONG_COMMAND_LINE, f"planner: {error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in FULL:
+        _drop_output()
+        return ExitCode.WRONG_COMMAND_LINE, f"planner: the output cannot be written: {error.strerror}"
+    return ExitCode.BUG, f"{traceback.format_exc()}\n{REPORT_BUGS}"
+
+
+def _end(code: ExitCode, message: str, faults: Iterable[Fault] = (), *, as_json: bool = False) -> NoReturn:
+    """Say why, and end. In JSON: kind "error", the exit code, the message, and the faults with their places.
+
+    `line` and `column` are 0 where a source has no such position; `path` is a field, or a flag of the command line.
+    """
+    if as_json:
+        places = [
+            {"file": each.source, "line": each.line, "column": each.column, "path": each.path, "message": each.message}
+            for each in faults
+        ]
+        message = json.dumps({"kind": "error", "exit": int(code), "message": message, "faults": places})
     streams.say(message)
     raise typer.Exit(code)
 

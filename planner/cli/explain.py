@@ -34,6 +34,7 @@ def explain(
     from planner.reports import explanation as report
     from planner.reports import plan_summary
 
+    streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
     if document.objective is None:
         if table is not None:
@@ -47,6 +48,7 @@ def explain(
             remedies = reason.remedies if reason is not None else ()
             streams.write_records([remedy.model_dump(mode="json") for remedy in remedies], output_format)
         return
+    streams.doing(f"explaining {table or plan.name}")
     explainer = Explainer(document)
     if table is None:
         reasons = explainer.plan()

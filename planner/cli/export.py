@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
+from topologies.sentences import counted
 
 FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
 DEVICES = ("cuda", "cpu")
@@ -63,12 +65,11 @@ def export(
     kind = flags.word("--to", to, FORMATS)
     _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts)
     if kind == "remap" and output is not None and counts is not None:
+        Outputs({}, {"PLAN": plan, "--counts": counts}, {"--output": (output, "*")})
         _export_remap(plan, counts, output)
         return
     beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
-    for file in (output, beside):
-        if file is not None:
-            flags.expect_place("--output", file)
+    Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan})
     where = flags.word("--device", device or DEVICES[0], DEVICES)
     called = flags.word("--names", names or NAMES[0], NAMES)
 
@@ -89,7 +90,7 @@ def export(
         streams.write_json(found)
         return
     write_file(output, f"{json.dumps(found, indent=1)}\n".encode())
-    streams.say(f"{output}: {len(document.tables)} tables for {kind}")
+    streams.say(f"{output}: {counted(len(document.tables), 'table')} for {kind}")
     if beside is not None:
         values = torchrec.easyrec_environment(document, source=source)
         write_file(beside, "".join(f"export {name}={value}\n" for name, value in values.items()).encode())
@@ -102,13 +103,12 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
     from planner.exporters import remap
     from planner.loading import load_plan
 
-    if folder.exists() and not folder.is_dir():
-        raise typer.BadParameter(f"{folder} is no folder; name one for the files", param_hint="--output")
     source = CountSource(counts)
     found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))
     shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)
+    remapped = counted(len(found), "table")
     streams.write_records(remap.records(found), streams.Format.TABLE, formats=shares)
-    streams.say(f"{folder / remap.PLAN}: {len(found)} tables remapped, {folder / remap.MANIFEST} lists their files")
+    streams.say(f"{folder / remap.PLAN}: {remapped} remapped, {folder / remap.MANIFEST} lists their files")
     if unused := len(source.names) - len(found):
         streams.say(f"{counts}: {unused} of its tables are not split by the plan and stay as they are")
     off = [one for one in found if one.is_off]
@@ -119,7 +119,7 @@ def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
         )
     if off:
         streams.say(
-            f"warning: {len(off)} of {len(found)} tables: off by more than {remap.TOLERANCE:.0%} of the reads;"
+            f"warning: {len(off)} of {remapped}: off by more than {remap.TOLERANCE:.0%} of the reads;"
             " give them the curve that was counted (access_cdf) and plan anew"
         )
 

@@ -3,7 +3,6 @@
 Completion runs at every press of the tab key, so it looks at file names only.
 """
 
-import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from planner.cli import streams
-from planner.cli.exits import ExitCode
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
@@ -164,18 +163,6 @@ CheckedArgument = Annotated[
 ]
 
 
-def expect_place(flag: str, file: Path) -> None:
-    """Refuse, before the work is done, a file that cannot be written after it."""
-    if file.is_dir():
-        raise typer.BadParameter(f"{file} is a directory; name a file in it", param_hint=flag)
-    if file.exists() and not file.is_file():
-        raise typer.BadParameter(f"{file} is no ordinary file; write --format json > {file}", param_hint=flag)
-    if not file.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {file.parent}", param_hint=flag)
-    if not os.access(file.parent, os.W_OK):
-        raise typer.BadParameter(f"files cannot be written in {file.parent}", param_hint=flag)
-
-
 def expect_unused(reason: str, **given: object) -> None:
     """Refuse flags that would change nothing, rather than ignore what the user asks for."""
     for name, value in given.items():
@@ -187,8 +174,7 @@ def expect_unused(reason: str, **given: object) -> None:
 def expect_extra(module: str, extra: str, what: str) -> None:
     """Refuse what needs an optional package that is not there, with the command that installs it."""
     if util.find_spec(module) is None:
-        streams.say(f"planner: {what} needs {module}; pip install 'shardplan[{extra}]'")
-        raise typer.Exit(ExitCode.WRONG_COMMAND_LINE)
+        raise MissingPackageError(f"{what} needs {module}", extra)
 
 
 def default_workload(topology: str) -> str:
@@ -215,10 +201,16 @@ def load_inputs(
     nodes: int | None,
     global_batch: int | None,
     overrides: Sequence[str] | None,
+    outputs: Outputs | None = None,
 ) -> tuple["Topology", "Workload"]:
-    """The two inputs that the flags describe. Raises InputError with the faults of both."""
+    """The two inputs that the flags describe; none of their files may be one of `outputs`.
+
+    Raises InputError with the faults of both.
+    """
     source = workload or default_workload(topology)
-    cluster, model = load_given(topology, source, nodes=nodes, global_batch=global_batch, overrides=overrides)
+    cluster, model = load_given(
+        topology, source, nodes=nodes, global_batch=global_batch, overrides=overrides, outputs=outputs
+    )
     assert cluster is not None
     assert model is not None
     return cluster, model
@@ -231,6 +223,7 @@ def load_given(
     nodes: int | None,
     global_batch: int | None,
     overrides: Sequence[str] | None,
+    outputs: Outputs | None = None,
 ) -> tuple["Topology | None", "Workload | None"]:
     """`load_inputs` where each input may be left out."""
     from cost_models.workload.loading import load_workload
@@ -243,12 +236,15 @@ def load_given(
         expect_unused(f"beside --set topology.{counts[-1]}; give one of them", nodes=nodes)
     cluster, model = None, None
     faults: list[Fault] = []
+    outputs = outputs or Outputs({}, {})
     try:
-        cluster = load_topology(topology, nodes=nodes, overrides=of["topology"]) if topology else None
+        with outputs.beside("--topology"):
+            cluster = load_topology(topology, nodes=nodes, overrides=of["topology"]) if topology else None
     except InputError as error:
         faults += error.faults
     try:
-        model = load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
+        with outputs.beside("--workload"):
+            model = load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
     except InputError as error:
         faults += error.faults
     if faults:

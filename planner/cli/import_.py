@@ -7,6 +7,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def import_(
       planner import topology.json --from torchrec-topology -o cluster.yaml
     """
     kind = flags.word("--from", from_, FORMATS)
-    flags.expect_place("--output", output)
+    inputs = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like}
+    outputs = Outputs({"--output": output}, inputs)
     if kind != "torchrec-pickle":
         flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
     elif not trust_pickle:
@@ -72,7 +74,7 @@ def import_(
     if kind == "torchrec-topology":
         given = {"topology": topology, "workload": workload, "nodes": nodes, "global_batch": global_batch, "set_": set_}
         flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
-        _import_topology(file, like, output)
+        _import_topology(file, like, outputs, output)
         return
     flags.expect_unused(f"with --from {kind}", like=like)
     if topology is None or workload is None:
@@ -82,10 +84,14 @@ def import_(
     from planner.policy import Policy
 
     costs = flags.word("--cost-model", cost_model or PLANNED_WITH.get(kind, "physical"), tuple(COST_MODELS))
-    cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-    inputs = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
-    held, inputs = _read(kind, file, inputs)
-    _finish(adopted(held, inputs, kind, str(file), effort=effort or 0, simulate=simulate), inputs, output)
+    streams.doing("reading the inputs")
+    cluster, model = flags.load_inputs(
+        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
+    )
+    adopting = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
+    held, adopting = _read(kind, file, adopting)
+    streams.doing(f"bounding and playing the plan of {file.name}")
+    _finish(adopted(held, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 
 def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]":
@@ -121,7 +127,7 @@ def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
         raise typer.Exit(ExitCode.GATE_FAILED)
 
 
-def _import_topology(file: Path, like: str | None, output: Path) -> None:
+def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Path) -> None:
     import yaml
 
     from planner.files import read_json, write_file
@@ -130,7 +136,9 @@ def _import_topology(file: Path, like: str | None, output: Path) -> None:
 
     told = read_json(file)
     usual = LIKE_OF_CPUS if told.get("compute_device") == "cpu" else LIKE
-    found = topology_of(told, load_topology(like or usual), output.stem, str(file))
+    with outputs.beside("--like"):
+        model = load_topology(like or usual)
+    found = topology_of(told, model, output.stem, str(file))
     text = yaml.safe_dump(found.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
     streams.say(f"{output}: {found.description}")

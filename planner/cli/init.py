@@ -35,5 +35,5 @@ def init(
     directory.mkdir(parents=True, exist_ok=True)
     for name in STARTERS:
         (directory / name).write_bytes((SHIPPED / name).read_bytes())
-        print(directory / name)
+        streams.write_text(str(directory / name))
     streams.say(f"Next: planner plan --topology {directory / 'topology.yaml'}")

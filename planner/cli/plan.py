@@ -10,6 +10,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def plan(
     began = time.perf_counter()
     if from_ is None:
         flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
-    if output is not None:
-        flags.expect_place("--output", output)
+    given = {"--topology": topology, "--workload": workload, "--policy": policy, "--from": from_}
+    outputs = Outputs({"--output": output}, given)
     objective, quantity, unit = _objective(cost_model)
     rules = flags.policy(
         policy,
@@ -131,11 +132,14 @@ def plan(
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
     if quantity != "step":
         flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
-    cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+    streams.doing("reading the inputs")
+    cluster, model = flags.load_inputs(
+        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
+    )
 
     from planner import api
 
-    with streams.progress(quiet=quiet) as report, interruption() as interrupted:
+    with streams.progress(quiet=quiet, limit=_limit(time_limit_s, effort)) as report, interruption() as interrupted:
         found = api.plan(
             cluster,
             model,
@@ -156,9 +160,17 @@ def plan(
     _write(found, output, output_format)
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
-    if interrupted():
-        raise KeyboardInterrupt
+    interrupted.end()
     raise typer.Exit(STATUS_EXITS[found.status])
+
+
+def _limit(time_limit_s: float | None, effort: int | None) -> str:
+    """Until when the search goes on at most."""
+    if time_limit_s is not None:
+        return f"at most {time_limit_s:g} s"
+    from planner.api import DEFAULT_TIME_LIMIT_S
+
+    return f"at most {DEFAULT_TIME_LIMIT_S:g} s" if effort is None else f"effort {effort}"
 
 
 def _objective(cost_model: str) -> tuple[str, str, str]:
@@ -177,7 +189,7 @@ def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
     if output is not None:
         write_plan(found, output)
     if output_format is Format.JSON:
-        print(found.to_json(), end="")
+        streams.print_json(found.to_json())
     elif output_format is Format.CSV:
         streams.write_frame(frames.shard_frame(found))
     else:
@@ -190,13 +202,18 @@ def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
 
 
 def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:
-    """What hears of the search: every bound and start, and of the local search's plans one a second."""
+    """What hears of the search: every bound and start, and of the local search's plans one a second.
+
+    What begins without a plan or bound so far is shown on terminals only.
+    """
     said = 0.0
 
     def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
         nonlocal said
         now = time.monotonic()
-        if step != "local search" or now - said >= 1:
+        if best_s is None and bound_s is None:
+            streams.doing(step)
+        elif step != "local search" or now - said >= 1:
             said = now
             report(progress_line(step, best_s, bound_s, unit))
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from planner.reports.pages import Page
@@ -51,18 +53,21 @@ def report(
     """
     if pictures is None:
         flags.expect_unused("without --pictures", picture_format=picture_format)
-    flags.expect_place("--output", output)
+    names = f"*.{(picture_format or PictureFormat.PNG).value}"
+    Outputs({"--output": output}, {"RESULTS": results}, {"--pictures": (pictures, names)})
     from planner.files import write_file
     from planner.reports.pages import to_html, write_pictures
 
+    streams.doing(f"drawing {results.name}")
     page = _page(results)
     write_file(output, to_html(page, results.name).encode())
     if not quiet:
         streams.say(f"wrote {output}; open it in a browser")
     if pictures is not None:
+        streams.doing(f"writing pictures to {pictures.name}")
         files = write_pictures(page, pictures, (picture_format or PictureFormat.PNG).value)
         if not quiet:
-            streams.say(f"wrote {len(files)} pictures to {pictures}")
+            streams.say(f"wrote {counted(len(files), 'picture')} to {pictures}")
 
 
 def _page(results: Path) -> "Page":

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from cost_models.simulator.conditions import Conditions
@@ -73,6 +75,7 @@ def simulate(
     """
     if trace is None:
         flags.expect_unused("without --trace", ranks=ranks)
+    Outputs({"--picture": picture}, {"PLAN": plan}, {"--trace": (trace, "rank_*.json.gz")})
     from planner import simulation
     from planner.loading import load_plan
     from planner.reports import simulation as report
@@ -88,18 +91,21 @@ def simulate(
         data_loading=data_loading,
         seed=seed,
     )
+    streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
     if document.objective is None:
         raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
     try:
-        found = simulation.judge(document, steps, conditions, default_steps=STEPS)
+        found = simulation.judge(document, steps, conditions, default_steps=STEPS, progress=streams.doing)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="the conditions") from None
+        raise typer.BadParameter(str(error), param_hint="the steps and conditions") from None
     chosen = None if ranks is None else flags.numbers("--ranks", ranks)
     if trace is not None:
+        streams.doing(f"writing traces to {trace.name}")
         files = write_timeline(found.simulation, trace, chosen)
-        streams.say(f"wrote {len(files)} traces to {trace}; open one in https://ui.perfetto.dev")
+        streams.say(f"wrote {counted(len(files), 'trace')} to {trace}; open one in https://ui.perfetto.dev")
     if picture is not None:
+        streams.doing(f"drawing {picture.name}")
         draw(found.simulation, picture)
     if output_format is Format.JSON:
         streams.write_json(report.as_document(document, found))

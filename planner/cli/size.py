@@ -104,6 +104,7 @@ def size(
     max_kilowatts = None if max_power is None else flags.kilowatts("--max-power", max_power)
     rules = flags.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
     wanted_gap = flags.share("--gap", gap)
+    streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
     from planner.capacity import Question, size_all
@@ -112,7 +113,7 @@ def size(
 
     question = Question(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
     sheet = None if prices is None else load_prices(prices)
-    with streams.progress(quiet=quiet) as tell, interruption() as interrupted:
+    with streams.progress(quiet=quiet, limit=f"at most {max_nodes:,} nodes") as tell, interruption() as interrupted:
         found = size_all(
             cases,
             question,
@@ -133,8 +134,7 @@ def size(
             streams.say(f"planner: note: {note}")
     else:
         report.render(found, streams.console())
-    if interrupted():
-        raise KeyboardInterrupt
+    interrupted.end()
     raise typer.Exit(ExitCode.DONE if any(choice.does for choice in found) else ExitCode.INFEASIBLE)
 
 

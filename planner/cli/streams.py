@@ -1,16 +1,20 @@
 """What goes where: data (table, JSON or CSV) to stdout, talk to stderr; colour and bars only on terminals."""
 
-import csv
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+from planner.cli import activity
+from topologies.errors import printable
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +25,7 @@ Record = Mapping[str, Cell]
 
 LINE_EVERY_S = 5.0
 PIPE_WIDTH = 80
-"""Columns of a table that is not printed on a terminal."""
+"""Columns of text that is not printed on a terminal."""
 
 
 def ready() -> None:
@@ -50,69 +54,99 @@ def is_lively(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def console(stream: TextIO | None = None) -> "Console":
-    """A rich console on `stream` (stdout), plain and 80 columns wide where it is not a terminal.
+def width(stream: TextIO) -> int:
+    """Columns of text on `stream`: those that COLUMNS says, or that a terminal has; 80 of anything else."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH
+    except (OSError, ValueError):
+        return PIPE_WIDTH
 
-    A terminal narrower than that wraps lines itself: numbers are never cut.
+
+def console(stream: TextIO | None = None) -> "Console":
+    """A rich console on `stream` (stdout), plain where it is not a terminal.
+
+    Text is folded to its `width`; a line that is longer all the same is never cut. Of names that are printed, hidden
+    characters are shown as escapes.
     """
     from rich.console import Console
+    from rich.text import Text
 
-    class Unhurt(Console):
-        """A console that leaves a reader who has gone (`head`) to the boundary of the command."""
+    class Careful(Console):
+        """A console that cuts nothing, is steered by no name, and leaves a broken pipe to the boundary of a command."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+        def print(self, *objects: object, **how: Any) -> None:
+            super().print(*objects, **{"crop": False, **how})
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(printable(text, keep="\n"), **how)
+
+    if stream is None:
+        activity.hide()
     file = stream or sys.stdout
     lively = is_lively(file)
-    printer = Unhurt(
+    return Careful(
         file=file,
-        width=None if file.isatty() else PIPE_WIDTH,
+        width=width(file),
         color_system="auto" if lively else None,
         force_terminal=lively,
         highlight=False,
         markup=False,
         emoji=False,
     )
-    if stream is None:
-        printer.width = max(printer.width, PIPE_WIDTH)
-    return printer
 
 
 def say(message: str) -> None:
     """Tell the user something: one line on stderr. Nobody needs to listen: the work goes on where stderr is closed."""
     with suppress(OSError):
-        print(message, file=sys.stderr)
+        print(printable(message, keep="\n"), file=sys.stderr)
+
+
+def activity_console(*, quiet: bool) -> "Console | None":
+    """Where the line is shown that says what a command does: a terminal, unless `quiet`."""
+    return None if quiet or not is_lively(sys.stderr) else console(sys.stderr)
+
+
+def doing(words: str, limit: str | None = None) -> None:
+    """Say on a terminal what begins, and until when at most; elsewhere nothing."""
+    activity.now(printable(words), limit)
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
+def progress(*, quiet: bool = False, limit: str = "") -> Iterator[Callable[[str], None] | None]:
     """What a long computation calls with the name of each step that it begins.
 
-    A spinner on a terminal, a line per step on any other stderr, None when `quiet`.
+    Shown with the time on a terminal, a line per step on any other stderr, None when `quiet`.
     """
+    doing("starting", limit)
     if quiet:
         yield None
-    elif is_lively(sys.stderr):
-        with console(sys.stderr).status("starting") as status:
-            yield status.update
     else:
-        yield say
+        yield lambda words: None if activity.now(printable(words)) else say(words)
 
 
 @contextmanager
 def bar(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """What a long run calls with how many parts are done, and how many of them failed.
 
-    A bar with the time left on a terminal; a line now and then on any other stderr; nothing when `quiet`.
+    A bar with the time so far and that left on a terminal; a line now and then on any other stderr; nothing when
+    `quiet`.
     """
     if quiet:
         yield lambda _done, _failed: None
     elif is_lively(sys.stderr):
         from rich import progress as rich
 
+        activity.hide()
         columns = (rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("{task.fields[failed]}"))
-        with rich.Progress(*columns, rich.TimeRemainingColumn(), console=console(sys.stderr), transient=True) as shown:
+        times = (rich.TimeElapsedColumn(), rich.TimeRemainingColumn())
+        screen = console(sys.stderr)
+        with rich.Progress(*columns, *times, console=screen, transient=True, redirect_stdout=False) as shown:
             task = shown.add_task("", total=total, failed="")
             yield lambda done, failed: shown.update(task, completed=done, failed=_failures(failed))
     else:
@@ -137,25 +171,45 @@ class _Lines:
         self._said = now
         left_s = (now - self._began) / done * (self._total - done)
         more = f", {_failures(failed)}" if failed else ""
-        say(f"{done:,} of {self._total:,} points{more}, about {left_s:,.0f} s left")
+        say(f"{done:,} of {counted(self._total, 'point')}{more}, about {left_s:,.0f} s left")
+
+
+def write_text(text: str) -> None:
+    """Print text, hidden characters as their escapes."""
+    activity.hide()
+    print(printable(text, keep="\n"))
 
 
 def write_json(data: object) -> None:
     """Print a JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    print_json(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_json(text: str) -> None:
+    """Print the text of a JSON document, its hidden characters as JSON's own escapes: the same data."""
+    activity.hide()
+    print(re.sub(r"[^ -~\n]", _json_escape, text.rstrip("\n")))
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if printable(character) == character else json.dumps(character)[1:-1]
 
 
 def write_csv(records: Sequence[Record]) -> None:
     """Print records as CSV with a header line; None is an empty field."""
-    if records:
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
+    from planner import spreadsheets
+
+    activity.hide()
+    print(spreadsheets.of_records(records), end="")
 
 
 def write_frame(frame: "pd.DataFrame") -> None:
     """Print a data frame as CSV with a header line; what is missing is an empty field."""
-    frame.to_csv(sys.stdout, index=False, lineterminator="\n")
+    from planner import spreadsheets
+
+    activity.hide()
+    print(spreadsheets.of_frame(frame), end="")
 
 
 def write_records(
@@ -174,22 +228,15 @@ def write_records(
 
 
 def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[float], str]]) -> None:
-    from rich.table import Table
+    from planner.reports.tables import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in records[0]:
-        is_text = any(isinstance(record[name], str) for record in records)
-        table.add_column(
-            name.removesuffix("_bytes").replace("_", " "),
-            justify="left" if is_text else "right",
-            overflow="fold",
-        )
+    sides = {
+        name: "left" if any(isinstance(record[name], str) for record in records) else "right" for name in records[0]
+    }
+    table = Grid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()))
     for record in records:
         table.add_row(*(_shown(value, formats.get(name)) for name, value in record.items()))
-    printer = console()
-    with printer.capture() as captured:
-        printer.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    console().print(table)
 
 
 def _shown(value: Cell, formatted: Callable[[float], str] | None) -> str:

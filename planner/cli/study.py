@@ -11,7 +11,9 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
+from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from planner.studies.execution import Done
@@ -23,7 +25,7 @@ MANY = 2_000
 """Points above which `--yes` is asked for."""
 KEPT = "with the points so far"
 SAVE_EVERY_S = 10.0
-"""How often the results so far are written."""
+"""How often the results so far are written, beside the place of all of them."""
 
 
 class RunnerName(StrEnum):
@@ -86,7 +88,7 @@ def study(
         flags.expect_unused("without --runner dask", scheduler=scheduler)
     elif scheduler is not None:
         flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
-    _expect_outputs(output, page, plans)
+    outputs = _outputs(study_, output, page, plans)
 
     from planner.studies.execution import Execution
     from planner.studies.grid import Grid
@@ -95,33 +97,45 @@ def study(
     from planner.studies.study import read_study
     from planner.studies.table import measured_steps, results
 
-    grid = Grid(*read_study(study_))
-    if len(grid) > MANY and not yes:
-        _refuse_many(grid, workers)
-    measured_steps(grid)
-    execution = Execution(grid, grid, keeps_plans=plans is not None)
+    streams.doing(f"reading the inputs of {study_}")
+    with outputs.beside("STUDY"):
+        grid = Grid(*read_study(study_))
+        if len(grid) > MANY and not yes:
+            _refuse_many(grid, workers)
+        measured_steps(grid)
+        execution = Execution(grid, grid, keeps_plans=plans is not None)
+    if plans is not None:
+        plans.mkdir(parents=True, exist_ok=True)
     done: list[Done] = []
     with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
-        for one in _followed(execution.run(where, Store() if cache else None, stopped), len(execution), quiet=quiet):
+        for one in _followed(
+            execution.run(where, Store(warn=streams.say) if cache else None, stopped), len(execution), quiet=quiet
+        ):
             done.append(one)
             if plans is not None and one.answer.plan is not None:
                 _write_plan(plans, one)
             if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
-                write_results(results(grid, done), output)
+                write_results(results(grid, done), partial(output))
                 saves += 1
+    streams.doing("summing up")
     found = results(grid, done)
     if output is not None:
         write_results(found, output)
+        partial(output).unlink(missing_ok=True)
     if page is not None:
         _write_page(found, page)
     _print(found, output_format)
     if not quiet:
         reused = sum(one.from_store for one in done)
         again = f", {reused:,} of them from the cache" if reused else ""
-        streams.say(f"{len(done):,} of {len(execution):,} points{again}, in {time.monotonic() - began:.1f} s")
-    if stopped():
-        raise KeyboardInterrupt
+        streams.say(f"{len(done):,} of {counted(len(execution), 'point')}{again}, in {time.monotonic() - began:.1f} s")
+    stopped.end()
     raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
+
+
+def partial(output: Path) -> Path:
+    """Where the results so far are, `results.partial.csv`: under the name of the results there is nothing less."""
+    return output.with_name(f"{output.stem}.partial{output.suffix}")
 
 
 def _followed(points: Iterator["Done"], total: int, *, quiet: bool) -> Iterator["Done"]:
@@ -146,21 +160,20 @@ def _print(found: "StudyResults", output_format: Format) -> None:
         report.render(found, streams.console())
 
 
-def _expect_outputs(output: Path | None, page: Path | None, plans: Path | None) -> None:
+def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | None) -> Outputs:
     from planner.studies.results import SUFFIXES
 
     if page is not None:
         flags.expect_extra("plotly", "report", "--report")
-        flags.expect_place("--report", page)
-
-    if output is not None:
-        flags.expect_place("--output", output)
-        if output.suffix.lower() not in SUFFIXES:
-            raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
-    if plans is not None:
-        if plans.exists() and not plans.is_dir():
-            raise typer.BadParameter(f"{plans} is no directory", param_hint="--plans")
-        plans.mkdir(parents=True, exist_ok=True)
+    files = {
+        "--output": output,
+        "--output (points so far)": None if output is None else partial(output),
+        "--report": page,
+    }
+    found = Outputs(files, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
+    return found
 
 
 def _refuse_many(grid: "Grid", workers: int | None) -> None:

@@ -9,6 +9,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from topologies.documents import Record
@@ -67,6 +68,7 @@ def verify(
         flags.expect_unused("without --topology", nodes=nodes, set_=of["topology"])
     if workload is None:
         flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
+    streams.doing(f"reading {plan.name}")
     document = read_plan(plan)
     cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     narrowing = {
@@ -85,6 +87,7 @@ def verify(
     if model is not None:
         model = priced_as_run(model, allowed or document.provenance.policy)
     former = None if from_ is None else load_plan(from_)
+    streams.doing(f"computing {plan.name} anew")
     violations = violations_of(document, former, plan.parent)
     planned = (*planned_inputs(document), document.provenance.policy)
     pairs = zip(INPUTS, planned, (cluster, model, allowed), strict=True)
@@ -98,7 +101,7 @@ def verify(
     else:
         streams.write_records([{"violation": text} for text in violations], output_format)
     if violations:
-        streams.say(f"{plan}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}")
+        streams.say(f"{plan}: {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
     streams.say(f"{plan}: everything holds; as stated, not recomputed: {in_words(stated)}")
 

@@ -72,7 +72,7 @@ def unpickled(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - a pickle may raise anything
         raise InputError.at(source, f"cannot be unpickled: {error}") from None
     if not hasattr(plan, "plan") or not isinstance(plan.plan, Mapping):
-        raise InputError.at(source, f"holds a {type(plan).__name__}, no ShardingPlan")
+        raise InputError.at(source, f"holds no ShardingPlan but one {type(plan).__name__}")
     return {
         "plan": {
             path: {name: _serialised(sharding) for name, sharding in parameters.items()}

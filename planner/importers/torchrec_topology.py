@@ -10,6 +10,7 @@ from cost_models.torchrec.topology import TorchRecTopology
 from topologies.cluster import Topology
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
+from topologies.sentences import counted
 
 LIKE = "dgx-a100-80"
 """Where what TorchRec does not say comes from, unless another cluster is named."""
@@ -60,7 +61,7 @@ def topology_of(document: Mapping[str, Any], like: Topology, name: str, source: 
     told = validate(Document(dict(document), source), Arguments)
     local = told.local_world_size or told.world_size
     if told.world_size % local:
-        message = f"{told.world_size} ranks do not fill hosts of {local}"
+        message = f"{counted(told.world_size, 'rank')} do not fill hosts of {local}"
         raise InputError.at(source, message, path="world_size")
     rates = {ours: getattr(told, theirs) * 1000 for theirs, ours in _RATES.items() if getattr(told, theirs)}
     own = replace(TorchRecTopology.default(told.world_size, local, told.pod_size), **rates)
@@ -99,7 +100,8 @@ def topology_of(document: Mapping[str, Any], like: Topology, name: str, source: 
         },
         "reserve": {"hbm": told.storage_reservation, "ddr": 0.0, "ssd": 0.0},
     }
-    description = f"A TorchRec Topology of {told.world_size} ranks; device, kinds of links and drives as in {like.name}"
+    ranks = counted(told.world_size, "rank")
+    description = f"A TorchRec Topology of {ranks}; device, kinds of links and drives as in {like.name}"
     return validate(Document({"name": name, "description": description, "nodes": [data]}, source), Topology)
 
 

@@ -12,20 +12,19 @@ from planner.document import Plan
 from planner.permits import planning_model
 from planner.planned import planned_inputs
 from planner.prices import PriceSheet, bill
-from planner.reports.words import grid
+from planner.reports.tables import Grid
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 Cell = str | int | float | None
 Record = dict[str, Cell]
 Row = tuple[str, str, Callable[..., str]]
 
-PLANS_ABREAST = 4
-"""As many columns fit on 80; more plans follow below, each time beside the first."""
 NAME_LENGTH = 13
+FIGURES_LENGTH = 18
+"""Characters of the words before each line of figures; numbers are rarely longer than names."""
 UNKNOWN = "unknown"
 RATIO = "_ratio"
 """Ends the name of a figure that is divided by that of the first plan."""
@@ -142,10 +141,11 @@ def render(records: Sequence[Record], notes: Iterable[str], console: "Console") 
     if names != [one["plan"] for one in records]:
         console.print()
     others = list(range(1, len(records)))
-    for start in range(0, max(len(others), 1), PLANS_ABREAST - 1):
+    beside = max((console.width - FIGURES_LENGTH) // (NAME_LENGTH + 2) - 1, 1)
+    for start in range(0, max(len(others), 1), beside):
         if start:
             console.print()
-        shown = [0, *others[start : start + PLANS_ABREAST - 1]]
+        shown = [0, *others[start : start + beside]]
         console.print(_table([names[n] for n in shown], [records[n] for n in shown]))
     for note in notes:
         console.print(note)
@@ -159,15 +159,15 @@ def _short_names(records: Sequence[Record]) -> list[str]:
     return [f"plan {number}" for number in range(1, len(own) + 1)]
 
 
-def _table(names: Sequence[str], records: Sequence[Record]) -> "Table":
-    table = grid(("", "left"), *((name, "right") for name in names))
+def _table(names: Sequence[str], records: Sequence[Record]) -> Grid:
+    table = Grid(("", "left"), *((name, "right") for name in names))
     for number, block in enumerate(_blocks(records)):
         if number:
             table.add_row()
         for words, key, write in block:
             cells = [one.get(key) for one in records]
             if key in ALWAYS or any(cell not in (None, 0) for cell in cells):
-                table.add_row(words, *(UNKNOWN if cell is None else _fitted(write(cell)) for cell in cells))
+                table.add_row(words, *(UNKNOWN if cell is None else write(cell) for cell in cells))
     return table
 
 
@@ -175,13 +175,13 @@ def _blocks(records: Sequence[Record]) -> list[list[Row]]:
     """The lines of the table in blocks: words, key and format of each."""
     stages = [key for key in records[0] if key.startswith("stage_")]
     inputs: list[Row] = [
-        ("cluster", "cluster", str),
-        ("workload", "workload", str),
-        ("cost model", "cost_model", str),
+        ("cluster", "cluster", _fitted),
+        ("workload", "workload", _fitted),
+        ("cost model", "cost_model", _fitted),
         ("nodes", "nodes", _count),
         ("ranks", "ranks", _count),
         ("samples per step", "samples_per_step", _count),
-        ("status", "status", str),
+        ("status", "status", _fitted),
     ]
     step: list[Row] = [
         ("step", "step_s", format_seconds),

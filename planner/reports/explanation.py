@@ -9,8 +9,10 @@ from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from planner.document import Plan
 from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.fixed_part import FixedCost, fixed_part
-from planner.reports.words import amount, fixed_words, grid, render_error_bar, resource_words
+from planner.reports.tables import Grid
+from planner.reports.words import amount, fixed_words, render_error_bar, resource_words
 from planner.sensitivity import describe
+from topologies.sentences import counted
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
     """Print what each stage waits for and its part of the bound, then what memory is worth and what would help."""
     model = reasons.model
     _render_head(plan, model, console)
-    table = grid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
+    table = Grid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
         bound = "" if each.bound_s is None else amount(each.bound_s, model)
@@ -69,11 +71,11 @@ def _resource(each: StageReasons, model: CostModel) -> str:
 
 def _render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
     console.print(f"{each.stage.name}: on the {_resource(each, model)} of rank {each.stage.critical_rank}")
-    table = grid(("", "left"), ("", "right"), ("", "right"))
+    table = Grid(("", "left"), ("", "right"), ("", "right"))
     table.show_header = False
     total = each.stage.seconds
     for part in each.contributors[:SHOWN]:
-        table.add_row(f"  {_cut(part.table or FIXED)}", amount(part.seconds, model), _share(part.seconds, total))
+        table.add_row(f"  {part.table or FIXED}", amount(part.seconds, model), _share(part.seconds, total))
     rest = each.contributors[SHOWN:]
     if rest:
         seconds = sum(part.seconds for part in rest)
@@ -121,12 +123,12 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
     if planned.remap is not None and planned.cache_fraction is not None:
         cache = f", {planned.remap.hot_rows:,} hot rows ({planned.cache_fraction:.0%}) in HBM"
-    console.print(f"{planned.name}: {profile.rows:,} rows x {profile.dim} columns of {planned.dtype}")
+    console.print(f"{planned.name}: {counted(profile.rows, 'row')} x {profile.dim} columns of {planned.dtype}")
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
     console.print()
-    table = grid(
+    table = Grid(
         ("stage", "left"), ("on the critical rank", "right"), ("share", "right"), ("at most, anywhere", "right")
     )
     for stage in plan.stages:
@@ -149,15 +151,14 @@ def _shards(rank: np.ndarray) -> str:
     ranks = np.unique(rank)
     few = ", ".join(map(str, ranks[:FEW_RANKS].tolist()))
     where = f"{few}, …" if len(ranks) > FEW_RANKS else few
-    shards = "1 shard" if len(rank) == 1 else f"{len(rank):,} shards"
+    shards = counted(len(rank), "shard")
     return f"{shards} on {'rank' if len(ranks) == 1 else f'{len(ranks):,} ranks:'} {where}"
 
 
 def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Console") -> None:
     console.print("Its cost to the step at the prices of the bound, and that of other options:")
     console.print()
-    table = grid(("option", "left"), ("blocks", "right"), ("cost", "right"))
-    table.add_column("", overflow="fold")
+    table = Grid(("option", "left"), ("blocks", "right"), ("cost", "right"), ("", "left"))
     possible = [option for option in reasons.others if not option.is_too_long]
     for option in (chosen, *possible[:OPTIONS]):
         name = f"{option.sharding} in {option.tier}" + (
@@ -182,10 +183,6 @@ def why(option: OptionReasons, chosen: OptionReasons, model: CostModel) -> str:
         return "cheaper by itself, but it packs worse"
     stage = max(option.by_stage, key=lambda name: option.by_stage[name] - chosen.by_stage[name])
     return f"+{amount(more, model)}, most in {stage}"
-
-
-def _cut(name: str, most: int = 40) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 # -- for programs ---------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from planner.document import Plan
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
 from planner.policy import Policy
+from planner.reports.tables import Grid
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
 
@@ -113,16 +114,9 @@ def _record(part: str, size: Floats, memories: Sequence[MemoryTier]) -> Record:
 
 def render(records: Sequence[Record], console: "Console") -> None:
     """Print the records as a table of the whole cluster, GiB and TiB."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    table.add_column("whole cluster")
     tiers = [tier for tier in MEMORY_TIERS if f"{tier}_bytes" in records[0]]
-    for tier in tiers:
-        table.add_column(tier, justify="right")
+    table = Grid(("whole cluster", "left"), *((tier, "right") for tier in tiers), gutter=3)
     for record in records:
-        if record["part"] == "total":
-            table.add_section()
         sizes = [record[f"{tier}_bytes"] for tier in tiers]
         table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))
     console.print(table)

@@ -13,21 +13,23 @@ from planner.fixed_part import fixed_part
 from planner.migration import is_limit_too_small
 from planner.permits import planning_model
 from planner.planned import placed_shards, planned_inputs
-from planner.reports.words import amount, crowded, fixed_words, grid, render_error_bar, resource_words
+from planner.reports.tables import Grid
+from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words
 from planner.sensitivity import deduplication, describe, gains
+from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 def render(plan: Plan, console: "Console") -> None:
     """Print the summary of a plan, or why there is none."""
     topology, workload = planned_inputs(plan)
     ranks, nodes = topology.world_size, topology.node_count
-    cluster = f"{topology.name}: {len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)}"
-    console.print(f"{workload.name} on {cluster}, {workload.batch(ranks):,.0f} samples a step")
+    tables = counted(len(workload.tables), "table")
+    cluster = f"{topology.name}: {tables}, {counted(ranks, 'rank')} on {counted(nodes, 'node')}"
+    console.print(f"{workload.name} on {cluster}, {counted(workload.batch(ranks), 'sample')} a step")
     console.print()
     for warning in plan.provenance.warnings:
         console.print(f"Warning: {warning}.")
@@ -52,10 +54,11 @@ def render(plan: Plan, console: "Console") -> None:
     console.print()
     if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
         formats = Counter(table.dtype for table in plan.tables).most_common()
-        console.print(f"Stored as {', '.join(f'{dtype}: {count:,} tables' for dtype, count in formats)}.")
+        stored = ", ".join(f"{dtype}: {counted(count, 'table')}" for dtype, count in formats)
+        console.print(f"Stored as {stored}.")
     apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
     for place, count in apart.most_common():
-        console.print(f"Optimizer state of {count:,} table{'s' * (count > 1)} is in {place}, apart from the rows.")
+        console.print(f"Optimizer state of {counted(count, 'table')} is in {place}, apart from the rows.")
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
@@ -76,7 +79,7 @@ def render(plan: Plan, console: "Console") -> None:
 
 
 def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
-    lines = grid(("", "left"), ("", "right"), ("", "left"))
+    lines = Grid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
@@ -126,9 +129,9 @@ def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterato
         yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
 
 
-def _stage_table(plan: Plan, binding: list[str]) -> "Table":
+def _stage_table(plan: Plan, binding: list[str]) -> Grid:
     assert plan.objective is not None
-    table = grid(
+    table = Grid(
         ("stage", "left"),
         ("time", "right"),
         ("90 %", "right"),
@@ -147,8 +150,8 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
     return table
 
 
-def _memory_table(plan: Plan, model: CostModel) -> "Table":
-    table = grid(
+def _memory_table(plan: Plan, model: CostModel) -> Grid:
+    table = Grid(
         ("memory", "left"),
         ("of each", "left"),
         ("mean", "right"),
@@ -177,7 +180,7 @@ def _memory_table(plan: Plan, model: CostModel) -> "Table":
 def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     """What moves, by the memory that it goes to; and who is busiest with it."""
     tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
-    table = grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
+    table = Grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
     rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
     for name, size in rows:
         sizes = [getattr(size, tier) for tier in tiers]
@@ -188,12 +191,12 @@ def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     words = []
     if moves.busiest_in is not None and moves.busiest_out is not None:
         words.append(
-            f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards; the most go into rank"
+            f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}; the most go into rank"
             f" {moves.busiest_in.rank} ({format_bytes(moves.busiest_in.bytes)}) and out of the former rank"
             f" {moves.busiest_out.rank} ({format_bytes(moves.busiest_out.bytes)})."
         )
     elif moves.moved_bytes:
-        words.append(f"Moves touch {moves.tables:,} tables and {moves.shards:,} shards.")
+        words.append(f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}.")
     if moves.lost_bytes:
         words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
     words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
@@ -207,14 +210,14 @@ def _terms(moves: Moves) -> str:
     if moves.limit_bytes is not None:
         terms.append(f"the limit is {format_bytes(moves.limit_bytes)}")
     if moves.pay_back_steps is not None:
-        terms.append(f"a move must pay for itself within {moves.pay_back_steps:,} steps")
+        terms.append(f"a move must pay for itself within {counted(moves.pay_back_steps, 'step')}")
     return " and ".join(terms) or "moves have no price"
 
 
-def _placement_table(plan: Plan) -> "Table":
+def _placement_table(plan: Plan) -> Grid:
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
-    table = grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    table = Grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
     for sharding in SHARDINGS:
         cells = [count[sharding, tier] for tier in tiers]
         shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
@@ -272,7 +275,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = Grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
         for tier in reason.tiers:
             short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
@@ -284,9 +287,8 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print()
 
 
-def _blamed(tables: Sequence[TableDemand]) -> "Table":
-    blamed = grid(("table", "left"), ("weights + state", "right"))
-    blamed.add_column("", overflow="fold")  # a sentence, which may take more than one line
+def _blamed(tables: Sequence[TableDemand]) -> Grid:
+    blamed = Grid(("table", "left"), ("weights + state", "right"), ("", "left"))
     for demand in tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
     return blamed

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.document import Plan
-from planner.reports.words import grid, resource_words
+from planner.reports.tables import Grid
+from planner.reports.words import resource_words
 from planner.simulation import Judgement, simulated
 from topologies.units import format_seconds
 
@@ -21,7 +22,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
     assert plan.objective is not None
     simulation = judgement.simulation
     steps = simulation.step_seconds
-    lines = grid(("", "left"), ("", "right"), ("", "left"))
+    lines = Grid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     lines.add_row("simulated step", format_seconds(simulation.step_s), f"{simulation.samples_per_s:,.0f} samples/s")
     if len(steps) > 1:
@@ -35,14 +36,14 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
     console.print(lines)
     console.print()
 
-    path = grid(("critical path", "left"), ("time", "right"), ("share", "right"), ("rank", "right"))
+    path = Grid(("critical path", "left"), ("time", "right"), ("share", "right"), ("rank", "right"))
     for share in simulation.critical_path()[:SHOWN_TASKS]:
         rank = "all" if share.rank is None else str(share.rank)
         path.add_row(share.task, format_seconds(share.seconds), f"{share.seconds / simulation.step_s:.1%}", rank)
     console.print(path)
     console.print()
 
-    busy = grid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
+    busy = Grid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
     for sort, use in simulation.busy().items():
         words = resource_words(sort, simulation.network.topology) if sort != "front_end" else "front-end cards"
         busy.add_row(words, f"{use.mean():.1%}", f"{use.max():.1%}", str(int(use.argmax())))
@@ -52,7 +53,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         console.print(late)
     if len(judgement.effects) > 1:
         console.print()
-        costs = grid(("condition", "left"), ("step", "right"), ("costs", "right"))
+        costs = Grid(("condition", "left"), ("step", "right"), ("costs", "right"))
         for effect in judgement.effects:
             costs.add_row(effect.condition, format_seconds(effect.step_s), f"{effect.cost:+.2%}" if effect.cost else "")
         console.print(costs)

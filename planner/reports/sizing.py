@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from planner.candidates import Candidate
 from planner.capacity import Choice, Question, ranked
 from planner.prices import notes
-from planner.reports.words import grid
+from planner.reports.tables import Grid
+from topologies.sentences import counted
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -119,12 +120,17 @@ def render(choices: Sequence[Choice], console: "Console") -> None:
     wants_prices = _wants_prices(choices)
     _print_folded(_finding(choices), console)
     console.print()
-    cells = [_cells(choice, is_best=not number, wants_prices=wants_prices) for number, choice in enumerate(order)]
-    lines = _columns([_titles(wants_prices=wants_prices), *cells])
-    console.print(lines[0], style="bold")
-    for choice, line in zip(order, lines[1:], strict=True):
+    verdict, *figures = _titles(wants_prices=wants_prices)
+    table = Grid((verdict, "left"), *((figure, "right") for figure in figures))
+    for number, choice in enumerate(order):
+        table.add_row(*_cells(choice, is_best=not number, wants_prices=wants_prices))
+    head, rows = table.lines(console.width)
+    for line in head:
+        console.print(line, style="bold", soft_wrap=True)
+    for choice, lines in zip(order, rows, strict=True):
         _print_folded(choice.sizing.label if len(cases) == 1 else _label(choice), console)
-        console.print(line)
+        for line in lines:
+            console.print(line, soft_wrap=True)
     for choice in choices if len(cases) == 1 else order:
         console.print()
         if len(cases) == 1:
@@ -178,7 +184,7 @@ def _who(choice: Choice) -> str:
     assert answer is not None
     price = choice.bill.usd_per_hour
     cost = "" if price is None else f" at {price:,.2f} USD/h"
-    return f"{_label(choice)} with {_nodes(answer.nodes)} ({answer.ranks:,} ranks){cost}"
+    return f"{_label(choice)} with {_nodes(answer.nodes)} ({counted(answer.ranks, 'rank')}){cost}"
 
 
 def _label(choice: Choice) -> str:
@@ -197,7 +203,7 @@ def _lead(order: Sequence[Choice]) -> str:
     assert best.sizing.answer is not None
     assert following.sizing.answer is not None
     more = following.sizing.answer.ranks - best.sizing.answer.ranks
-    words = [f"has {abs(more):,} ranks {'more' if more > 0 else 'fewer'}" if more else "has as many ranks"]
+    words = [f"has {counted(abs(more), 'rank')} {'more' if more > 0 else 'fewer'}" if more else "has as many ranks"]
     least, price = best.bill.usd_per_hour, following.bill.usd_per_hour
     if least is not None and price is not None:
         dearer = price - least
@@ -238,12 +244,6 @@ def _cells(choice: Choice, *, is_best: bool, wants_prices: bool) -> list[str]:
     return ["rejected" if choice.broken else best, f"{one.nodes:,}", f"{one.ranks:,}", *rest]
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells below one another: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-
-
 def _wants_prices(choices: Sequence[Choice]) -> bool:
     """Whether prices were asked for, or are known."""
     question, sheet = choices[0].question, choices[0].sheet
@@ -276,8 +276,8 @@ def _verdicts(choice: Choice) -> object:
     return [(one.nodes, one.judged_by, one.reason) for one in sizing.candidates], sizing.notes
 
 
-def _judged_table(choice: Choice) -> object:
-    table = grid(
+def _judged_table(choice: Choice) -> Grid:
+    table = Grid(
         ("nodes", "right"),
         ("verdict", "left"),
         ("judged by", "left"),
@@ -327,7 +327,7 @@ def _print_folded(text: str, console: "Console") -> None:
 
 
 def _nodes(count: int) -> str:
-    return f"{count:,} node{'s' * (count != 1)}"
+    return counted(count, "node")
 
 
 def _count(value: float | None) -> str:

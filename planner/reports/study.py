@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.reports.words import grid
+from planner.reports.tables import Grid
 from planner.scales import value_text
 from planner.studies.results import Axis, Row, StudyResults
 from planner.studies.study import LARGER_IS_BETTER
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_ROWS = 20
-WIDEST = 18
-"""Characters of a cell that says which point it is."""
-GUTTER = 2
-"""Characters between columns."""
+NARROW = 18
+"""Characters that words may be folded to, so that more columns stand side by side."""
 MOST_NAMED = 5
 """Points that are named for one reason."""
 
@@ -53,36 +51,65 @@ def _ordered(results: StudyResults) -> list[Row]:
 
 
 def _table(results: StudyResults, rows: list[Row], console: "Console") -> None:
-    """Which point, and its figures; where there is no room for all, without some of them, or with numbers of points."""
+    """Which point, and its figures; where there is no room for all, without some of them, or as tables in a row."""
     axes = [Axis("scenario", "scenario", "", False)] if "scenario" in results.frame else []
     axes += results.varied
-    figures = [_FIGURES[name] for name in _FIGURES if name != "price" or _has_prices(rows)]
-    names = [[_short(value_text(row[axis.column], axis.unit)) for axis in axes] for row in rows]
-    heads = [(axis.label.replace(" ", "\n"), "right" if axis.is_number else "left") for axis in axes]
-    columns = zip(*names, strict=True)
-    widths = [max(map(len, (*head.split("\n"), *cells))) for (head, _), cells in zip(heads, columns, strict=True)]
-    for spare in _SPARE:
-        if (
-            sum(widths) + sum(figure.width for figure in figures) + GUTTER * (len(widths) + len(figures))
-            > console.width
-        ):
-            figures = [figure for figure in figures if figure is not _FIGURES[spare]]
-    if sum(widths) + sum(figure.width for figure in figures) + GUTTER * (len(widths) + len(figures)) > console.width:
-        heads, names = [("point", "right")], [[str(row["point"])] for row in rows]
-        figures = [_FIGURES[name] for name in _FIGURES if name != "price" or _has_prices(rows)]
-    table = grid(*heads, *((figure.head, figure.side) for figure in figures))
-    for cells, row in zip(names, rows, strict=True):
-        table.add_row(*cells, *(figure.cell(row) for figure in figures))
-    console.print(table)
+    columns = [_axis_column(axis, rows) for axis in axes]
+    figures = [name for name in _FIGURES if name != "price" or _has_prices(rows)]
+    for spare in (None, *_SPARE):
+        shown = [name for name in figures if name not in _SPARE[: _SPARE.index(spare) + 1]] if spare else figures
+        table = _joined([*columns, *(_figure_column(_FIGURES[name], rows) for name in shown)])
+        if table.width(NARROW) <= console.width:
+            console.print(table)
+            return
+    point = _Column("point", "right", [str(row["point"]) for row in rows])
+    _print_in_turn(point, [*columns, *(_figure_column(_FIGURES[name], rows) for name in figures)], console)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column as it is printed."""
+
+    head: str
+    side: str
+    cells: list[str]
+
+
+def _axis_column(axis: Axis, rows: list[Row]) -> _Column:
+    cells = [value_text(row[axis.column], axis.unit) for row in rows]
+    return _Column(axis.label.replace(" ", "\n"), "right" if axis.is_number else "left", cells)
+
+
+def _figure_column(figure: "_Figure", rows: list[Row]) -> _Column:
+    return _Column(figure.head, figure.side, [figure.cell(row) for row in rows])
+
+
+def _joined(columns: list[_Column]) -> Grid:
+    table = Grid(*((column.head, column.side) for column in columns))
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def _print_in_turn(point: _Column, columns: list[_Column], console: "Console") -> None:
+    """As many columns as there is room for, then the others below, each time behind the number of the point."""
+    shown = [point]
+    for number, column in enumerate([*columns, None]):
+        if column is None or (number and len(shown) > 1 and _joined([*shown, column]).width(NARROW) > console.width):
+            console.print(_joined(shown))
+            shown = [point]
+            if column is not None:
+                console.print()
+        if column is not None:
+            shown.append(column)
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """A column of figures; `width` as it usually is."""
+    """A column of figures."""
 
     head: str
     side: str
-    width: int
     cell: Callable[[Row], str]
 
 
@@ -106,12 +133,12 @@ def _price(row: Row) -> str:
 
 
 _FIGURES = {
-    "ranks": _Figure("ranks", "right", 6, lambda row: "" if row["ranks"] is None else f"{row['ranks']:,.0f}"),
-    "speed": _Figure("samples/s", "right", 11, _speed),
-    "step": _Figure("step", "right", 9, lambda row: "" if row["step_s"] is None else format_seconds(row["step_s"])),
-    "gap": _Figure("gap", "right", 5, lambda row: "" if row["gap"] is None else f"{row['gap']:.1%}"),
-    "price": _Figure("USD per\n1e9", "right", 7, _price),
-    "limit": _Figure("limit", "left", 9, _limit),
+    "ranks": _Figure("ranks", "right", lambda row: "" if row["ranks"] is None else f"{row['ranks']:,.0f}"),
+    "speed": _Figure("samples/s", "right", _speed),
+    "step": _Figure("step", "right", lambda row: "" if row["step_s"] is None else format_seconds(row["step_s"])),
+    "gap": _Figure("gap", "right", lambda row: "" if row["gap"] is None else f"{row['gap']:.1%}"),
+    "price": _Figure("USD per\n1e9", "right", _price),
+    "limit": _Figure("limit", "left", _limit),
 }
 _SPARE = ("ranks", "step", "gap")
 """What is left out first where there is no room."""
@@ -119,10 +146,6 @@ _SPARE = ("ranks", "step", "gap")
 
 def _has_prices(rows: list[Row]) -> bool:
     return any(row["usd_per_billion_samples"] is not None for row in rows)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
 
 def _reasons(rows: list[Row], console: "Console") -> None:

@@ -1,4 +1,4 @@
-"""What reports have in common: the words for resources, amounts with their unit, and plain grids."""
+"""What reports have in common: the words for resources, amounts with their unit, error bars."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 RESOURCE_WORDS = {
     "device": "accelerator (HBM, kernels)",
@@ -41,16 +40,6 @@ def resource_words(name: str, topology: Topology) -> str:
     level, _, way = name.removeprefix("uplink").partition("_")
     direction = "sending" if way == "out" else "receiving"
     return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
-
-
-def grid(*columns: tuple[str, str]) -> "Table":
-    """An empty table of columns (name, left or right) that are never cut."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
 
 
 def amount(value: float, model: CostModel) -> str:

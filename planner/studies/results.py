@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from planner import spreadsheets
 from planner.files import read_json, write_file
 from topologies.errors import InputError
 
@@ -113,7 +114,7 @@ def write_results(results: StudyResults, path: str | Path) -> None:
     if suffix == ".parquet":
         content = _parquet(results)
     elif suffix == ".csv":
-        content = results.frame.to_csv(index=False, lineterminator="\n").encode()
+        content = spreadsheets.of_frame(results.frame).encode()
     elif suffix == ".json":
         content = (json.dumps(as_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
     else:

@@ -7,10 +7,12 @@ answer with it: what it was computing is computed again, and given up after a fe
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -116,7 +118,7 @@ class Processes:
             number, job = source.popleft()
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_quietly)
+                self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_work_for_parent)
             self._running[self._pool.submit(answer, job)] = number, job
 
     @property
@@ -147,13 +149,23 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _quietly() -> None:
-    """In a worker: Ctrl-C is for the process that the user talks to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _work_for_parent() -> None:
+    """In a worker: signals are for the process that the user talks to, and no worker outlives it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """Ends this process when its parent does, however that ends: the parent's end of a pipe closes."""
+    parent.join()
+    os._exit(1)
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:
     processes = list((getattr(pool, "_processes", None) or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
-        process.terminate()
+        process.kill()

@@ -1,9 +1,10 @@
 """Answers that were computed before, in the user's cache directory, under the content hash of their job."""
 
 import contextlib
+import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,25 +33,37 @@ class Usage:
 
 
 class Store:
-    """One file per answer, written whole or not at all; a plan beside it where one was asked for.
+    """One file per answer, written whole or not at all, with a checksum; a plan beside it where one was asked for.
 
-    What cannot be read back counts as absent; a place that cannot be written is said once.
+    What is damaged counts as absent, and `warn` hears of it; a place that cannot be written is said once.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, warn: Callable[[str], None] = lambda _words: None) -> None:
         self.directory = (directory or cache_directory()) / FOLDER
+        self._warn = warn
 
     def get(self, key: str, *, with_plan: bool, with_start: bool) -> Answer | None:
         """The answer to a job, if it is here with everything that is asked for."""
         path = self._path(key)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            start = data.get("start")
-            plan = path.with_suffix(".plan").read_text(encoding="utf-8") if with_plan and start is not None else None
-            if with_start and start is None and "step_s" in data["record"]:
+            data = json.loads(path.read_bytes())
+            found = data["answer"]
+            _expect_checksum(data["checksum"], key, _packed(found))
+            start = found.get("start")
+            if with_start and start is None and "step_s" in found["record"]:
                 return None
-            return Answer(data["record"], None if start is None else Start.from_document(start), plan)
-        except (OSError, ValueError, KeyError, TypeError):
+            plan = None
+            if with_plan and start is not None:
+                if found["plan"] is None:
+                    return None
+                text = path.with_suffix(".plan").read_bytes()
+                _expect_checksum(found["plan"], key, text)
+                plan = text.decode()
+            return Answer(found["record"], None if start is None else Start.from_document(start), plan)
+        except OSError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._warn(f"warning: {path}: is damaged; what it held is computed again")
             return None
 
     def put(self, key: str, answer: Answer) -> None:
@@ -62,10 +75,12 @@ class Store:
             raise InputError.at(str(path.parent), f"cannot be made: {error.strerror}; or use --no-cache") from None
         if answer.plan is not None:
             write_file(path.with_suffix(".plan"), answer.plan.encode())
-        data: dict[str, Any] = {"record": answer.record}
-        if answer.start is not None:
-            data["start"] = answer.start.as_document()
-        write_file(path, json.dumps(data, separators=(",", ":"), allow_nan=False).encode())
+        found: dict[str, Any] = {
+            "record": answer.record,
+            "start": None if answer.start is None else answer.start.as_document(),
+            "plan": None if answer.plan is None else _checksum(key, answer.plan.encode()),
+        }
+        write_file(path, _packed({"checksum": _checksum(key, _packed(found)), "answer": found}))
 
     def usage(self) -> Usage:
         """How much there is."""
@@ -86,3 +101,18 @@ class Store:
 
     def _path(self, key: str) -> Path:
         return self.directory / key[:2] / f"{key}.json"
+
+
+def _packed(data: object) -> bytes:
+    """Plain data as JSON without blanks; NaN is not data."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _checksum(key: str, content: bytes) -> str:
+    """Of content that belongs to a job: that of another job has another one."""
+    return hashlib.sha256(key.encode() + b"\0" + content).hexdigest()
+
+
+def _expect_checksum(checksum: str, key: str, content: bytes) -> None:
+    if checksum != _checksum(key, content):
+        raise ValueError("the checksum is that of something else")

@@ -25,3 +25,15 @@ def test_a_missing_dependency_is_a_problem(run, monkeypatch):
     assert result.exit_code == 1
     assert "no-such-thing" in result.stderr
     assert "missing; this planner needs no-such-thing>=1" in result.stdout
+
+
+def test_a_checkout_that_is_not_installed_is_no_bug(run, monkeypatch):
+    """It says so, and looks at the rest."""
+
+    def unknown(name: str) -> list[str]:
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "requires", unknown)
+    result = run("doctor")
+    assert result.exit_code == 0, result.stdout
+    assert "a checkout that is not installed" in " ".join(result.stdout.split())

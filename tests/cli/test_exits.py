@@ -1,5 +1,6 @@
 """Every way a command can end has its exit code, and no exception gets past the boundary."""
 
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ from typer.testing import CliRunner
 
 from planner.cli.app import Program
 from planner.cli.exits import ExitCode
+from planner.cli.interruption import Terminated
+from planner.document import read_plan
 from topologies.errors import Fault, InputError
 
 
@@ -42,6 +45,52 @@ def test_interruption_exits_with_130():
     result = end_with(KeyboardInterrupt())
     assert result.exit_code == ExitCode.INTERRUPTED == 130
     assert "interrupted" in result.stderr
+
+
+def test_termination_exits_with_143():
+    """As the shell says of a process that SIGTERM ended."""
+    result = end_with(Terminated())
+    assert result.exit_code == ExitCode.TERMINATED == 143
+    assert "terminated" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_plan_that_is_asked_to_end_keeps_the_best_so_far(starter, tmp_path, number):
+    """The plan is written and printed, whole; 130 for Ctrl-C, 143 for SIGTERM."""
+    words = ["plan", "-t", "zionex-16", "-w", "dlrm-dcnv2", "--effort", "1000", "--no-simulate", "-o"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner", *words, str(tmp_path / "plan.json")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while line := process.stderr.readline():
+        if "best" in line:
+            break
+    process.send_signal(number)
+    shown, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert "stopping with the best plan so far" in said
+    assert read_plan(tmp_path / "plan.json").objective is not None
+    assert "bound" in shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_with_nothing_to_keep_ends_at_once(tmp_path, number, code):
+    """No half file is left behind, not even a temporary one."""
+    program = (
+        "import os, signal; from planner.cli import app; from planner import files\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"def end(*_): os.kill(os.getpid(), {int(number)})\n"
+        "files.os.fdopen = end\n"
+        "app.main()"
+    )
+    words = ["import", str(tmp_path / "in.json"), "--from", "torchrec-topology", "-o", str(tmp_path / "t.yaml")]
+    (tmp_path / "in.json").write_text('{"world_size": 8, "local_world_size": 8, "compute_device": "cuda"}')
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.json"]
 
 
 def test_a_bug_exits_with_1_and_asks_for_a_report():

@@ -255,3 +255,12 @@ def test_a_runtime_beside_other_software_is_a_warning(plan, tmp_path):
     result = plan("--runtime", "torchrec")
     assert "arning" not in result.stdout + result.stderr
     assert "for software torchrec" in " ".join(result.stdout.split())
+
+
+def test_one_table_on_one_rank_is_said_so(run, tmp_path):
+    """In the first line of a plan."""
+    (tmp_path / "one.csv").write_text("name,rows,dim,pooling_factor\na,100,64,1\n")
+    words = ("-t", "cpu", "--set", "topology.nodes.0.accelerators.count=1", "-w", tmp_path / "one.csv")
+    result = run("plan", *words, "--global-batch", 1, "-q")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[0] == "one on cpu: 1 table, 1 rank on 1 node, 1 sample a step"

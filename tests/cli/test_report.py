@@ -70,11 +70,11 @@ def test_what_is_no_result_is_refused(run, results, tmp_path):
 def test_a_missing_extra_is_named(run, results, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     result = run("report", results, "-o", tmp_path / "page.html")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert "pip install 'shardplan[report]'" in result.stderr
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "kaleido", None)
     result = run("report", results, "-o", tmp_path / "page.html", "--pictures", tmp_path / "pictures")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert "pictures need plotly and kaleido: pip install 'shardplan[report]'" in result.stderr
     assert (tmp_path / "page.html").exists(), "the page needs no browser"

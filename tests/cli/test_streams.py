@@ -61,12 +61,46 @@ def test_colour_only_on_a_terminal_without_no_color(monkeypatch):
     assert plain.getvalue() == file.getvalue() == "x\n"
 
 
-def test_a_narrow_terminal_does_not_cut_numbers(monkeypatch):
-    """It wraps the lines itself."""
-    monkeypatch.setenv("COLUMNS", "30")
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    assert streams.console().width == streams.PIPE_WIDTH
+@pytest.mark.parametrize(("columns", "wide"), [("30", 30), ("200", 200), ("", 80), ("0", 80), ("many", 80)])
+def test_text_is_as_wide_as_columns_says(monkeypatch, columns, wide):
+    """COLUMNS is kept on a terminal and in a pipe; where it says nothing, a pipe has 80."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", Terminal() if columns.isdecimal() and int(columns) else io.StringIO())
+    assert streams.console().width == wide
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "60", "79"])
+def test_a_narrow_console_breaks_words_and_no_numbers(monkeypatch, capsys, columns):
+    """Every digit is in one piece, and no line is longer than it must be for that."""
+    monkeypatch.setenv("COLUMNS", columns)
+    records = [{"name": f"a name of words number {n}", "count": 123456789 * n, "share": n / 8} for n in (1, 9)]
+    streams.write_records(records, Format.TABLE)
+    shown = capsys.readouterr().out
+    assert all(word in shown.split() for word in ("123,456,789", "1,111,111,101", "0.125", "1.125"))
+    assert max(map(len, shown.splitlines())) <= max(int(columns), 8 + 2 + 13 + 2 + 5)
+
+
+def test_hidden_characters_are_shown_as_escapes(capsys):
+    """Colours, cursor moves, bells, turned text and line ends in a name steer no terminal, in whatever format."""
+    name = "\x1b[31mred\x07\x9b1m\u202eab\u2028\r\n"
+    for output in Format:
+        streams.write_records([{"name": name}], output)
+    streams.console().print(f"of {name}", style="bold")
+    streams.write_text(name.rstrip())
+    streams.say(name)
+    shown = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\r"} & set(shown.out + shown.err)
+    assert "\\x1b[31mred" in shown.err
+
+
+def test_json_with_hidden_characters_is_the_same_data(capsys):
+    """Escapes in JSON are JSON's own, whatever the plane of the character."""
+    data = {"name": "caf\u00e9 \x7f \u202e \U000e0041 \n \x1b", "plain": "\u4e2d"}
+    streams.write_json(data)
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == data
+    assert "caf\u00e9" in shown
+    assert "\u202e" not in shown
 
 
 def test_progress_is_talk(capsys):

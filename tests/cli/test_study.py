@@ -55,6 +55,20 @@ def test_findings_and_points_are_shown(study) -> None:
     assert "4 of 4 points, in" in result.stderr
 
 
+@pytest.mark.parametrize("columns", ["40", "60", "80"])
+def test_the_table_says_which_point_each_line_is(study, monkeypatch, columns) -> None:
+    """Axes are there on any console, and every figure is whole."""
+    monkeypatch.setenv("COLUMNS", columns)
+    text = STUDY.replace("global_batch: [4096, 8192]", "global_batch: [4096]")
+    names = "".join(f"- {{name: a scenario of a rather long name {n}, set: {{workload.name: m{n}}}}}\n" for n in "ab")
+    result = study(f"{text}scenarios:\n{names}search: {{effort: 0}}\n")
+    assert result.exit_code == 0, result.stderr
+    table = result.stdout.partition("\nAt the best point")[2].partition("\n\n")[2]
+    assert {"scenario", "nodes", "samples/s"} <= set(table.split())
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= int(columns)
+
+
 def test_a_second_run_computes_nothing(study, run, starter: Path) -> None:
     """And prints the same; `planner cache` tells what is kept, and removes it."""
     first, second = study(STUDY, "--format", "csv"), study(STUDY, "--format", "csv")
@@ -108,6 +122,19 @@ def test_a_grid_of_millions_asks_first(study) -> None:
     assert "--yes" in said
 
 
+def test_a_damaged_record_is_computed_again(study, cache: Path) -> None:
+    """With a warning, and the results are those of the first run."""
+    first = study(STUDY, "--format", "json")
+    path = sorted(cache.glob("shardplan/points/*/*.json"))[0]
+    data = json.loads(path.read_text())
+    data["answer"]["record"]["step_s"] /= 10
+    path.write_text(json.dumps(data))
+    again = study(STUDY, "--format", "json")
+    assert again.stdout == first.stdout
+    assert f"warning: {path}: is damaged" in again.stderr
+    assert "3 of them from the cache" in again.stderr
+
+
 def test_no_point_that_counts_exits_with_4(study) -> None:
     """With how near one comes."""
     result = study(STUDY + "constraints: {samples_per_s: {min: 1e12}}\n")
@@ -129,6 +156,65 @@ def test_wrong_flags_are_refused(study, words: tuple[str, str], said: str) -> No
     result = study(STUDY, *words)
     assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
     assert said in " ".join(result.stderr.split())
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started, and theirs."""
+    lines = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(own): int(parent) for own, parent in map(str.split, lines.splitlines())}
+    found = [pid]
+    for each in found:
+        found += [own for own, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.strip().startswith("Z")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_workers_die_with_their_parent(starter: Path, cache: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """However it dies; under the name of the results there is nothing that is not whole."""
+    (starter / "study.yaml").write_text(STUDY.replace("[4096, 8192]", "{first: 1024, last: 65536, step: 512}"))
+    command = [sys.executable, "-m", "planner", "study", str(starter / "study.yaml"), "-q"]
+    process = subprocess.Popen([*command, "-o", str(tmp_path / "r.csv"), "--workers", "2"], start_new_session=True)
+    end = time.monotonic() + 120
+    while not list(cache.glob("shardplan/points/*/*.json")) and time.monotonic() < end:
+        time.sleep(0.1)
+    workers = children(process.pid)
+    assert len(workers) >= 2
+    process.send_signal(number)
+    code = process.wait(timeout=60)
+    while any(map(is_alive, workers)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(map(is_alive, workers))
+    if number == signal.SIGTERM:
+        assert code == ExitCode.TERMINATED == 143
+        assert 0 < len((tmp_path / "r.csv").read_text().splitlines()) - 1 < 252
+    else:
+        assert not (tmp_path / "r.csv").exists()
+
+
+def test_points_so_far_are_not_called_results(study, starter: Path, tmp_path: Path, monkeypatch) -> None:
+    """What is saved on the way has a name of its own, which is gone when the results are there."""
+    from planner.cli import study as command
+    from planner.studies import results
+
+    saved = []
+
+    def write(found: results.StudyResults, path: Path) -> None:
+        saved.append((path.name, len(found.rows)))
+        assert not (tmp_path / "r.csv").exists()
+        written(found, path)
+
+    written = results.write_results
+    monkeypatch.setattr(command, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(results, "write_results", write)
+    assert study(STUDY, "-o", tmp_path / "r.csv").exit_code == 0
+    assert saved == [*(("r.partial.csv", number) for number in (1, 2, 3, 4)), ("r.csv", 4)]
+    assert not (tmp_path / "r.partial.csv").exists()
 
 
 def test_ctrl_c_keeps_what_was_computed(starter: Path, cache: Path, tmp_path: Path) -> None:

@@ -222,3 +222,12 @@ def test_override_and_validate_raise_nothing_but_input_errors(data: object, path
     ):
         with contextlib.suppress(InputError):
             step()
+
+
+def test_a_control_character_has_its_place():
+    """Line and column of what YAML does not allow, and what to do."""
+    with pytest.raises(InputError) as caught:
+        parse_yaml("name: x\ntables:\n- a\x1b[31m\n", "f.yaml")
+    (fault,) = caught.value.faults
+    assert (fault.line, fault.column) == (3, 4)
+    assert "write its escape in double quotes" in fault.message

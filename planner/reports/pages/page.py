@@ -13,7 +13,7 @@ import pandas as pd
 from planner._version import VERSION
 from planner.reports.pages.charts import Chart, LeftOut
 from planner.scales import aligned, scale_of, value_text
-from topologies.errors import InputError
+from topologies.errors import MissingPackageError
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """The browser itself refuses whatever would come from elsewhere."""
@@ -101,7 +101,7 @@ def _plotly_js() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError.at("report", "reports need plotly: pip install 'shardplan[report]'") from None
+        raise MissingPackageError("reports need plotly", "report") from None
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from planner.files import write_file
 from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped, legend_px
 from planner.reports.pages.page import Page
-from topologies.errors import InputError
+from topologies.errors import InputError, MissingPackageError
 
 PictureFormat = Literal["png", "svg"]
 WIDTH_PX, DENSITY = 960, 2
@@ -47,8 +47,7 @@ def _drawn(figures: Sequence[Json], directory: Path, picture_format: PictureForm
         import plotly  # noqa: F401 - kaleido would fetch plotly.js from elsewhere
         from choreographer.errors import BrowserDepsError, BrowserFailedError, ChromeNotFoundError
     except ImportError:
-        remedy = "pictures need plotly and kaleido: pip install 'shardplan[report]'"
-        raise InputError.at(str(directory), remedy) from None
+        raise MissingPackageError("pictures need plotly and kaleido", "report") from None
 
     async def draw() -> list[bytes]:
         async with kaleido.Kaleido(n=1, mathjax=False) as browser:

@@ -32,6 +32,7 @@ from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
 from planner.reports.words import fixed_words
 from planner.scales import Scale, scale_of
+from topologies.sentences import counted
 from topologies.units import format_bytes
 
 MOST_BARS = 256
@@ -44,7 +45,7 @@ def plan_page(plan: Plan) -> Page:
     topology, workload = planned_inputs(plan)
     model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
     ranks, nodes = topology.world_size, topology.node_count
-    description = f"{len(workload.tables):,} tables, {ranks:,} ranks on {nodes:,} node{'s' * (nodes > 1)},"
+    description = f"{counted(len(workload.tables), 'table')}, {counted(ranks, 'rank')} on {counted(nodes, 'node')},"
     page = Page(
         title=f"{workload.name} on {topology.name}",
         description=f"{description} {workload.batch(ranks):,.0f} samples a step",

@@ -13,7 +13,7 @@ from cost_models.simulator.program import COMPUTE, HOST, REDUCE, Task
 from cost_models.simulator.simulation import Piece, Simulation
 from planner.files import write_file
 from planner.reports.timeline.slices import Load, Slice, critical_rank, loads, slices, streams
-from topologies.errors import InputError
+from topologies.errors import InputError, MissingPackageError
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
-        raise InputError.at(str(path), "pictures need matplotlib: pip install 'shardplan[plot]'") from None
+        raise MissingPackageError("pictures need matplotlib", "plot") from None
     rank = critical_rank(simulation) if rank is None else rank
     step_s = float(simulation.step_seconds[0])
     shown = [each for each in slices(simulation, rank) if each.start < step_s]

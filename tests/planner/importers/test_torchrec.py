@@ -117,7 +117,7 @@ def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
     """Whatever else it holds."""
     file = tmp_path / "plan.pkl"
     file.write_bytes(pickle.dumps({"plan": 1}))
-    with pytest.raises(InputError, match="holds a dict, no ShardingPlan"):
+    with pytest.raises(InputError, match="holds no ShardingPlan but one dict"):
         unpickled(file)
     file.write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be unpickled"):

@@ -19,7 +19,7 @@ from planner.reports.timeline.slices import critical_rank, loads, sample
 from planner.simulation import play
 from tests.oracles import simulations
 from tests.oracles.instances import node_group, topology, workload
-from topologies.errors import InputError
+from topologies.errors import InputError, MissingPackageError
 
 Trace = dict[str, Any]
 
@@ -305,5 +305,5 @@ def test_without_matplotlib_the_extra_is_named(
     varied: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"shardplan\[plot\]"):
+    with pytest.raises(MissingPackageError, match=r"shardplan\[plot\]"):
         picture(varied, tmp_path / "step.png")

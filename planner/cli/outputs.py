@@ -1,0 +1,83 @@
+"""Where a command writes: places that can be written and hold none of its inputs, refused before any work."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+Given = str | Path | Iterable[str | Path] | None
+"""What a flag was given: a file or a name of the catalog, several, or nothing."""
+
+
+class Outputs:
+    """The files and folders that a command writes, by the flags that name them."""
+
+    def __init__(
+        self,
+        files: Mapping[str, Path | None],
+        inputs: Mapping[str, Given],
+        folders: Mapping[str, tuple[Path | None, str]] | None = None,
+    ) -> None:
+        """Refuse what cannot be written, one file for two outputs, and files that `inputs` name.
+
+        `folders` holds for each flag a folder and the pattern of the names that are written into it.
+        """
+        self._files = {flag: path for flag, path in files.items() if path is not None}
+        self._folders = {flag: (path, names) for flag, (path, names) in (folders or {}).items() if path is not None}
+        for flag, given in inputs.items():
+            each = [given] if isinstance(given, str | Path) or given is None else given
+            self.expect_unread(flag, (Path(one) for one in each if one is not None))
+        first: dict[Path, str] = {}
+        for flag, path in self._files.items():
+            _expect_place(flag, path)
+            other = first.setdefault(path.resolve(), flag)
+            if other != flag:
+                raise typer.BadParameter(f"{path} is the file of {other}, too; name two files", param_hint=flag)
+        for flag, (path, _) in self._folders.items():
+            if path.exists() and not path.is_dir():
+                raise typer.BadParameter(f"{path} is no folder; name one for the files", param_hint=flag)
+
+    @contextmanager
+    def beside(self, flag: str) -> Iterator[None]:
+        """Refuse to write over a file that is read meanwhile as part of the input of `flag`."""
+        from topologies.sources import recorded
+
+        with recorded() as read:
+            yield
+        self.expect_unread(flag, read)
+
+    def expect_unread(self, flag: str, read: Iterable[Path]) -> None:
+        """Refuse to write over a file of the input of `flag`, by whatever name or link it is reached."""
+        for source in read:
+            for output, path in self._written():
+                if _is_same(source, path):
+                    message = f"{path} is an input of {flag}, which would be overwritten; name another file"
+                    raise typer.BadParameter(message, param_hint=output)
+
+    def _written(self) -> Iterator[tuple[str, Path]]:
+        """The files that a command writes over, by flag; a folder by those in it that have names of its files."""
+        yield from self._files.items()
+        for flag, (folder, names) in self._folders.items():
+            yield flag, folder
+            yield from ((flag, path) for path in folder.glob(names))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # what is not there is no file
+        return False
+
+
+def _expect_place(flag: str, file: Path) -> None:
+    """Refuse, before the work is done, a file that cannot be written after it."""
+    if file.is_dir():
+        raise typer.BadParameter(f"{file} is a directory; name a file in it", param_hint=flag)
+    if file.exists() and not file.is_file():
+        raise typer.BadParameter(f"{file} is no ordinary file; write --format json > {file}", param_hint=flag)
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {file.parent}", param_hint=flag)
+    if not os.access(file.parent, os.W_OK):
+        raise typer.BadParameter(f"files cannot be written in {file.parent}", param_hint=flag)

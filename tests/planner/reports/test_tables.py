@@ -1,0 +1,64 @@
+"""Tables keep their numbers whole on consoles of any width."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from planner.reports.tables import Grid
+
+
+def shown(table: Grid, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table, crop=False)
+    return console.file.getvalue().splitlines()
+
+
+def stages() -> Grid:
+    table = Grid(("stage", "left"), ("time", "right"), ("share", "right"), ("bound by", "left"))
+    table.add_row("lookup_forward", "55.841 us", "2.7%", "accelerator (HBM, kernels)")
+    table.add_row("dense", "338.104 us", "16.1%", "scale-out card, receiving, with the next ids")
+    return table
+
+
+@pytest.mark.parametrize("width", range(5, 100))
+def test_numbers_are_whole_and_in_their_row(width):
+    """Each number is on the line on which its row begins; the lines fit where words alone can make them fit."""
+    lines = shown(stages(), width)
+    first = next(line for line in lines if line.startswith("lookup_"[:8]))
+    assert "55.841 us" in first
+    assert "2.7%" in first
+    assert "338.104 us  16.1%" in next(line for line in lines if line.startswith("dense"))
+    least = 8 + 10 + 5 + 8 + 6
+    assert max(map(len, lines)) <= max(width, 14 + 10 + 5 + 11 + 6 if width < least else least)
+
+
+@pytest.mark.parametrize("width", range(5, 100))
+def test_no_word_is_lost(width):
+    """What takes more lines is all there."""
+    table = Grid(("", "left"))
+    table.add_row("one two three-and-more")
+    assert "".join("".join(shown(table, width)).split()) == "onetwothree-and-more"
+
+
+@pytest.mark.parametrize("width", range(1, 40))
+def test_numbers_among_words_are_whole(width):
+    """Also in a column of words."""
+    table = Grid(("value", "left"), ("what", "left"))
+    table.add_row("1,234,567,890.5", "something that is long")
+    assert "1,234,567,890.5" in " ".join(shown(table, width)).split()
+
+
+def test_wide_characters_keep_columns_straight():
+    """A character that takes two columns counts as two."""
+    table = Grid(("名", "left"), ("n", "right"))
+    table.add_row("中文", "1")
+    table.add_row("ab", "22")
+    assert shown(table, 80) == ["名     n", "中文   1", "ab    22"]
+
+
+def test_names_steer_no_terminal():
+    """A name's escape sequences are printed as text."""
+    table = Grid(("name", "left"))
+    table.add_row("\x1b[31mred\nx")
+    assert shown(table, 80) == ["name", "\\x1b[31mred\\nx"]

@@ -1,0 +1,27 @@
+"""Which files inputs are read from, for whoever must not write over them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+_read: ContextVar[list[Path] | None] = ContextVar("files that were read", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Path]]:
+    """The files that are read as inputs meanwhile: also those that an input names (`base`, `tables`)."""
+    files: list[Path] = []
+    before = _read.set(files)
+    try:
+        yield files
+    finally:
+        _read.reset(before)
+
+
+def note(path: Path) -> Path:
+    """Say that a file is read as an input; the file."""
+    files = _read.get()
+    if files is not None:
+        files.append(path)
+    return path
