@@ -53,6 +53,7 @@ class StepModel(CostModel):
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
+        self.hidden = self.schedule.hidden
         self.constants: Floats = self.schedule.constants.copy()
         arrives_late = workload.pipeline == "none" and not self.coefficients.software.ids_arrive_sharded
         if workload.mode == "training" and arrives_late:

@@ -37,7 +37,7 @@ def render(plan: Plan, console: "Console") -> None:
     _render_objective(plan, plan.objective, model, console)
     render_error_bar(plan.objective, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
+        console.print(_stage_table(plan, model, [resource_words(name or "", topology) for name in binding]))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -101,7 +101,7 @@ def _option_space(plan: Plan, objective: Objective) -> str:
     return found
 
 
-def _stage_table(plan: Plan, binding: list[str]) -> "Table":
+def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> "Table":
     assert plan.objective is not None
     table = grid(
         ("stage", "left"),
@@ -119,6 +119,8 @@ def _stage_table(plan: Plan, binding: list[str]) -> "Table":
         bar = stage.error_bar
         factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
         table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words or "fixed cost")
+    for name, behind in model.hidden.items():
+        table.add_row(name, "hidden", "", "", "", f"the rest of it shows in {behind}")
     return table
 
 
