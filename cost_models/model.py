@@ -118,6 +118,8 @@ class CostModel(ABC):
     tables: Tables
     coefficients: CoefficientsUsed
     stages: tuple[str, ...]
+    hidden: Mapping[str, str] = MappingProxyType({})
+    """By the name of a stage that others hide, the stage in which what they do not hide of it shows."""
     """S names, in the order of the step."""
     columns: tuple[Column, ...]
     constants: Floats

@@ -143,6 +143,16 @@ class Schedule:
         return self.stage_of_term["input_dist"] == "dense" and not self._software.ids_arrive_sharded
 
     @property
+    def hidden(self) -> dict[str, str]:
+        """By the name of a stage that others hide, the stage in which the rest of it shows."""
+        is_hidden = {
+            "input_dist": self.ids_overlap,
+            "cache_fetch": self.is_prefetched,
+            "all_reduce": self.stage_of_term.get("all_reduce") == "dense",
+        }
+        return {name: "dense" for name, so in is_hidden.items() if so}
+
+    @property
     def all_reduce_meets_ids(self) -> bool:
         """Whether dense gradients and ids share the links."""
         return self.ids_overlap and self.stage_of_term.get("all_reduce") == "dense"

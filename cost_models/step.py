@@ -53,6 +53,7 @@ class StepModel(CostModel):
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
+        self.hidden = self.schedule.hidden
         self.constants: Floats = self.schedule.constants.copy()
         self.base_loads: Floats = self._base_loads()
         self._let_the_next_batch_hide()

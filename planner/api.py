@@ -26,9 +26,10 @@ from planner.remedies import remedies
 from planner.simulation import with_simulation
 from planner.software import priced_as_run
 from planner.solvers.finishing import finished
+from planner.solvers.front import MoveTerms
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
-from planner.solvers.replan import MoveTerms, replan
+from planner.solvers.replan import replan
 from planner.space import EVERY_CUT
 from planner.whole_tables import with_whole_tables
 from planner.widening import solved, with_every_cut

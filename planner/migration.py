@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -503,8 +503,11 @@ def differences(
 
 
 def _placement(table: TablePlan | None) -> TablePlan | None:
-    """How a table is held, but for which of its rows an id has."""
-    return None if table is None else table.model_copy(update={"remap": None})
+    """How a table is held, but for which of its rows an id has, and for the bytes that a cost model counts."""
+    if table is None:
+        return None
+    shards = replace(table.shards, bytes=np.zeros_like(table.shards.bytes))
+    return table.model_copy(update={"remap": None, "shards": shards})
 
 
 def _form(table: TablePlan | None) -> str:

@@ -35,7 +35,10 @@ def import_(
     set_: flags.SetFlag = None,
     cost_model: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="physical, torchrec or hugectr. Unset: physical; hugectr for its plans."),
+        typer.Option(
+            metavar="MODEL",
+            help="physical, torchrec or hugectr. Unset: of what we exported, the plan's; else physical, or hugectr.",
+        ),
     ] = None,
     effort: Annotated[
         int | None,
@@ -83,7 +86,7 @@ def import_(
     from planner.importers.adoption import Inputs, adopted
     from planner.policy import Policy
 
-    costs = flags.word("--cost-model", cost_model or PLANNED_WITH.get(kind, "physical"), tuple(COST_MODELS))
+    costs = flags.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
     cluster, model = flags.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
@@ -92,6 +95,15 @@ def import_(
     held, adopting = _read(kind, file, adopting)
     streams.doing(f"bounding and playing the plan of {file.name}")
     _finish(adopted(held, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
+
+
+def _cost_model_of(kind: str, file: Path) -> str:
+    """The cost model where none is given: that of the plan that we exported, or what the format is planned with."""
+    from planner.files import read_json
+    from planner.importers.hugectr import planned_with
+
+    told = planned_with(read_json(file), str(file)) if kind == "hugectr" else None
+    return told or PLANNED_WITH.get(kind, "physical")
 
 
 def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]":
@@ -104,7 +116,11 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
 
     source = str(file)
     if kind == "hugectr":
-        return hugectr.hugectr_tables(read_json(file), inputs, source), inputs
+        told = read_json(file)
+        tables = hugectr.hugectr_tables(told, inputs, source)
+        for text in hugectr.differences(told, inputs, tables):
+            streams.say(f"{source}: {text}")
+        return tables, inputs
     document = torchrec.unpickled(file) if kind == "torchrec-pickle" else read_json(file)
     held = torchrec.torchrec_tables(torchrec.parameters_of(document, source), inputs, source)
     if any(one.tier == "ssd_cached" for one in held):

@@ -14,7 +14,8 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
     """The arguments of `EmbeddingCollectionConfig.shard`: the tables of each GPU, and how each is held.
 
     Tables are called by their names or, as HugeCTR's samples do, by their numbers in the workload. A replicated table
-    stands on every GPU. Raises InputError with every table that HugeCTR cannot execute, and why.
+    stands on every GPU. What the plan was made with is said beside them, for `planner import`. Raises InputError with
+    every table that HugeCTR cannot execute, and why.
     """
     placed = Placed.of(plan, source)
     refuse(placed, "hugectr")
@@ -25,8 +26,14 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
         strategy["dp" if table.sharding == "data_parallel" else "mp"].append(name)
         for rank in np.unique(table.shards.rank).tolist():
             matrix[rank].append(name)
+    origin = plan.provenance
     return {
         "kind": "hugectr_sharding",
+        "planned_with": {
+            "cost_model": origin.cost_model,
+            "topology": origin.topology.fingerprint,
+            "workload": origin.workload.fingerprint,
+        },
         "shard_matrix": matrix,
         "shard_strategy": [[way, held] for way, held in strategy.items() if held],
     }

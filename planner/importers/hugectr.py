@@ -1,12 +1,13 @@
 """HugeCTR's plans: `shard_matrix` and `shard_strategy`, as its samples make them and its logs print them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from cost_models.registry import COST_MODELS
 from cost_models.shards import COLUMN_WISE, Ints, block_rows
 from cost_models.workload.models import TableProfile
 from planner.importers.adoption import Held, Inputs
@@ -15,6 +16,47 @@ from topologies.errors import Fault, InputError, shown
 
 COLUMN_UNIT = 4
 WAYS = ("mp", "dp")
+
+
+def planned_with(document: Mapping[str, Any], source: str) -> str | None:
+    """The cost model of the plan that a file of ours was exported from; None where the file does not say.
+
+    Raises InputError for what is no cost model.
+    """
+    origin = document.get("planned_with")
+    name = origin.get("cost_model") if isinstance(origin, dict) else None
+    if name is not None and name not in COST_MODELS:
+        message = f"{shown(name)} is none of {', '.join(COST_MODELS)}; give --cost-model, or drop planned_with"
+        raise InputError.at(source, message, path="planned_with.cost_model")
+    return name
+
+
+def differences(document: Mapping[str, Any], inputs: Inputs, held: Sequence[Held]) -> Iterator[str]:
+    """What keeps the plan from being the one that was exported, with what to change.
+
+    Of a file of ours other inputs and another cost model; of any file rows over some GPUs, which the rating has no
+    other word for.
+    """
+    origin = document.get("planned_with")
+    told = origin if isinstance(origin, dict) else {}
+    flags = {"topology": "-t, --nodes and --set", "workload": "-w, --global-batch and --set"}
+    for what, own in (("topology", inputs.topology), ("workload", inputs.workload)):
+        if what in told and told[what] != own.fingerprint():
+            yield f"the plan was made for another {what}: give {flags[what]} as `planner plan` had them"
+    was = told.get("cost_model")
+    if was is not None and was != inputs.cost_model:
+        yield f"the plan was made under {was}, and this one is costed under {inputs.cost_model}: --cost-model {was}"
+    spread = [
+        profile.name
+        for profile, one in zip(inputs.workload.tables, held, strict=True)
+        if one.sharding == "column_wise" and inputs.cost_model != was
+    ]
+    if spread and COLUMN_WISE in inputs.model.tied_shardings:
+        yield (
+            f"{spread[0]!r} ({len(spread)} in all) has its rows cut over some GPUs, which the rating writes as"
+            " column_wise in equal blocks: the same rating and bytes, not the same shards; --cost-model physical keeps"
+            " rows over the GPUs of one node (table_row_wise)"
+        )
 
 
 def hugectr_tables(document: Mapping[str, Any], inputs: Inputs, source: str) -> list[Held]:

@@ -36,7 +36,8 @@ RATIOS = ("samples_per_s", "step_s", "usd_per_billion_samples", "joules_per_samp
 
 
 def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
-    """The figures of one plan under its name; None for what is unknown or what it does not have.
+    """The figures of one plan under its name; None for what is unknown or what it does not have. A stage that others
+    hide has no seconds; `hidden_…` names the one in which the rest of it shows.
 
     Times in seconds. A plan of a cost model whose sum is no time has a `rating` instead of a step.
     """
@@ -71,6 +72,9 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
         "joules_per_sample": cost.joules_per_sample(speed),
     }
     found |= {f"stage_{stage.name}_s": stage.seconds for stage in plan.stages if is_step}
+    if is_step and plan.stages:
+        hidden = planning_model(cost_model, topology, workload, plan.provenance.policy).hidden
+        found |= {f"hidden_{name}": behind for name, behind in hidden.items()}
     return found | _memory(plan) | _tables(plan)
 
 
@@ -167,7 +171,8 @@ def _table(names: Sequence[str], records: Sequence[Record]) -> Grid:
         for words, key, write in block:
             cells = [one.get(key) for one in records]
             if key in ALWAYS or any(cell not in (None, 0) for cell in cells):
-                table.add_row(words, *(UNKNOWN if cell is None else write(cell) for cell in cells))
+                shown = zip(records, cells, strict=True)
+                table.add_row(words, *(_absent(one, key) if cell is None else write(cell) for one, cell in shown))
     return table
 
 
@@ -210,6 +215,13 @@ def _blocks(records: Sequence[Record]) -> list[list[Row]]:
         ("  x the first", f"joules_per_sample{RATIO}", _times),
     ]
     return [block for block in (inputs, step, parts, held, cost) if block]
+
+
+def _absent(one: Record, key: str) -> str:
+    """What is said in the place of a figure that a plan does not have."""
+    stage = key.removeprefix("stage_").removesuffix("_s")
+    hidden = one.get(f"hidden_{stage}") if key.startswith("stage_") else None
+    return UNKNOWN if hidden is None else f"in {hidden}"
 
 
 def _count(value: float) -> str:

@@ -39,6 +39,8 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
         bound = "" if each.bound_s is None else amount(each.bound_s, model)
         table.add_row(each.stage.name, amount(each.stage.seconds, model), bound, rank, _resource(each, model))
+    for name, behind in model.hidden.items():
+        table.add_row(name, "hidden", "", "", f"the rest of it shows in {behind}")
     if reasons.memory:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of its shortage")
     if reasons.cases_bound_s:

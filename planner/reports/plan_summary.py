@@ -43,7 +43,7 @@ def render(plan: Plan, console: "Console") -> None:
     _render_objective(plan, plan.objective, model, console)
     render_error_bar(plan.objective, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, [resource_words(name or "", topology) for name in binding]))
+        console.print(_stage_table(plan, model, [resource_words(name or "", topology) for name in binding]))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -129,7 +129,7 @@ def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterato
         yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
 
 
-def _stage_table(plan: Plan, binding: list[str]) -> Grid:
+def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> Grid:
     assert plan.objective is not None
     table = Grid(
         ("stage", "left"),
@@ -147,6 +147,8 @@ def _stage_table(plan: Plan, binding: list[str]) -> Grid:
         bar = stage.error_bar
         factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
         table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words or "fixed cost")
+    for name, behind in model.hidden.items():
+        table.add_row(name, "hidden", "", "", "", f"the rest of it shows in {behind}")
     return table
 
 

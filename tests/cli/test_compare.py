@@ -119,3 +119,19 @@ def test_what_is_no_plan_is_refused_with_every_fault(run, plans, tmp_path):
     wrong = run("compare", *plans[:2], "--prices", "example-2025-1")
     assert wrong.exit_code == 3
     assert "did you mean 'example-2025-01'" in wrong.stderr
+
+
+def test_a_hidden_stage_is_not_unknown(tmp_path, run):
+    """A plan whose all-reduce hides behind the dense part says so beside one that waits for it."""
+    files = []
+    for software in ("hugectr", "torchrec"):
+        made = plan(topology(node_group("a")), workload(TABLES, software=software, pipeline="none"), effort=0)
+        files.append(tmp_path / f"{software}.json")
+        write_plan(made, files[-1])
+    shown = run("compare", *files).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("all_reduce")]
+    assert line.endswith("in dense")
+    for file in files:
+        summary = run("explain", file).stdout
+        (line,) = [line for line in summary.splitlines() if line.startswith("all_reduce ")]
+        assert ("hidden" in line) == (file.stem == "torchrec")

@@ -98,3 +98,21 @@ def test_flags_that_do_not_fit_are_refused(run, theirs, tmp_path, words, said):
     result = run("import", theirs, *words, "-o", tmp_path / "out")
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
+
+
+def test_a_plan_for_hugectr_goes_out_and_comes_back(run, tmp_path):
+    """Node-wide rows too, with no flag: nothing differs; under the rating it is said what to change."""
+    inputs = ("-t", "dgx-h100", "-w", "dlrm-dcnv2", "--nodes", "2")
+    ours, file, again = tmp_path / "ours.json", tmp_path / "sharding.json", tmp_path / "again.json"
+    words = ("--runtime", "hugectr", "--effort", "0", "--shardings", "table_row_wise,data_parallel")
+    assert run("plan", *inputs, *words, "-o", ours).exit_code == 0
+    assert "table_row_wise" in {table.sharding for table in read_plan(ours).tables}
+    assert run("export", ours, "--to", "hugectr", "-o", file).exit_code == 0
+    done = run("import", file, "--from", "hugectr", *inputs, "-o", again)
+    assert done.exit_code == 0, done.stderr
+    assert "--cost-model" not in done.stderr
+    assert run("diff", ours, again, "--exit-code").exit_code == 0
+    rated = run("import", file, "--from", "hugectr", *inputs, "--cost-model", "hugectr", "-o", again)
+    said = " ".join(rated.stderr.split())
+    assert "this one is costed under hugectr: --cost-model physical" in said
+    assert "has its rows cut over some GPUs" in said

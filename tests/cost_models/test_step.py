@@ -242,3 +242,20 @@ def test_phases_of_an_exchange_add_up_on_the_card() -> None:
     link, card = (costs["torchrec"][name] for name in ("link_out", "nic_out"))
     assert link > 0
     assert costs["hugectr"]["nic_out"] == pytest.approx(card + link)
+
+
+def test_stages_that_others_hide_are_named() -> None:
+    """With the stage in which the rest shows, which is one of the step's; none is both a stage and hidden."""
+    cluster = topology(node_group("a", nodes=2))
+    tables = [{"rows": 1000, "dim": 64, "pooling_factor": 3}]
+    for pipeline, expected in (
+        ("none", {"all_reduce"}),
+        ("sparse-dist", {"all_reduce", "input_dist"}),
+        ("prefetch", {"all_reduce", "input_dist", "cache_fetch"}),
+    ):
+        model = StepModel(cluster, workload(tables, pipeline=pipeline, software="torchrec"))
+        assert set(model.hidden) == expected
+        assert set(model.hidden.values()) == {"dense"} <= set(model.stages)
+        assert not set(model.hidden) & set(model.stages)
+    serving = StepModel(cluster, workload(tables, pipeline="prefetch", software="torchrec", mode="inference"))
+    assert serving.hidden == {}

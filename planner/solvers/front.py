@@ -1,0 +1,83 @@
+"""Step against moved bytes: of all placements that a search met, those that none beats in both."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem import Floats, Ints, Placement
+from planner.solvers.finishing import GIVE
+from planner.solvers.homeward import Way
+
+
+@dataclass(frozen=True)
+class MoveTerms:
+    """What moving costs."""
+
+    limit_bytes: float | None = None
+    """The most that may move."""
+    seconds_per_byte: float = 0.0
+    """What is added to the step for each moved byte."""
+
+
+@dataclass(frozen=True)
+class Met:
+    """A placement that was met."""
+
+    step_s: float
+    moved_bytes: float
+    way: Way
+    point: int
+
+    def placement(self) -> Placement:
+        """The placement itself."""
+        return self.way.placement(self.point)
+
+
+class Front:
+    """The placements met so far, from the fewest moved bytes and the longest step on."""
+
+    def __init__(self) -> None:
+        self._step: Floats = np.zeros(0)
+        self._moved: Floats = np.zeros(0)
+        self._way: Ints = np.zeros(0, dtype=np.int64)
+        self._point: Ints = np.zeros(0, dtype=np.int64)
+        self._ways: dict[int, Way] = {}
+        self._number = 0
+
+    def add(self, way: Way) -> None:
+        """All placements on a way back."""
+        step, moved = np.array(way.points).T
+        count, number, self._number = len(step), self._number, self._number + 1
+        self._ways[number] = way
+        steps, bytes_ = np.concatenate([self._step, step]), np.concatenate([self._moved, moved])
+        ways = np.concatenate([self._way, np.full(count, number)])
+        points = np.concatenate([self._point, np.arange(count)])
+        order = np.lexsort((steps, bytes_))
+        least = np.minimum.accumulate(np.concatenate([[np.inf], steps[order]]))
+        kept = order[steps[order] < least[:-1]]
+        self._step, self._moved, self._way, self._point = steps[kept], bytes_[kept], ways[kept], points[kept]
+        left = set(self._way.tolist())
+        self._ways = {key: value for key, value in self._ways.items() if key in left}
+
+    @property
+    def fewest_bytes(self) -> float | None:
+        """The fewest moved bytes of any placement; None where there is none."""
+        return float(self._moved[0]) if len(self._moved) else None
+
+    def within(self, budget_bytes: float) -> Met | None:
+        """The one of the shortest step of those that move so much at most."""
+        last = int(np.searchsorted(self._moved, budget_bytes, side="right")) - 1
+        return None if last < 0 else self._at(last)
+
+    def best(self, terms: MoveTerms, even: float = GIVE) -> Met | None:
+        """The one that moves least of those on the terms that cost the least, or a share `even` more; None where there
+        is none."""
+        limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
+        cost = np.where(self._moved <= limit, self._step + terms.seconds_per_byte * self._moved, np.inf)
+        if not np.isfinite(cost).any():
+            return None
+        return self._at(int(np.argmax(cost <= cost.min() * (1 + even))))
+
+    def _at(self, index: int) -> Met:
+        way, point = self._ways[int(self._way[index])], int(self._point[index])
+        return Met(float(self._step[index]), float(self._moved[index]), way, point)
