@@ -29,6 +29,8 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
+ROUNDING = 1e-9
+"""Relative difference of two sums of the same loads in another order, at most."""
 BATCH_COPY = "batch_copy"
 """The stage of a batch that takes longer to come to the devices than everything else in a step."""
 
@@ -224,7 +226,7 @@ class CostModel(ABC):
         self.show_copy(busy)
         if self.copy_seconds is not None and busy[:, -1].any():
             binding[-1] = "pcie"
-        critical = tuple(int(of_stage.argmax()) if of_stage.any() else None for of_stage in busy.T)
+        critical = tuple(critical_rank(of_stage) for of_stage in busy.T)
         seconds = busy + self.constants
         return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
 
@@ -258,6 +260,14 @@ class CostModel(ABC):
         if self.copy_seconds is not None:
             others_s = float((busy[:, :-1].max(axis=0) + self.constants[:-1]).sum())
             busy[:, -1] = np.maximum(self.copy_seconds - others_s, 0.0)
+
+
+def critical_rank(busy: Floats) -> int | None:
+    """The first of the ranks that are the busiest, of seconds [W]; None where none is busy.
+
+    Loads that differ by the rounding of their sums count as equal: which of them is larger depends on the machine.
+    """
+    return int(np.argmax(busy >= busy.max() * (1 - ROUNDING))) if busy.any() else None
 
 
 class MemoryModel(CostModel):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel
+from cost_models.model import CostModel, critical_rank
 from cost_models.shards import (
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
@@ -125,7 +125,7 @@ def placed_plan(
         StageTime(
             name=name,
             seconds=float(seconds),
-            critical_rank=int(load.argmax()) if load.any() else None,
+            critical_rank=critical_rank(load),
         )
         for name, seconds, load in zip(model.stages, busy.max(axis=0) + problem.stage_constants, busy.T, strict=True)
     )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cost_models.model import critical_rank
 from cost_models.shards import Blocks, PlacedShards, block_rows
 from cost_models.step import StepModel
 from planner.options import Options
@@ -259,3 +260,10 @@ def test_stages_that_others_hide_are_named() -> None:
         assert not set(model.hidden) & set(model.stages)
     serving = StepModel(cluster, workload(tables, pipeline="prefetch", software="torchrec", mode="inference"))
     assert serving.hidden == {}
+
+
+def test_of_ranks_that_are_as_busy_the_first_is_critical() -> None:
+    """Whatever the rounding of their sums: the same rank on every machine."""
+    assert critical_rank(np.array([1.0, 2.0 - 1e-15, 2.0, 2.0 + 1e-15])) == 1
+    assert critical_rank(np.array([1.0, 2.0, 2.1])) == 2
+    assert critical_rank(np.zeros(3)) is None
