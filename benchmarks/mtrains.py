@@ -106,9 +106,10 @@ def _row(found: Sizing, fewer: Row | None, target: float, memories: str, alone: 
 
 
 def held_up_by(found: Sizing) -> str:
-    """The reason against the largest size below the answer; of all, where there is none."""
+    """The reason against the largest size below the answer; of all, where there is none, or against any size."""
     smaller = [one for one in found.candidates if found.answer is None or one.nodes < found.answer.nodes]
-    return next((f"{one.nodes} nodes: {one.reason}" for one in reversed(smaller) if one.reason), "")
+    reasons = (f"{one.nodes} nodes: {one.reason}" for one in reversed(smaller) if one.reason)
+    return next(reasons, "; ".join(found.notes) if found.answer is None else "")
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -76,8 +76,8 @@ class Options:
     """What the options keep to."""
     cuts: Cuts
     """Which column cuts are among them."""
-    usual: Bools
-    """[O] options that starts of a search keep to: those of few cuts, where a table has any."""
+    block_usual: Bools
+    """[B] whether the block is among few cuts, too: starts of a search keep to these, where a table has any."""
     fractions: CacheFractions | None = None
     """Cache sizes that are tried; None where these are the same few of every table."""
 
@@ -132,32 +132,25 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     model, permits = space.model, space.permits
     parts: list[_Variant] = []
     held: list[tuple[int, Floats, int, int]] = []
-    is_usual: list[Bools] = []
     dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
     tried = coarse_fractions(model) if fractions is None else fractions
     for code, tier in enumerate(PLACEMENT_TIERS):
         variants = [_free_variant(space, code), *_partition_variants(space, code)]
-        usual = [np.ones(len(model.tables.rows), dtype=bool)] * len(variants)
-        cuts = _fixed_cuts(space, code)
-        variants += [_fixed_variant(space, sharding, n, code) for sharding, n in cuts]
-        usual += [space.is_usual(sharding, code, n) for sharding, n in cuts]
+        variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]
         states = permitted_states(permits, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
         for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
             kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
             parts += [variant.of_tables(kept) for variant in variants]
             held += [(code, of_table, dtype, state)] * len(variants)
-            is_usual += usual
     none = np.zeros(0, dtype=np.int64)
-    parts.append(_Variant(none, none, none, none, none))  # the policy may allow nothing
+    parts.append(_Variant(none, none, none, none, none, none.astype(bool)))  # the policy may allow nothing
     held.append((0, np.zeros(len(model.tables.rows)), 0, 0))
-    is_usual.append(np.zeros(len(model.tables.rows), dtype=bool))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
-    table, sharding, columns, count, units = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    order = np.lexsort((units, number, table))
-    table, sharding, columns, count, units, number = (
-        array[order] for array in (table, sharding, columns, count, units, number)
-    )
+    joined = _joined(parts)
+    order = np.lexsort((joined.units, number, joined.table))
+    table, sharding, columns, count, units, usual = joined.take(order)
+    number = number[order]
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
@@ -176,7 +169,7 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
         block_units=units,
         permits=permits,
         cuts=space.cuts,
-        usual=np.array(is_usual)[number[first], table[first]],
+        block_usual=usual,
         fractions=fractions,
     )
 
@@ -189,10 +182,29 @@ class _Variant(NamedTuple):
     columns: Ints
     taken: Ints
     units: Ints
+    usual: Bools
+    """See `Options.block_usual`."""
+
+    def take(self, index: Ints | Bools) -> "_Variant":
+        """Some of the block types, in this order."""
+        table, sharding, columns = self.table[index], self.sharding[index], self.columns[index]
+        return _Variant(table, sharding, columns, self.taken[index], self.units[index], self.usual[index])
 
     def of_tables(self, kept: Bools) -> "_Variant":
         """Those of the tables [T] that are kept."""
-        return self if kept.all() else _Variant(*(array[kept[self.table]] for array in self))
+        return self if kept.all() else self.take(kept[self.table])
+
+
+def _joined(parts: Sequence[_Variant]) -> _Variant:
+    """All of them, one after the other."""
+    return _Variant(
+        np.concatenate([part.table for part in parts]),
+        np.concatenate([part.sharding for part in parts]),
+        np.concatenate([part.columns for part in parts]),
+        np.concatenate([part.taken for part in parts]),
+        np.concatenate([part.units for part in parts]),
+        np.concatenate([part.usual for part in parts]),
+    )
 
 
 def _free_variant(space: Space, tier: int) -> _Variant:
@@ -207,8 +219,9 @@ def _free_variant(space: Space, tier: int) -> _Variant:
         table = np.flatnonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, width))))
         ones = np.ones(len(table), dtype=np.int64)
         sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
-        found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones))
-    return _Variant(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+        usual = space.is_usual_width(tier, width)[table]
+        found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones, usual))
+    return _joined(found)
 
 
 def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
@@ -222,7 +235,8 @@ def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
         table, n = np.repeat(index, len(distinct)), len(index)
         columns = np.tile(distinct[::-1], n) * space.unit_columns[table]
         sharding = np.full(len(table), COLUMN_WISE, dtype=np.int64)
-        yield _Variant(table, sharding, columns, np.tile(taken[::-1], n), np.zeros_like(sharding))
+        usual = np.ones(len(table), dtype=bool)
+        yield _Variant(table, sharding, columns, np.tile(taken[::-1], n), np.zeros_like(sharding), usual)
 
 
 def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
@@ -242,7 +256,8 @@ def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Vari
     count = np.stack([steps % splits, splits - steps % splits], axis=1).ravel()
     occurs = count > 0
     whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
-    return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole))
+    usual = space.is_usual(sharding, tier, splits)[table[occurs]]
+    return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole), usual)
 
 
 def build_problem(model: CostModel, options: Options) -> Problem:
@@ -277,10 +292,10 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         option_table=options.table,
         option_units=options.units,
         option_tied=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
-        option_usual=options.usual,
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,
+        block_usual=options.block_usual,
         block_extent=EXTENT_OF_SHARDING[blocks.sharding],
         block_replicated=blocks.sharding == DATA_PARALLEL,
         fixed=np.stack([cost.fixed for cost in costs]),

@@ -93,14 +93,14 @@ class Problem:
     """[O] column units that the blocks of a free option must tile; 0 for a fixed option."""
     option_tied: Bools
     """[O] whether the option's blocks must be on different ranks of one node."""
-    option_usual: Bools
-    """[O] options that the starts of a search keep to, where there are others that seldom help."""
     block_option: Ints
     """[B] ascending."""
     block_count: Ints
     """[B] how often a fixed option takes the block; 1 in a free option."""
     block_units: Ints
     """[B] column units of a free option's block, ascending within the option; 0 in a fixed option."""
+    block_usual: Bools
+    """[B] blocks that the starts of a search keep to, where there are others that seldom help."""
     block_extent: Ints
     """[B] RANK, NODE or WORLD."""
     block_replicated: Bools
@@ -232,6 +232,14 @@ class Problem:
         wanted = [whole // parts + (i < whole % parts) for i in range(parts)]
         found = np.searchsorted(sizes, wanted)
         return [int(taken) for taken in types[found]]
+
+    @cached_property
+    def usual(self) -> Bools:
+        """[B] usual blocks that may be somewhere; of a table that has none, all of its blocks."""
+        usual = self.block_usual & self.allowed.any(axis=0)
+        has_usual = np.zeros(self.tables, dtype=bool)
+        has_usual[self.table_of_block[usual]] = True
+        return np.asarray(usual | ~has_usual[self.table_of_block])
 
     @cached_property
     def node_start(self) -> Ints:

@@ -140,7 +140,7 @@ class Space:
         fewest = np.maximum(narrowest, np.where(self.is_limited, units // (parts + 1) + 1, 1))
         found = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
         if self.cuts.of(tier) == "few" and tier != HBM:
-            found &= np.isin(units / width, FEW_SPLITS) | (units % 2 > 0)
+            found &= self._is_even_part(width)
         return np.asarray(found)
 
     @cached_property
@@ -163,6 +163,16 @@ class Space:
             if tables.any():
                 for widths in _partitions(units, most, units - 1):
                     yield tables, widths
+
+    def is_usual_width(self, tier: int, width: int) -> Bools:
+        """[T] tables of which a block of so many units is among few cuts, too: starts of a search keep to these."""
+        narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
+        usual = (width == self.units) | ((width >= narrowest) & (width <= self.units - narrowest))
+        return np.asarray(usual & (self._is_even_part(width) if tier != HBM else True))
+
+    def _is_even_part(self, width: int) -> Bools:
+        """[T] tables of which so many units are a half, a quarter or an eighth; all whose units are odd in number."""
+        return np.asarray(np.isin(self.units / width, (1, *FEW_SPLITS)) | (self.units % 2 > 0))
 
     # -- blocks of whole nodes and of the world --------------------------------------------------------------------
 

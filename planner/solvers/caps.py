@@ -59,14 +59,6 @@ def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> lis
     return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
 
 
-def _usual(problem: Problem) -> Bools:
-    """[B] blocks of usual options that may be somewhere; of a table that has none, all of its blocks."""
-    usual = problem.option_usual[problem.block_option] & problem.allowed.any(axis=0)
-    has_usual = np.zeros(problem.tables, dtype=bool)
-    has_usual[problem.table_of_block[usual]] = True
-    return np.asarray(usual | ~has_usual[problem.table_of_block])
-
-
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     """[B] the largest share of a stage, but for its base, that the block takes of one resource.
 
@@ -99,7 +91,7 @@ def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float) ->
 
     A table without any other option of such blocks keeps those of its smallest one.
     """
-    fits = np.isfinite(seconds) & _usual(problem)
+    fits = np.isfinite(seconds) & problem.usual
     peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size.max(axis=1)), np.inf)
     start = problem.block_start[:-1]
     worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))

@@ -51,15 +51,17 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
     left_to_do = max(4, int(work / (problem.tables * (problem.world + RANKS_OF_A_TABLE))))
     bare = problem.without_seconds()
     fluid, share = Fluid(bare), block_shares(bare)
-    smallest = smallest_shares(bare, share)[bare.option_table[bare.block_option]]
-    for headroom, cap in itertools.product(HEADROOMS, CAPS):
+    masks = [bare.usual] if bare.usual.all() else [bare.usual, np.ones_like(bare.usual)]
+    for mask, headroom, cap in itertools.product(masks, HEADROOMS, CAPS):
         if left_to_do <= 0 or is_over():
             break
-        usable, left_to_do = share <= np.maximum(cap, smallest), left_to_do - 1
+        size = np.where(mask, share, np.inf)
+        smallest = smallest_shares(bare, size)[bare.option_table[bare.block_option]]
+        usable, left_to_do = mask & (size <= np.maximum(cap, smallest)), left_to_do - 1
         if shortage(fluid, usable, headroom) is not None:
             continue
         relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
-        values = fluid.pick_values(relaxed.prices)
+        values = np.where(mask, fluid.pick_values(relaxed.prices), np.inf)
         picks: Ints | None = round_picks(fluid, relaxed)
         for _ in range(REPAIRS):
             if picks is None or left_to_do <= 0 or is_over():

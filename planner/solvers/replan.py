@@ -101,16 +101,13 @@ class _Replan:
         return None if cheapest is None else cheapest.step_s
 
     def outcome(self) -> Outcome:
-        """What was found within the terms: the placement that moves least of those that cost nearly the least, or the
-        cheapest itself where it is optimal."""
-        found, ran_out = self.front.best(self._terms, even=0.0), self._clock.ran_out or self._fresh_ran_out
+        """What was found within the terms: the placement that moves least of those that cost nearly the least."""
+        found, ran_out = self.front.best(self._terms), self._clock.ran_out or self._fresh_ran_out
         if found is None:
             return Outcome("timeout", None, None, self._bound, None, ran_out_of_time=ran_out)
         self._tighten(found.step_s)
         bound = replace(self._bound, seconds=min(self._bound.seconds, found.step_s))
-        status: Status = "optimal"
-        if found.step_s > bound.seconds * (1 + OPTIMAL_GAP):
-            status, found = "feasible", self.front.best(self._terms) or found
+        status: Status = "optimal" if found.step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
         return Outcome(status, found.placement(), found.step_s, bound, None, ran_out_of_time=ran_out)
 
     def run(self, least_bytes: float) -> None:

@@ -84,6 +84,7 @@ class Cluster:
             first += int(instance.max()) + 1
         self.seconds = first
         self.stage_starts, self.constant_s = np.array(starts), float(np.sum(model.constants))
+        self.copy_s = 0.0 if model.copy_seconds is None else float(np.max(model.copy_seconds))
         for m, pool in enumerate(model.memory_pool_of_rank):
             self.pool_at[m] = first + pool
             first += len(rules.capacity[m])
@@ -95,9 +96,9 @@ class Cluster:
             np.add.at(self.base, self.pool_at[:, rank], model.base_bytes)
 
     def step_s(self, load: Floats) -> Floats:
-        """[n] of loads [n, R] that hold everything."""
+        """[n] of loads [n, R] that hold everything; no step is shorter than the copy of its batch."""
         longest = np.maximum.reduceat(load[:, : self.seconds], self.stage_starts, axis=1)
-        return np.asarray(np.maximum(longest, 0.0).sum(axis=1) + self.constant_s)
+        return np.maximum(np.maximum(longest, 0.0).sum(axis=1) + self.constant_s, self.copy_s)
 
     def overflow(self, load: Floats) -> Floats:
         """[n] bytes beyond the memories, in shares of each."""

@@ -157,7 +157,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         block_units=options.block_units[blocks],
         permits=options.permits,
         cuts=options.cuts,
-        usual=options.usual[kept],
+        block_usual=options.block_usual[blocks],
     )
 
 

@@ -13,6 +13,7 @@ from planner.problem import Placement, Problem, load_state
 from planner.solvers.improve import TURNS, Improver, Items
 from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.smoothing import Smoothing
+from planner.space import FEW_CUTS
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults, just_large_enough, random_placement, tiny_placement
 from topologies.cluster import Topology
@@ -101,8 +102,8 @@ POLICIES = (
 
 def middling(middle: StepModel, policy: Policy, *, tight: bool) -> tuple[Problem, Placement]:
     """A random legal placement that fits, with or without memory to spare."""
-    problem = build_problem(middle, enumerate_options(middle, policy))
-    placement = random_placement(problem, np.random.default_rng(5), legal=True)
+    problem = build_problem(middle, enumerate_options(middle, policy, cuts=FEW_CUTS))
+    placement = random_placement(problem, np.random.default_rng(6), legal=True)
     over = load_state(problem, placement).overflow_bytes()
     problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
     return (just_large_enough(problem, placement) if tight else problem), placement
@@ -254,7 +255,7 @@ def quartered() -> Problem:
     """One table in DDR on two nodes of two ranks: whole, or in halves, quarters or eighths, and nothing between."""
     model = StepModel(topology(node_group("a", nodes=2)), workload([{"rows": 10_000, "dim": 64}]))
     policy = Policy(tiers=("ddr",), shardings=("table_wise", "column_wise"))
-    problem = build_problem(model, enumerate_options(model, policy))
+    problem = build_problem(model, enumerate_options(model, policy, cuts=FEW_CUTS))
     assert (problem.block_units * 8 / problem.option_units[0]).tolist() == [1, 2, 4, 8]
     return problem
 
@@ -298,7 +299,7 @@ def test_a_merger_to_a_width_that_does_not_exist_is_refused() -> None:
 def test_one_rank_has_nothing_to_improve() -> None:
     """No pairs: no round moves anything, whatever its kind, and none fails."""
     model = StepModel(topology(node_group("a", ranks=1)), workload([{"rows": 10_000, "dim": 64}] * 3))
-    policy = Policy(tiers=("hbm",))
+    policy = Policy(tiers=("hbm",), shardings=("table_wise",))
     problem = build_problem(model, enumerate_options(model, policy))
     start = Placement(np.array(problem.table_block_start[:-1]), np.zeros(3, dtype=np.int64))
     improver = Improver(problem, start, 0)

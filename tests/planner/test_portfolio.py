@@ -76,6 +76,7 @@ def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
             assert default_s <= step_s(*alone, Limits()) * (1 + max(SAME, OPTIMAL_GAP)), policy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_more_effort_is_never_worse(seed: int) -> None:
     """Every pass begins with what the ones before found."""

@@ -114,6 +114,7 @@ def steps_by_limit(where: Topology, model: Workload, old: Plan, **words: Any) ->
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 8, 11])
 @pytest.mark.parametrize("gap", [0.0, 0.01])
 def test_no_limit_is_better_than_a_larger_one(seed: int, gap: float) -> None:

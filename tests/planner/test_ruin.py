@@ -76,6 +76,7 @@ def test_plans_are_legal_and_never_longer(seed: int, problem: Problem, placement
     assert ruin.best_s <= load_state(problem, placement).step_s() * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_random_placements_become_nearly_optimal() -> None:
     """Of tiny problems most end within 1 % of the optimum."""
     ratios = []

@@ -10,10 +10,8 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
     DDR,
-    EXTENT_OF_SHARDING,
     GRID_SHARD,
     HBM,
-    RANK,
     ROW_WISE,
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
@@ -105,15 +103,18 @@ def test_ranks_may_be_left_without_rows() -> None:
 
 
 def test_starts_keep_to_usual_options_where_there_are_any() -> None:
-    """Grids of three are options and no starts; blocks of single ranks are both."""
+    """Grids of three and blocks of four columns are options and no starts; whole tables are both."""
     space = of(Policy(), EVERY_CUT)
     options = enumerate_options(space.model, space.permits, cuts=EVERY_CUT)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     blocks = np.bincount(options.block_option, weights=options.block_count)
-    grids = options.block_sharding[opens] == GRID_SHARD
-    assert options.usual[grids & (blocks == 2)].all()
-    assert not options.usual[grids & (blocks == 3)].any()
-    assert options.usual[EXTENT_OF_SHARDING[options.block_sharding[opens]] == RANK].all()
+    grids, usual = options.block_sharding[opens] == GRID_SHARD, options.block_usual[opens]
+    assert usual[grids & (blocks == 2)].all()
+    assert not usual[grids & (blocks == 3)].any()
+    narrow = (options.block_columns == 4) & (space.model.tables.dim[options.table[options.block_option]] > 4)
+    assert not options.block_usual[narrow & (options.block_units > 0)].any()
+    whole = options.block_sharding == TABLE_WISE
+    assert options.block_usual[whole].all()
 
 
 @pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])

@@ -35,7 +35,7 @@ def test_a_coefficient_that_the_data_do_not_show_is_refused_by_name() -> None:
 
 def test_fewer_rows_than_coefficients_are_refused() -> None:
     """Whatever they say."""
-    with pytest.raises(UndeterminedError, match="1 measurements"):
+    with pytest.raises(UndeterminedError, match="1 measurement does"):
         fit(lambda values: np.array([values["a"] + values["b"]]), {"a": 1.0, "b": 1.0}, np.array([2.0]))
 
 

@@ -15,7 +15,7 @@ from tests.oracles.instances import tiny_instance
 from topologies.errors import InputError
 
 RUNTIME = Policy(runtime="hugectr")
-SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 41, 50)
+SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 50)
 
 
 def exported(seed: int, cost_model: str) -> tuple[Plan, Inputs] | None:
