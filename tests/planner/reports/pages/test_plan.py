@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from cost_models.step import StepModel
 from planner import Plan, plan
+from planner.planned import planned_inputs
 from planner.reports.pages import plan_page
 from planner.reports.pages.charts import Chart
 from planner.reports.pages.page import Page
@@ -97,6 +99,15 @@ def test_many_ranks_are_areas() -> None:
     assert {trace["type"] for trace in data} == {"scatter"}
     assert {trace["stackgroup"] for trace in data} == {"all"}
     assert {len(trace["y"]) for trace in data} == {320}
+
+
+def test_hidden_stages_are_named(found: Plan, page: Page) -> None:
+    """Below the chart, with the stage in which the rest of each shows."""
+    model = StepModel(*planned_inputs(found))
+    assert model.hidden
+    for name, behind in model.hidden.items():
+        words = f"{name.replace('_', ' ')} (the rest of it shows in {behind.replace('_', ' ')})"
+        assert words in chart(page, "stages").note
 
 
 def test_a_rating_has_no_stages_in_time() -> None:
