@@ -180,11 +180,11 @@ class Space:
         """Numbers of column blocks that are tried of a sharding whose blocks are not free."""
         if sharding in (ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
-        places = len(self.ranks_of_node) if sharding == GRID_SHARD else int(self.ranks_of_node.max())
-        most = min(places, int((self.model.tables.dim // self.steps).max()))
-        every = self.cuts.of(tier) == "every"
-        least = 2 if sharding == GRID_SHARD else 1
-        return [n for n in range(least, most + 1) if every or self.is_usual(sharding, tier, n).any()]
+        is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
+        places = len(self.ranks_of_node) if is_grid else int(self.ranks_of_node.max())
+        most = int((self.model.tables.dim // self.steps).max())
+        tried = range(2 if is_grid else 1, min(most, max(places, *FINE_SPLITS) if is_grid else places) + 1)
+        return [n for n in tried if (every and n <= places) or self.is_usual(sharding, tier, n).any()]
 
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""

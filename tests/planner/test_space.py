@@ -80,7 +80,7 @@ def test_the_widest_space_holds_what_a_document_may_say() -> None:
 @pytest.mark.parametrize(
     ("cuts", "dim", "tier", "sharding", "widths", "words"),
     [
-        (EVERY_CUT, 96, HBM, GRID_SHARD, [24] * 4, "4 column blocks, and that number is not tried"),
+        (EVERY_CUT, 96, HBM, GRID_SHARD, [20, 20, 20, 20, 16], "5 column blocks, and that number is not tried"),
         (EVERY_CUT, 96, HBM, GRID_SHARD, [40, 32, 24], "not as equal as multiples of 4"),
         (EVERY_CUT_IN_HBM, 96, DDR, COLUMN_WISE, [32] * 3, "32 columns, and that width is not tried"),
         (FEW_CUTS, 128, HBM, COLUMN_WISE, [124, 4], "124 columns|4 columns"),
