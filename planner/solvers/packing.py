@@ -154,7 +154,7 @@ def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> i
     if problem.block_extent[block] == NODE:
         return _node_for(problem, state, block)
     size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
-    fits = (state.free >= size[problem.kind_of_rank].T).all(axis=0) & problem.allowed[problem.kind_of_rank, block]
+    fits = (state.free >= size[problem.kind_of_rank].T).all(axis=0) & problem.may_hold(block)
     if len(taken):
         fits &= problem.node_of_rank == problem.node_of_rank[taken[0]]
         fits[taken] = False
@@ -167,7 +167,7 @@ def _node_for(problem: Problem, state: LoadState, block: int) -> int | None:
     sizes = np.diff(problem.node_start).tolist()
     share = np.concatenate([problem.node_share(block, ranks) for ranks in sizes])
     _, size = spread(problem, block, share, problem.kind_of_rank)
-    fits = problem.allowed[problem.kind_of_rank, block].copy()
+    fits = problem.may_hold(block).copy()
     for m, pool in enumerate(problem.pool_of_rank):
         fits &= np.bincount(pool, weights=size[m])[pool] <= state.free[m]
     of_node = np.logical_and.reduceat(fits, problem.node_start[:-1])

@@ -5,7 +5,7 @@ import numpy as np
 from cost_models.step import StepModel
 from planner.options import build_problem, enumerate_options
 from planner.policy import Policy
-from planner.problem import load_state
+from planner.problem import NODE, load_state
 from planner.solvers.packing import block_shares, pack, smallest_shares
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
@@ -61,3 +61,20 @@ def test_the_smallest_share_of_a_table_that_fits_nowhere_is_infinite() -> None:
     whole, small = smallest_shares(problem, block_shares(problem))
     assert np.isinf(whole)
     assert 0.26 <= small <= 0.27
+
+
+def test_ranks_that_no_table_may_use_stay_empty() -> None:
+    """Where all tables keep off the same rank, none of them is confined beside the others; they keep off it still."""
+    cluster = topology(node_group("a", nodes=2, hbm_bytes=1e9))
+    model = StepModel(cluster, workload([{"rows": 2_000_000, "dim": 64}] * 2, global_batch=64))
+    for shardings in (("table_wise", "column_wise"), ("table_row_wise", "grid_shard")):
+        problem = build_problem(
+            model, enumerate_options(model, Policy(tiers=("hbm",), shardings=shardings, forbid_ranks=(0,)))
+        )
+        found = pack(problem)
+        assert found is not None
+        on_node = problem.block_extent[found.item_block] == NODE
+        nodes = np.where(on_node, found.item_place, problem.node_of_rank[found.item_place])
+        ranks = np.where(on_node, -1, found.item_place)
+        assert (ranks != 0).all()
+        assert (nodes[on_node] != 0).all()
