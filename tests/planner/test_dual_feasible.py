@@ -99,6 +99,7 @@ def proven_s(instance: Instance, bound: Bound) -> float:
     return recomputed_bound_s(write_proof(instance.model, instance.problem, bound), instance.model, instance.problem)
 
 
+@pytest.mark.slow
 def test_any_functions_give_a_bound(known: list[Known]) -> None:
     """Whatever the functions, prices and threshold, nothing above the optimum is proven; they do matter."""
     random = np.random.default_rng(3)

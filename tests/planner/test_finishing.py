@@ -97,6 +97,7 @@ def test_the_fullest_rank_becomes_emptier() -> None:
     assert len(after.item_block) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_optimal", [False, True])
 def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
     """0.1 % of the best step, and of a plan that was proven optimal only what the word allows; all stays legal."""

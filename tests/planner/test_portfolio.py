@@ -64,6 +64,7 @@ def step_s(options: Options, problem: Problem, limits: Limits) -> float:
     return np.inf if found.step_s is None else found.step_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
     """One sharding, one tier, whole tables: each asked on its own, within the gap that is usual."""

@@ -137,6 +137,7 @@ def test_no_limit_is_better_than_a_larger_one(seed: int, gap: float) -> None:
     assert just.objective.step_s <= best_s * (1 + GIVE)
 
 
+@pytest.mark.slow
 def test_what_may_move_is_used() -> None:
     """From whole tables on two nodes: half of the bytes go most of the way to the plan that follows none, all of them
     all of it."""
@@ -158,6 +159,7 @@ def test_the_same_inputs_give_the_same_plan(by_limit: dict[int, Plan]) -> None:
     assert small_again(LIMITS[1]).to_json() == by_limit[LIMITS[1]].to_json()
 
 
+@pytest.mark.slow
 def test_a_higher_price_moves_less() -> None:
     """Moves that must pay for themselves in one step are fewer than those that have a million."""
     moved = []

@@ -26,6 +26,7 @@ def rate(nodes: int) -> float:
     return MODEL.batch(2 * nodes) / found.objective.step_s
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_smallest_that_reaches_the_target() -> None:
     """Every smaller size is rejected, as trying them all shows; the figures are those of `plan`."""
     rates = {nodes: rate(nodes) for nodes in (1, 2, 3, 4, 6)}

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from cost_models.workload.loading import load_workload
 from planner.sizing import size
 from planner.studies.results import StudyResults
@@ -13,6 +15,7 @@ BATCH = 1 << 19
 SEARCH = {"effort": 1, "gap": 0.0, "prove": True, "simulate": False}
 
 
+@pytest.mark.slow
 def test_they_agree_on_which_sizes_do(computed: Callable[..., StudyResults], tmp_path: Path) -> None:
     """For targets between neighbouring throughputs of the study that are farther apart than a search is off."""
     axes = {"topology.nodes.0.count": [1, 2, 4], "workload.global_batch": [BATCH]}
