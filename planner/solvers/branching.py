@@ -25,6 +25,8 @@ LEAST_ROUNDING = 1e-7
 """Relative amount by which the seconds that every plan takes are rounded down, for whoever sums them up otherwise."""
 ROUNDS = 60
 """Cutting planes per case at most."""
+MOST_ITERATIONS = 20_000
+"""Of a linear programme of a case, which takes some hundreds where the solver does not cycle."""
 TOLERANCE = 2e-5
 """Relative difference of bound and relaxation at which a case's multipliers are good enough."""
 PAYS = 0.05
@@ -377,7 +379,7 @@ class _Dual:
         None where the solver gives up.
         """
         while True:
-            result = optimum(self._model, self._solver)
+            result = optimum(self._model, self._solver, MOST_ITERATIONS)
             if result is None:
                 return None
             values = result.variable_values()
