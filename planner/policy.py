@@ -230,7 +230,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
-    # Tables are stored as float or half (HugeCTR's embedding collection, DataType of keys and vectors).
+    # Formats are assumed, not read in its sources: float and half.
     "hugectr": RuntimeRules(
         ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32", "fp16")
     ),
