@@ -18,6 +18,7 @@ from planner.caches import LEAST_FRACTION, merged, rebuilt
 from planner.grains import grain_seconds
 from planner.options import Options
 from planner.problem import NODE, RANK, Placement, Problem, load_state
+from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.fluid import Fluid
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.prices import Bound
@@ -33,6 +34,8 @@ REPEATS = 3
 """Divisions near the one before, each with finer steps to choose from than the first."""
 TAKES = 1e-6
 """Part of a mixture that counts."""
+LOST = 1e-3
+"""Share of the bound that is lost to new shares before prices are looked for anew."""
 WORTH = 1e-5
 """Share of the step that a new division of the memory must save."""
 
@@ -67,7 +70,11 @@ def polished(
 
 
 def _bound_at(problem: Problem, bound: Bound) -> Bound:
-    """What the prices of a bound prove of a problem with more options."""
+    """What the prices of a bound prove of a problem with more options; or new ones, where these lose much.
+
+    Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
+    smaller than all others may fit, and then the old prices prove nothing.
+    """
     fluid = Fluid(problem, grain_seconds(problem))
     best = Bound(fluid.bound(bound.prices)[0], bound.prices, None)
     if bound.threshold_s is not None:
@@ -75,6 +82,9 @@ def _bound_at(problem: Problem, bound: Bound) -> Bound:
         proven = min(fluid.bound(bound.prices, usable)[0], bound.threshold_s)
         if proven > best.seconds:
             best = Bound(proven, bound.prices, bound.threshold_s)
+    if best.seconds < bound.seconds * (1 - LOST):
+        anew = bound_of(relaxed_optimum(fluid))
+        best = max(best, anew, key=lambda each: each.seconds)
     return best
 
 
