@@ -380,8 +380,10 @@ class Fluid:
             proposals.append(picks)
             seconds, size = self.usage(prices, picks)
             master.add_cut(seconds, size, [self._peak(int(picks[table]), table, stage) for table, stage in pairs])
-            prices, ceiling = master.solve()
-            ceiling += float(self.problem.stage_constants.sum())
+            found = master.attempt()
+            if found is None:
+                break
+            prices, ceiling = found[0], found[1] + float(self.problem.stage_constants.sum())
             if target_s is not None and not best_bound < target_s <= ceiling:
                 break
             least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
@@ -389,10 +391,13 @@ class Fluid:
                 continue
             if not searches:
                 break
-            found = self._too_long(master, proposals, ceiling * (excess or 0.0))
-            searches = searches - 1 if found else 0
-            self._hold(master, pairs, found, proposals)
-            prices, ceiling = master.solve()
+            too_long = self._too_long(master, proposals, ceiling * (excess or 0.0))
+            searches = searches - 1 if too_long else 0
+            self._hold(master, pairs, too_long, proposals)
+            found = master.attempt()
+            if found is None:
+                break
+            prices = found[0]
         shares = master.shares()
         mixed = np.flatnonzero(shares > 1e-9)
         return FluidSolution(

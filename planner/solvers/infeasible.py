@@ -12,6 +12,8 @@ from planner.solvers.programs import optimum
 
 ROUNDS = 200
 """Cutting planes at most; a few dozen do."""
+DECIDED = 1e-9
+"""Share of the capacity that a largest excess may be above 0 and count as none."""
 DEAR = 1e4
 """Price of another tier's whole capacity, over that of the growing tier's, from which on nothing replaces it."""
 
@@ -22,8 +24,8 @@ class Shortage:
 
     Either some tables have no option that fits even on empty hardware (`homeless`), or at the prices `byte` [D, M]
     the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much
-    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount would. Where the tables
-    that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
+    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the
+    tables that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
     """
 
     homeless: Ints
@@ -33,7 +35,7 @@ class Shortage:
 
 
 def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -> Shortage | None:
-    """A proof that the fluid problem does not fit into `headroom` of the memory; None when it does."""
+    """A proof that the fluid does not fit into `headroom` of the memory; None where it does, or none is found."""
     problem = fluid.problem
     free = fluid.no_prices()
     homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
@@ -41,9 +43,10 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
     if len(homeless):
         return Shortage(homeless, free.byte, nothing if usable is not None else growth_for(problem, homeless))
     capacity = fluid.capacity * headroom
-    excess, byte = _largest_excess(fluid, capacity, usable)
-    if excess <= 0:
+    excess = _largest_excess(fluid, capacity, usable)
+    if excess.value <= 0:
         return None
+    byte = excess.byte
     if usable is not None:
         return Shortage(homeless, byte, nothing)
     byte, ranks = _blamed(fluid, byte)
@@ -93,24 +96,33 @@ def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | Non
 
 
 def fits(fluid: Fluid) -> bool:
-    """Whether the fluid problem fits: `shortage` without what would have to be explained."""
+    """Whether the fluid problem is known to fit: `shortage` without what would have to be explained."""
     if np.isinf(fluid.price(fluid.no_prices())[0]).any():
         return False
-    return _largest_excess(fluid, fluid.capacity, None)[0] <= 0
+    return _largest_excess(fluid, fluid.capacity, None).fits
 
 
-def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> tuple[float, Floats]:
-    """A positive priced need beyond the priced capacity, over prices that sum to one per capacity; and the prices.
+@dataclass(frozen=True)
+class _Excess:
+    """A priced need beyond the priced capacity, over prices that sum to one per capacity."""
 
-    Stops at the first round that decides the sign: 0 or less means that the fluid problem fits.
-    """
-    program = _PriceProgram(fluid, capacity, usable)
+    value: float
+    """Above 0: a proof that the fluid problem does not fit."""
+    byte: Floats
+    """The prices of it."""
+    fits: bool
+    """Whether no prices have one above 0. Neither where no solver ends the programs: then nothing is known."""
+
+
+def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Excess:
+    """The first one whose sign is decided."""
+    program, ceiling = _PriceProgram(fluid, capacity, usable), np.nan
     program.limit_sum()
     for _ in range(ROUNDS):
         value, ceiling = program.round()
-        if value > 0 or ceiling <= 1e-9 or np.isnan(ceiling):
+        if value > 0 or ceiling <= DECIDED or np.isnan(ceiling):
             break
-    return program.best, program.best_byte
+    return _Excess(program.best, program.best_byte, program.best <= 0 and ceiling <= DECIDED)
 
 
 def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
@@ -131,7 +143,7 @@ def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
             break
     grown = capacity.copy()
     grown[:, tier] *= 1 + ceiling * (1 + 1e-6)
-    return ceiling if _largest_excess(fluid, grown, None)[0] <= 0 else float("nan")
+    return ceiling if _largest_excess(fluid, grown, None).fits else float("nan")
 
 
 class _PriceProgram:

@@ -57,6 +57,9 @@ class Master:
         self._cuts: list[mathopt.LinearConstraint] = []
         self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
         self._result: mathopt.SolveResult | None = None
+        """Of the last program that a solver ended."""
+        self._last: Floats = np.zeros(self._stage_count)
+        """[S] stage times of the last choice."""
 
     def start(self) -> Prices:
         """Equal weights within each stage, memory for nothing."""
@@ -84,10 +87,10 @@ class Master:
         """
         mean = seconds / np.maximum(self._instances, 1.0)
         mean[:, self._shared] = mean[:, self._shared].sum(axis=0)
+        self._last = np.zeros(self._stage_count)
+        np.maximum.at(self._last, self._stages, mean.max(axis=0))
         if not self._scale:
-            stage_max = np.zeros(self._stage_count)
-            np.maximum.at(stage_max, self._stages, mean.max(axis=0))
-            self._scale = 1.0 / max(float(stage_max.sum()), 1e-12)
+            self._scale = 1.0 / max(float(self._last.sum()), 1e-12)
         excess = (size - self._capacity) / self._unit_bytes
         terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
         terms += [self._scale * value * w for value, (_, w) in zip(of_table, self._tables, strict=True)]
@@ -95,19 +98,16 @@ class Master:
         terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
         self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
-    def solve(self) -> tuple[Prices, float]:
-        """The best weights and prices under the cuts, and the value there: no bound can be above it."""
-        found = self.attempt()
-        assert found is not None
-        return found
-
     def attempt(self, most_iterations: int | None = None) -> tuple[Prices, float] | None:
-        """The same; None where no solver ends, after so many iterations if that is given."""
+        """The best weights and prices under the cuts, and the value there: no bound can be above it.
+
+        None where no solver ends, after so many iterations if that is given.
+        """
         while True:
-            self._result = optimum(self._model, self._solver, most_iterations)
-            if self._result is None:
+            found = optimum(self._model, self._solver, most_iterations)
+            if found is None:
                 return None
-            values = self._result.variable_values()
+            self._result, values = found, found.variable_values()
             pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
             for price in pressed:
                 price.upper_bound *= 10
@@ -150,15 +150,19 @@ class Master:
         return total
 
     def shares(self) -> Floats:
-        """[P] how the fluid optimum mixes the cuts' choices: their dual values."""
-        assert self._result is not None
+        """[P] how the fluid optimum mixes the cuts' choices: their dual values; the last one where none is known."""
+        shares = np.zeros(len(self._cuts))
+        if self._result is None:
+            shares[-1] = 1.0
+            return shares
         duals = self._result.dual_values()
-        shares = np.abs([duals[cut] for cut in self._cuts])
+        shares[:] = np.abs([duals.get(cut, 0.0) for cut in self._cuts])
         return np.asarray(shares / shares.sum())
 
     def stage_seconds(self) -> Floats:
-        """[S] stage times of the fluid optimum; 0 for a stage without resources."""
-        assert self._result is not None
+        """[S] stage times of the fluid optimum, or of the last choice; 0 for a stage without resources."""
+        if self._result is None:
+            return self._last
         duals = self._result.dual_values()
         seconds = np.zeros(self._stage_count)
         for stage, constraint in self._simplex.items():

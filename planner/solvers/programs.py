@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
+LEAST_ITERATIONS, ITERATIONS_PER_LINE = 5_000, 50
+"""Of the simplex method, at most: the former, and the latter for each variable and constraint. The programs of DLRM-DCN
+v2 and Model-F on 128 ranks and `hugectr-180` on 8 end after 218 at most, and 0.4 for each variable and constraint."""
+
 
 def optimum(
     model: "mathopt.Model", solver: "mathopt.IncrementalSolver", most_iterations: int | None = None
 ) -> "mathopt.SolveResult | None":
     """Solve on from the last optimum; afresh, by one solver and then another, where that ends in an imprecise answer.
 
-    None where all of them give up, each after `most_iterations` if that is given: GLOP has been seen to cycle.
+    None where all of them give up, each after `most_iterations`, or as many as no program that ends has been seen to
+    take: GLOP cycles now and then.
     """
     from ortools.math_opt.python import mathopt
 
-    limits = {} if most_iterations is None else {"params": mathopt.SolveParameters(iteration_limit=most_iterations)}
+    if most_iterations is None:
+        lines = model.get_num_variables() + model.get_num_linear_constraints()
+        most_iterations = LEAST_ITERATIONS + ITERATIONS_PER_LINE * lines
+    limits = {"params": mathopt.SolveParameters(iteration_limit=most_iterations)}
     afresh = (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS)
     attempts = [
         lambda: solver.solve(**limits),
