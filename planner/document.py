@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier, PlacementTier, Sharding, StatePlace
 from cost_models.workload.models import Dtype
-from planner.files import read_json, write_file
+from planner.files import faults_located, read_json, write_file
 from planner.policy import Policy, Ranks
 from planner.space import FEW_CUTS, Cuts
 from topologies.documents import Document, Record, validate
@@ -658,12 +658,13 @@ def read_plan(path: str | Path) -> Plan:
     """Read a plan document. Raises InputError for anything that is not one."""
     source, other = str(path), 'is not a plan document (no "kind": "plan")'
     data = read_json(path, other)
-    if data.get("kind") != "plan":
-        raise InputError.at(source, other, path="kind")
-    if data.get("schema_version") != SCHEMA_VERSION:
-        raise InputError.at(
-            source,
-            f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}",
-            path="schema_version",
-        )
-    return validate(Document(data, source), Plan)
+    with faults_located(path):
+        if data.get("kind") != "plan":
+            raise InputError.at(source, other, path="kind")
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise InputError.at(
+                source,
+                f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}",
+                path="schema_version",
+            )
+        return validate(Document(data, source), Plan)

@@ -7,10 +7,11 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topologies.errors import InputError
+from topologies.errors import Fault, InputError
 from topologies.sources import note
 
 
@@ -79,35 +80,78 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
     return data
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
+@contextmanager
+def faults_located(path: str | Path) -> Iterator[None]:
+    """Give the faults of a JSON file that are found meanwhile the line and column of what their paths name, or of the
+    nearest mapping or list around it. The file is looked at again for that, so that a sound one costs nothing."""
+    try:
+        yield
+    except InputError as error:
+        if not any(_is_unlocated(fault, path) for fault in error.faults):
+            raise
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            raise error from None
+        offsets: dict[str, int] = {}
+        for keys, offset in _entries(text):
+            offsets.setdefault(".".join(map(str, keys)), offset)
+        raise InputError(
+            _located(fault, text, offsets) if _is_unlocated(fault, path) else fault for fault in error.faults
+        ) from None
+
+
+def _is_unlocated(fault: Fault, path: str | Path) -> bool:
+    return fault.source == str(path) and not fault.line and bool(fault.path)
+
+
+def _located(fault: Fault, text: str, offsets: dict[str, int]) -> Fault:
+    keys = fault.path
+    while keys and keys not in offsets:
+        keys = keys.rpartition(".")[0]
+    line, column = _position(text, offsets[keys]) if keys else (0, 0)
+    return replace(fault, line=line, column=column)
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def _entries(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    """The path of every key and every element of a list in a JSON text, and the offset at which it begins."""
+    path: list[str | int] = []
+    word, is_next = "", False
+    at = 0
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if is_next and mark != "]":
+            yield tuple(path), token.start()
+        is_next = False
+        if mark in "{[":
+            path.append("" if mark == "{" else 0)
+            is_next = mark == "["
+        elif mark in "}]":
+            path.pop()
+        elif mark == "," and isinstance(index := path[-1], int):
+            path[-1], is_next = index + 1, True
+        elif mark == ":":
+            path[-1] = str(json.loads(word))
+            yield tuple(path), at
+        elif mark[0] == '"':
+            word, at = mark, token.start()
 
 
 def _repeated(source: str, text: str) -> InputError:
     """Which key of a JSON text stands twice, and where: its path, and the line and column of the second one."""
-    places: list[tuple[dict[str, int], list[str | int]]] = []
-    word: re.Match[str] | None = None
-    for token in _TOKEN.finditer(text):
-        mark = token[0]
-        if mark in "{[":
-            places.append(({}, ["" if mark == "{" else 0]))
-        elif mark in "}]":
-            places.pop()
-        elif mark == "," and isinstance(here := places[-1][1][0], int):
-            places[-1][1][0] = here + 1
-        elif mark == ":":
-            assert word is not None
-            (first, at), key = places[-1], str(json.loads(word[0]))
-            at[0] = key
-            if key in first:
-                found = ".".join(str(each[0]) for _, each in places)
-                message = f"the key {key!r} stands twice, first in line {_line(text, first[key])}; keep one"
-                column = word.start() - text.rfind("\n", 0, word.start())
-                return InputError.at(source, message, line=_line(text, word.start()), column=column, path=found)
-            first[key] = word.start()
-        elif mark[0] == '"':
-            word = token
+    first: dict[tuple[str | int, ...], int] = {}
+    for path, offset in _entries(text):
+        if path in first:
+            message = f"the key {path[-1]!r} stands twice, first in line {_position(text, first[path])[0]}; keep one"
+            line, column = _position(text, offset)
+            return InputError.at(source, message, line=line, column=column, path=".".join(map(str, path)))
+        first[path] = offset
     return InputError.at(source, "a key stands twice in one mapping; keep one")
 
 
-def _line(text: str, offset: int) -> int:
-    return text.count("\n", 0, offset) + 1
+def _position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, both from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

@@ -83,6 +83,7 @@ def import_(
     if topology is None or workload is None:
         raise typer.BadParameter("says what the plan is for; it is needed", param_hint="--topology and --workload")
     from cost_models.registry import COST_MODELS
+    from planner.files import faults_located
     from planner.importers.adoption import Inputs, adopted
     from planner.policy import Policy
 
@@ -92,17 +93,19 @@ def import_(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
     adopting = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
-    held, adopting = _read(kind, file, adopting)
+    with faults_located(file):
+        held, adopting = _read(kind, file, adopting)
     streams.doing(f"bounding and playing the plan of {file.name}")
     _finish(adopted(held, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 
 def _cost_model_of(kind: str, file: Path) -> str:
     """The cost model where none is given: that of the plan that we exported, or what the format is planned with."""
-    from planner.files import read_json
+    from planner.files import faults_located, read_json
     from planner.importers.hugectr import planned_with
 
-    told = planned_with(read_json(file), str(file)) if kind == "hugectr" else None
+    with faults_located(file):
+        told = planned_with(read_json(file), str(file)) if kind == "hugectr" else None
     return told or PLANNED_WITH.get(kind, "physical")
 
 
@@ -146,7 +149,7 @@ def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
 def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Path) -> None:
     import yaml
 
-    from planner.files import read_json, write_file
+    from planner.files import faults_located, read_json, write_file
     from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, topology_of
     from topologies.loading import load_topology
 
@@ -154,7 +157,8 @@ def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Pat
     usual = LIKE_OF_CPUS if told.get("compute_device") == "cpu" else LIKE
     with outputs.beside("--like"):
         model = load_topology(like or usual)
-    found = topology_of(told, model, output.stem, str(file))
+    with faults_located(file):
+        found = topology_of(told, model, output.stem, str(file))
     text = yaml.safe_dump(found.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
     streams.say(f"{output}: {found.description}")

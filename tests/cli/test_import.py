@@ -100,6 +100,15 @@ def test_flags_that_do_not_fit_are_refused(run, theirs, tmp_path, words, said):
     assert said in " ".join(result.stderr.split())
 
 
+def test_faults_of_an_imported_file_have_line_and_column(run, tmp_path):
+    """HugeCTR's lists of tables: an unknown one is at the list of its GPU."""
+    file, lists = tmp_path / "sharding.json", [["cat_0"], *([[]] * 6), ["cat_99"]]
+    file.write_text('{"shard_matrix": [\n' + ",\n".join(map(json.dumps, lists)) + '],\n "shard_strategy": []}')
+    done = run("import", file, "--from", "hugectr", "-t", "dgx-h100", "-w", "dlrm-dcnv2", "-o", tmp_path / "again.json")
+    assert done.exit_code == 3
+    assert "sharding.json:9:1: shard_matrix.7: 'cat_99'" in " ".join(done.stderr.split())
+
+
 def test_a_plan_for_hugectr_goes_out_and_comes_back(run, tmp_path):
     """Node-wide rows too, with no flag: nothing differs; under the rating it is said what to change."""
     inputs = ("-t", "dgx-h100", "-w", "dlrm-dcnv2", "--nodes", "2")

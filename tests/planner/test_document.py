@@ -9,6 +9,7 @@ import pytest
 
 from planner import plan
 from planner.document import Plan, Shards, read_plan, write_plan
+from planner.files import faults_located
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
@@ -197,6 +198,34 @@ def test_a_key_that_stands_twice_is_refused(content: str, said: str, tmp_path: P
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(InputError, match=said):
         read_plan(tmp_path / "x.json")
+
+
+def test_faults_of_a_plan_have_line_and_column(planned: Plan, tmp_path: Path) -> None:
+    """Of the value itself, or, where a field is missing, of what should hold it; also with names that have dots."""
+    document = json.loads(planned.to_json())
+    document["tables"][1]["tier"] = "attic"
+    document["tables"][1]["name"] = 'a.b: {"[,'
+    del document["provenance"]["seed"]
+    text = json.dumps(document, indent=1)
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_plan(tmp_path / "x.json")
+    places = {fault.path: (fault.line, fault.column) for fault in error.value.faults}
+    lines = text.splitlines()
+    tier = next(number for number, line in enumerate(lines, 1) if "attic" in line)
+    origin = next(number for number, line in enumerate(lines, 1) if line.startswith(' "provenance"'))
+    assert places == {"tables.1.tier": (tier, lines[tier - 1].index('"') + 1), "provenance.seed": (origin, 2)}
+
+
+def test_elements_of_lists_have_line_and_column(tmp_path: Path) -> None:
+    """Numbers, words and lists in lists, too."""
+    text = '{"a": [1, [2,\n   -3e5, true],\n  {"b": []}, null]}'
+    (tmp_path / "x.json").write_text(text)
+    places = {"a.0": (1, 8), "a.1": (1, 11), "a.1.1": (2, 4), "a.1.2": (2, 10), "a.2.b.7": (3, 4), "a.3": (3, 14)}
+    for path, place in places.items():
+        with pytest.raises(InputError) as error, faults_located(tmp_path / "x.json"):
+            raise InputError.at(str(tmp_path / "x.json"), "is wrong", path=path)
+        assert (error.value.faults[0].line, error.value.faults[0].column) == place
 
 
 def test_a_list_that_is_too_short_is_refused(planned: Plan, tmp_path: Path) -> None:
