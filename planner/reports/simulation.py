@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.document import Plan
+from planner.permits import planning_model
+from planner.planned import planned_inputs
 from planner.reports.tables import Grid
 from planner.reports.words import resource_words
 from planner.simulation import Judgement, simulated
@@ -41,6 +43,8 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         rank = "all" if share.rank is None else str(share.rank)
         path.add_row(share.task, format_seconds(share.seconds), f"{share.seconds / simulation.step_s:.1%}", rank)
     console.print(path)
+    for name, behind in hidden_stages(plan).items():
+        console.print(f"{name} is hidden; the rest of it shows in {behind}.")
     console.print()
 
     busy = Grid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
@@ -57,6 +61,12 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         for effect in judgement.effects:
             costs.add_row(effect.condition, format_seconds(effect.step_s), f"{effect.cost:+.2%}" if effect.cost else "")
         console.print(costs)
+
+
+def hidden_stages(plan: Plan) -> dict[str, str]:
+    """By the name of a stage that others hide, the stage in which the rest of it shows."""
+    model = planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+    return dict(model.hidden)
 
 
 def _late_data(judgement: Judgement) -> str | None:
@@ -82,6 +92,7 @@ def as_document(plan: Plan, judgement: Judgement) -> dict[str, Any]:
         "p99_s": float(np.quantile(steps, 0.99)),
         "estimate_s": plan.objective.step_s if plan.provenance.cost_model == "physical" else None,
         "critical_path": critical_path_records(judgement),
+        "hidden": hidden_stages(plan),
         "in_use": {
             sort: {"mean": float(use.mean()), "most": float(use.max()), "number": int(use.argmax())}
             for sort, use in simulation.busy().items()
