@@ -4,35 +4,32 @@ import math
 import numbers
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_HBM, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.build import document, with_moves
-from planner.cache_division import polished
 from planner.caches import with_own_fractions
 from planner.document import Plan, Provenance, Remedy, TimedWork
 from planner.loading import expect_sound, load_plan
 from planner.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.options import build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
+from planner.pipeline import searched
 from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance
 from planner.remedies import remedies
 from planner.simulation import with_simulation
 from planner.software import priced_as_run
-from planner.solvers.finishing import finished
 from planner.solvers.front import MoveTerms
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import Limits
 from planner.solvers.replan import replan
 from planner.space import EVERY_CUT
-from planner.whole_tables import with_whole_tables
-from planner.widening import solved, with_every_cut
+from planner.widening import with_every_cut
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import Fault, InputError, shown
@@ -114,12 +111,10 @@ def plan(
     judged = partial(_played, tell=tell) if simulate else _as_it_is
     if migration is None:
         tell("the relaxation", None, None)
-        options, problem, outcome = solved(model, options, problem, limits, heard)
-        outcome = with_whole_tables(model, options, outcome, replace(limits, time_limit_s=watch.left_s()))
-        options, problem, outcome = polished(model, options, problem, outcome)
-        final = finished(problem, outcome, MEMORY_HBM)
+        final = searched(model, options, problem, limits, heard)
+        options, problem = final.options, final.problem
         origin = watch.noted(provenance(model, allowed, seed, options))
-        helps = helpful(outcome)
+        helps = helpful(final.outcome)
         new = document(model, options, problem, final.outcome, origin, remedies=helps, best_step_s=final.best_step_s)
         return judged(new)
     homes = migration.homes(options, problem)

@@ -24,6 +24,7 @@ from planner.candidates import Candidate, descend
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
+from planner.pipeline import completed
 from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state
 from planner.provenance import provenance
@@ -40,8 +41,6 @@ from topologies.errors import InputError
 from topologies.units import format_seconds
 
 DEFAULT_MAX_NODES = 128
-TIME_LIMIT_S = 60.0
-"""Of one search; what ends by it may differ from one machine to the next."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ class _Trials:
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
             watch = _Watch(target_s, self.is_over, model.whole_step_s)
-            limits = Limits(TIME_LIMIT_S, 0.0, effort, self.seed, watch.is_decided)
+            limits = Limits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
             options, problem, outcome = solved(model, options, problem, limits, watch.hear)
             candidate = self._candidate(model, options, problem, outcome, nodes)
             if candidate.is_proven or self.is_over():
@@ -274,15 +273,18 @@ class _Trials:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
         model, options, problem = self._problem(tiers, candidate.nodes)
         target_s = self._target_s(model)
-        limits = Limits(TIME_LIMIT_S, self.gap, self.effort, self.seed, self.is_over)
+        limits = Limits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
         options, problem, outcome = solved(model, options, problem, limits)
         is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
         if not is_met:  # ended by its gap, or by the user, before the target
             watch = _Watch(target_s, lambda: False, model.whole_step_s)
-            outcome = solve(problem, Limits(TIME_LIMIT_S, 0.0, self.effort, self.seed, watch.is_decided), watch.hear)
+            decided = Limits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
+            outcome = solve(problem, decided, watch.hear)
+        final = completed(model, options, problem, outcome, limits, target_s)
+        options, problem, outcome = final.options, final.problem, final.outcome
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
         origin = provenance(model, policy, self.seed, options)
-        plan = with_simulation(document(model, options, problem, outcome, origin))
+        plan = with_simulation(document(model, options, problem, outcome, origin, best_step_s=final.best_step_s))
         return self._candidate(model, options, problem, outcome, candidate.nodes), plan
 
     def _target_s(self, model: CostModel) -> float:

@@ -6,6 +6,7 @@ before it.
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -38,16 +39,18 @@ class Finished:
     """Before; None where there is no plan."""
 
 
-def finished(problem: Problem, outcome: Outcome, memory: int = 0) -> Finished:
+def finished(problem: Problem, outcome: Outcome, memory: int = 0, longest_s: float = math.inf) -> Finished:
     """The plan of an outcome made tidier; `memory` is that of the accelerators.
 
-    A plan that was proven optimal stays so: of that, only as much is given up as the word allows.
+    A step of at most `longest_s` stays one. A plan that was proven optimal stays so: of that, only as much is given up
+    as the word allows.
     """
     if outcome.placement is None or outcome.step_s is None or outcome.bound is None:
         return Finished(outcome, None)
     best_s = outcome.step_s
     is_optimal = outcome.status == "optimal"
     limit_s = max(best_s, outcome.bound.seconds * (1 + OPTIMAL_GAP)) if is_optimal else best_s * (1 + GIVE)
+    limit_s = max(best_s, min(limit_s, longest_s))
     finish = _Finish(problem, outcome.placement, limit_s * (1 - NEAR) if limit_s > best_s else limit_s, memory)
     finish.run()
     placement = finish.now.placement()

@@ -21,6 +21,7 @@ from planner.caches import with_own_fractions
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import permits_of, planning_model
+from planner.pipeline import completed
 from planner.planned import placed_shards
 from planner.policy import Policy
 from planner.problem import Placement, Problem
@@ -40,8 +41,6 @@ DRIFT = 0.005
 found that plan came, and this much."""
 MOST_LINKS = 9
 """Points in a row that may do so, before one is searched for again."""
-NO_CLOCK_S = 1e9
-"""The clock ends no search: results must repeat."""
 BRANCHING = 400
 """Cases that are looked at where the bound is to be raised by them."""
 
@@ -167,7 +166,7 @@ def _answer(job: Job) -> Answer:
     search = job.search
     start = _placement(job.start, options, problem)
     cases = BRANCHING if search.prove else 0
-    limits = Limits(NO_CLOCK_S, search.gap, search.effort, search.seed, cases=cases)
+    limits = Limits(gap=search.gap, effort=search.effort, seed=search.seed, cases=cases)
     outcome = known = None
     if start is not None and job.start is not None:
         enough = max(search.gap, job.start.gap + DRIFT)
@@ -178,13 +177,15 @@ def _answer(job: Job) -> Answer:
     if outcome is None:
         options, problem, found = solved(model, options, problem, limits)
         outcome = found if known is None else better(found, known)
-    plan = document(model, options, problem, outcome, provenance(model, job.policy, search.seed, options))
+    final = completed(model, options, problem, outcome, limits)
+    origin = provenance(model, job.policy, search.seed, final.options)
+    plan = document(model, final.options, final.problem, final.outcome, origin, best_step_s=final.best_step_s)
     if search.simulate:
         plan = with_simulation(plan)
     reached = None
     if outcome.placement is not None and plan.objective is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
-        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), plan.objective.gap)
+        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), _gap(outcome))
         if not is_searched and job.start is not None:
             reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
     text = plan.to_json() if job.keeps_plan else None

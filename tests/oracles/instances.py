@@ -296,3 +296,15 @@ def _bytes_needed(workload: Workload, policy: Policy, ranks: int) -> dict[str, f
     tier: PlacementTier = min(policy.tiers, key=PLACEMENT_TIERS.index)
     in_hbm = in_flight * 1.5 + (weights if tier == "hbm" else 0.3 * weights)
     return {"hbm": in_hbm, "ddr": weights}
+
+
+def unlike_tables(seed: int) -> tuple[Topology, Workload]:
+    """12 to 40 tables of very unlike sizes that take a good third of the HBM of four ranks."""
+    random = np.random.default_rng([seed, 71])
+    count = int(random.integers(12, 40))
+    rows = np.maximum(10 ** random.normal(4.5, 0.9, count), 10).astype(int).tolist()
+    pooling, dims = np.exp(random.normal(1.5, 1.3, count)).tolist(), random.choice([16, 32, 64], count).tolist()
+    tables = [{"rows": r, "dim": d, "pooling_factor": p} for r, d, p in zip(rows, dims, pooling, strict=True)]
+    size = sum(r * d * 4 for r, d in zip(rows, dims, strict=True))
+    hbm_bytes = size / 4 * float(random.choice([2.0, 2.6, 3.2])) + 2e8
+    return topology(node_group("n", ranks=4, hbm_bytes=hbm_bytes)), workload(tables, global_batch=8192)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner import plan
 from planner.options import build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.policy import Policy
@@ -13,7 +14,7 @@ from planner.solvers.finishing import CROWDED, GIVE, finished
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
-from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
+from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, unlike_tables, workload
 from tests.oracles.placements import faults
 
 
@@ -120,6 +121,29 @@ def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
             assert final.outcome.status == "optimal"
             assert final.outcome.bound is not None
             assert final.outcome.step_s <= final.outcome.bound.seconds * (1 + OPTIMAL_GAP) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", [10, 21, 25])
+def test_a_default_plan_crowds_no_rank_without_need(seed: int) -> None:
+    """Tables of very unlike sizes fill 40 % of the HBM, one rank to more than nine tenths if only the step counts: no
+    rank is crowded, for at most 0.1 % of the step; with room for a longest step, not even that."""
+    found = plan(*unlike_tables(seed), effort=1, simulate=False)
+    assert found.objective is not None
+    assert max(rank.bytes.hbm / rank.capacity.hbm for rank in found.ranks) <= CROWDED
+    assert (found.objective.given_up_s or 0.0) <= GIVE * found.objective.step_s
+
+
+def test_a_longest_step_is_kept() -> None:
+    """Nothing is given up that would make a step longer than was asked for."""
+    model = planning_model("physical", *unlike_tables(10), Policy())
+    problem = build_problem(model, enumerate_options(model, Policy()))
+    before = solve(problem, Limits())
+    assert before.step_s is not None
+    free, held = finished(problem, before), finished(problem, before, longest_s=before.step_s)
+    assert free.outcome.step_s is not None
+    assert free.outcome.step_s > before.step_s
+    assert held.outcome.step_s is not None
+    assert held.outcome.step_s <= before.step_s
 
 
 def test_it_repeats() -> None:
