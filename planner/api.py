@@ -121,7 +121,7 @@ def plan(
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
-    terms = MoveTerms(max_move_bytes, price)
+    terms = MoveTerms(max_move_bytes, price, model.whole_step_s(0.0))
     found = replan(problem, homes, terms, limits, heard)
     if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
         options, problem = with_every_cut(model, options)

@@ -17,6 +17,9 @@ class MoveTerms:
     """The most that may move."""
     seconds_per_byte: float = 0.0
     """What is added to the step for each moved byte."""
+    least_step_s: float = 0.0
+    """No step is shorter, wherever tables are, as the copy of a batch takes as long: what a move saves below that is
+    nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Front:
         """The one that moves least of those on the terms that cost the least, or a share `even` more; None where there
         is none."""
         limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
-        cost = np.where(self._moved <= limit, self._step + terms.seconds_per_byte * self._moved, np.inf)
+        step = np.maximum(self._step, terms.least_step_s)
+        cost = np.where(self._moved <= limit, step + terms.seconds_per_byte * self._moved, np.inf)
         if not np.isfinite(cost).any():
             return None
         return self._at(int(np.argmax(cost <= cost.min() * (1 + even))))

@@ -189,7 +189,7 @@ class _Replan:
         return self._clock.is_over() or (found is not None and self._is_good(found))
 
     def _is_good(self, met: Met) -> bool:
-        return met.step_s <= self._bound.seconds * (1 + self._limits.gap)
+        return met.step_s <= max(self._bound.seconds, self._terms.least_step_s) * (1 + self._limits.gap)
 
     def _tighten(self, step_s: float) -> None:
         if len(self._problem.block_option) <= TIGHTEN_BLOCKS:

@@ -11,6 +11,7 @@ from cost_models.workload.models import Workload
 from planner import plan, verify
 from planner.document import Plan
 from planner.explanation import Explainer
+from planner.policy import Policy
 from planner.sizing import size
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -136,3 +137,18 @@ def test_a_size_must_copy_its_batch_in_time() -> None:
     rejected = first.candidates[0]
     assert (rejected.nodes, rejected.judged_by) == (1, "bound")
     assert rejected.lower_bound_s == pytest.approx(copied_s())
+
+
+@pytest.mark.parametrize("terms", [{"pay_back_steps": 10**12}, {"max_move_bytes": 10**12}])
+def test_nothing_moves_to_shorten_what_the_copy_hides(terms: dict[str, int]) -> None:
+    """All tables on three of four ranks take longer than shared out, but less than the copy of a batch: they stay, in
+    however many steps a move has to pay for itself, or how much may move."""
+    on_three = plan(cluster(), model_of(), policy=Policy.model_validate({"tables": [{"match": "*", "ranks": "0-2"}]}))
+    shared = plan(cluster(), model_of())
+    assert on_three.objective is not None
+    assert shared.objective is not None
+    assert on_three.objective.step_s == shared.objective.step_s
+    assert seconds(on_three)[BATCH_COPY] < seconds(shared)[BATCH_COPY]
+    again = plan(cluster(), model_of(), previous=on_three, **terms)  # type: ignore[arg-type]
+    assert again.moves is not None
+    assert again.moves.moved_bytes == 0
