@@ -32,12 +32,23 @@ class Deepening:
         self._passes = Passes(fluid, self.relaxed, incumbent, self._local, limits.seed)
         self._overfull = OverfullStarts(fluid, self.relaxed, self._ladder.tight, incumbent, self._local, limits.seed)
         self._nothing_fits = False
+        self._first: list[Start] | None = None
         self._queue: list[Start] = []
 
-    def begin(self) -> None:
-        """Trials of all plans where these are few, and the starts. The smallest problems need no more."""
-        incumbent = self.incumbent
+    def open(self) -> None:
+        """Trials of all plans where these are few, and the starts that cost least."""
+        if self._first is not None:
+            return
+        self._first = []
         self._trials.from_below()
+        if self.incumbent.best is None or not self.incumbent.is_done():
+            self._first = self._ladder.first() if self._may_overfill else self._ladder_or_last_resort()
+            self.raiser.tighten()
+
+    def begin(self) -> None:
+        """All other starts. The smallest problems need none."""
+        self.open()
+        incumbent = self.incumbent
         if incumbent.best is not None and incumbent.is_done():
             return
         starts = _distinct(sorted(self._starts(), key=lambda start: start[1]))
@@ -78,18 +89,20 @@ class Deepening:
         return Outcome(status, placement, step_s, bound, None, ran_out_of_time=ran_out)
 
     def _starts(self) -> list[Start]:
-        """Placements to begin with; the bound is tightened by the first ones, at which others aim."""
+        """Placements to begin with: the first ones, and others, which aim at the bound that those have tightened."""
         incumbent, ladder = self.incumbent, self._ladder
-        may_overfill = ladder.is_scarce and not self._local.is_large
-        found = ladder.first() if may_overfill else self._ladder_or_last_resort()
-        self.raiser.tighten()
-        found += self._passes.built()
-        if may_overfill:
+        found = [*(self._first or []), *self._passes.built()]
+        if self._may_overfill:
             is_easy = bool(found)
             found += self._overfull.starts([usable for _, usable in ladder.allowed[: ladder.most_starts]])
             if not found or (is_easy and not (incumbent.is_within(GOOD_FIT) or incumbent.is_done())):
                 found += self._ladder_or_last_resort()
         return found
+
+    @property
+    def _may_overfill(self) -> bool:
+        """Whether memory is scarce and the problem is small enough for starts that are over-full at first."""
+        return self._ladder.is_scarce and not self._local.is_large
 
     def _ladder_or_last_resort(self) -> list[Start]:
         """The starts of the ladder; where there is none, a placement that fits, if one is found."""

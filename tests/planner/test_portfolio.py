@@ -9,6 +9,7 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from cost_models.workload.models import Workload
+from planner.caches import with_own_fractions
 from planner.options import Options, build_problem, enumerate_options
 from planner.permits import planning_model
 from planner.policy import Policy
@@ -145,3 +146,20 @@ def test_a_plan_of_a_restriction_is_one_of_the_whole() -> None:
     state = load_state(problem, found.placement)
     assert state.step_s() == pytest.approx(found.step_s, rel=1e-9)
     assert state.overflow_bytes() <= 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effort", [0, 1])
+def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
+    """Neo's Model-F in int8 rows, a twentieth of them in full precision too, whose best plans have all tables behind
+    caches: found with any effort, where every tier is allowed."""
+    model = load_workload("model-f")
+    tables = tuple(table.model_copy(update={"precision_cache": 0.05}) for table in model.tables)
+    embedding = model.embedding.model_copy(update={"dtype": "int8_row"})
+    model = model.model_copy(update={"tables": tables, "embedding": embedding})
+    of, steps = StepModel(load_topology("zionex-16"), model), []
+    for policy in (Policy(), Policy(tiers=("ddr_cached",))):
+        options = enumerate_options(of, policy)
+        problem = build_problem(of, options)
+        steps.append(step_s(*with_own_fractions(of, options, problem), Limits(effort=effort)))
+    assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)
