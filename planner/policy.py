@@ -230,9 +230,12 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
-    # Formats are assumed, not read in its sources: float and half.
+    # Rows and their state are stored as float, whatever travels: EmbeddingTableParam has no format, static tables are
+    # tensors of ScalarType::Float, dynamic ones DynamicEmbeddingTable<key_t, float>; `emb_type` (float or half) is that
+    # of vectors and gradients. Source: its HugeCTR/embedding_storage/common.hpp, ragged_static_embedding.cu and
+    # dynamic_embedding.cu.
     "hugectr": RuntimeRules(
-        ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32", "fp16")
+        ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32",)
     ),
     "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, state_places=STATE_PLACES),
 }

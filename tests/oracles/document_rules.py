@@ -31,7 +31,7 @@ WHOLE_NODES = ("table_row_wise", "grid_shard")
 EVERYWHERE = ("data_parallel", "row_wise")
 POOLED_ONLY = ("table_row_wise", "table_column_wise", "grid_shard")
 RUNTIME_TIERS = {"torchrec": ("hbm", "ddr_cached", "ddr"), "hugectr": ("hbm",)}
-RUNTIME_DTYPES = {"torchrec": ("fp32", "fp16", "bf16", "fp8", "int8"), "hugectr": ("fp32", "fp16")}
+RUNTIME_DTYPES = {"torchrec": ("fp32", "fp16", "bf16", "fp8", "int8"), "hugectr": ("fp32",)}
 RUNTIME_SHARDINGS = {"hugectr": ("data_parallel", "table_wise", "row_wise", "table_row_wise")}
 
 

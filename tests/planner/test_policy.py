@@ -406,7 +406,7 @@ def test_unconfined_problems_are_as_before(model: StepModel) -> None:
     assert not twice.is_confined
 
 
-@pytest.mark.parametrize(("runtime", "dtype"), [("torchrec", "int4"), ("hugectr", "mx9")])
+@pytest.mark.parametrize(("runtime", "dtype"), [("torchrec", "int4"), ("hugectr", "mx9"), ("hugectr", "fp16")])
 def test_formats_that_a_runtime_lacks_are_refused(runtime: str, dtype: str) -> None:
     """Not planned without a word: the table, its format and those that the runtime has are named."""
     model = workload([{"rows": 1000, "dim": 32, "dtype": dtype}], mode="inference")
