@@ -14,7 +14,7 @@ from tests.oracles.brute_force import optimum
 from tests.oracles.instances import Instance, confined_instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import faults
 
-SEEDS = [seed for seed in range(41) if seed not in (6, 22)]  # too large to be tried
+SEEDS = range(41)
 
 
 def instances(seed: int) -> list[Instance]:
@@ -31,7 +31,8 @@ def multipliers(problem: Problem) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_plan_is_found_and_nothing_below_it(seed: int) -> None:
-    """The brute-force optimum, in a placement without faults; and below the optimum there is no plan."""
+    """The brute-force optimum, in a placement without faults; and below the optimum there is no plan. It is looked for
+    up to 2 % above the optimum, or up to 0.2 % where there are too many plans as near as that."""
     for instance in instances(seed):
         problem = instance.problem
         best, given = optimum(problem), multipliers(problem)
@@ -40,7 +41,7 @@ def test_the_best_plan_is_found_and_nothing_below_it(seed: int) -> None:
             assert found is not None
             assert found.placement is None
             continue
-        found = try_all(problem, best.step_s * 1.02, *given)
+        found = try_all(problem, best.step_s * 1.02, *given) or try_all(problem, best.step_s * 1.002, *given)
         assert found is not None
         assert found.placement is not None
         assert found.step_s == pytest.approx(best.step_s, rel=1e-9)

@@ -58,9 +58,13 @@ def test_an_over_full_pool_has_a_limit() -> None:
 
 
 def test_local_search_lets_an_over_full_placement_fit() -> None:
-    """`best_s` is infinite until a placement fits; then it is the step of one that does."""
+    """`best_s` is infinite until a placement fits; then it is the step of one that does.
+
+    Most random placements are far from fitting, or pick options that fit nowhere together, which this search keeps: of
+    56, five come to fit.
+    """
     came_to_fit = 0
-    for seed in range(2, 302, 3):
+    for seed in range(2, 602, 3):
         problem = tiny_instance(seed).problem
         if problem.grouped.any():
             continue
@@ -79,7 +83,7 @@ def test_local_search_lets_an_over_full_placement_fit() -> None:
             state = load_state(problem, improver.best())
             assert state.overflow_bytes() <= 2 * ROUNDING_BYTES
             assert state.step_s() == pytest.approx(improver.best_s, rel=1e-9)
-    assert came_to_fit >= 2
+    assert came_to_fit >= 5
 
 
 def test_scarce_memory_is_filled() -> None:

@@ -209,13 +209,25 @@ UNEVEN = [
     ],
 )
 def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]], policy: Policy) -> None:
-    """Found, complete and within memory, with nothing for the local search to move or little."""
+    """Found, complete and within memory, with nothing for the local search to move or little, and proven within 0.3 %.
+
+    Where one rank is short of HBM, the bound over all widths mixes tiers that whole tables cannot: it is 5 % below the
+    plan. The plan is then the best there is of blocks in multiples of 16 columns, which is proven.
+    """
     found = problem_of(StepModel(topology(*groups), workload(UNEVEN)), policy)
     outcome = solve(found, Limits(NO_TIME_LIMIT, gap=0.0, effort=2))
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.bound_s is not None
-    assert outcome.bound_s <= outcome.step_s <= outcome.bound_s * 1.06
+    proven_s = outcome.bound_s
+    if found.world == 1:
+        few = policy.model_copy(update={"column_multiple": 16})
+        wide = solve(problem_of(StepModel(topology(*groups), workload(UNEVEN)), few), Limits(gap=0.0))
+        assert wide.status == "optimal"
+        assert wide.bound_s is not None
+        assert outcome.bound_s >= wide.bound_s * 0.94
+        proven_s = wide.bound_s
+    assert outcome.bound_s <= outcome.step_s <= proven_s * 1.003
     assert faults(found, outcome.placement) == []
     assert load_state(found, outcome.placement).overflow_bytes() == 0
 

@@ -15,13 +15,16 @@ from tests.oracles.instances import tiny_instance
 from topologies.errors import InputError
 
 RUNTIME = Policy(runtime="hugectr")
-SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 50)
+SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 41, 50)
 
 
 def exported(seed: int, cost_model: str) -> tuple[Plan, Inputs] | None:
+    """The plan of a tiny instance, its tables in the one format that HugeCTR stores; None where nothing fits."""
     model = tiny_instance(seed).model
-    inputs = Inputs(model.topology, model.workload, cost_model, RUNTIME)
-    made = plan(model.topology, model.workload, policy=RUNTIME, cost_model=cost_model, effort=0, simulate=False)
+    tables = tuple(table.model_copy(update={"dtype": "fp32"}) for table in model.workload.tables)
+    trained = model.workload.model_copy(update={"tables": tables})
+    inputs = Inputs(model.topology, trained, cost_model, RUNTIME)
+    made = plan(model.topology, trained, policy=RUNTIME, cost_model=cost_model, effort=0, simulate=False)
     return (made, inputs) if made.tables else None
 
 
@@ -42,7 +45,7 @@ def test_a_plan_comes_back_as_it_went_out(seed: int, cost_model: str) -> None:
         np.testing.assert_array_equal(before.shards.as_matrix()[:, :5], after.shards.as_matrix()[:, :5])
     assert again.objective is not None
     assert made.objective is not None
-    assert again.objective.step_s == pytest.approx(made.objective.step_s, rel=0.05)
+    assert again.objective.step_s == pytest.approx(made.objective.step_s, rel=1e-12)
     assert list(differences(document, inputs, held)) == []
 
 
