@@ -231,8 +231,8 @@ class ImpreciseSolver:
     def __init__(self, *given: object) -> None:
         self._solver = INCREMENTAL_SOLVER(*given)
 
-    def solve(self) -> mathopt.SolveResult:
-        result = self._solver.solve()
+    def solve(self, *, params: mathopt.SolveParameters) -> mathopt.SolveResult:
+        result = self._solver.solve(params=params)
         result.termination.reason = mathopt.TerminationReason.IMPRECISE
         return result
 
