@@ -1,4 +1,4 @@
-"""What the numbers rest on that make the option space narrower: `python -m benchmarks.option_space [--json] [--part NAME]`.
+"""What the limits of the option space rest on: `python -m benchmarks.option_space [--json] [--part NAME]`.
 
 Every question is searched with effort 1 over each set of cuts, whatever the planner would take: `blocks`, cuts by the
 count of block types; `widths`, one table as wide as can be; `parts`, tables that may be cut into few parts, all of
