@@ -9,8 +9,8 @@ from cost_models.dense_size import (
     dense_parts,
     dense_size,
 )
-from cost_models.workload.formats import written_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
+from cost_models.workload.optimizers import STATE
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
@@ -49,18 +49,8 @@ def dense_seconds(
     return DensePass(forward, backward, seconds(sum(parts.values(), DenseSize()), forward_only=not training))
 
 
-def dense_bytes(workload: Workload, samples: float) -> dict[str, float]:
-    """Bytes on every rank: parameters with gradients and optimizer state (fp32), activations, received embeddings."""
-    size = dense_size(workload)
+def parameter_bytes(workload: Workload) -> float:
+    """Bytes on every rank of parameters with gradients and optimizer state (fp32), and of what else is held."""
     training = workload.mode == "training"
-    arrays = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": 1, "adam": 2, "lamb": 2}[workload.dense.optimizer]
-    copies = 2 + arrays if training else 1
-    received = sum(
-        (table.feature_count if table.pooled else table.pooling_factor) * table.dim for table in workload.tables
-    )
-    wire = written_bytes(workload.communication.forward)
-    return {
-        "parameters": 4.0 * size.parameters * copies,
-        "activations": float(size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples),
-        "embeddings": float(received * wire * samples * (2 if training else 1)),
-    }
+    copies = 2 + STATE[workload.dense.optimizer].dense_arrays if training else 1
+    return 4.0 * dense_size(workload).parameters * copies + workload.dense.extra_bytes

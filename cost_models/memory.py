@@ -24,23 +24,29 @@ from cost_models.shards import (
 )
 from cost_models.tables import Tables
 
-Component = Literal["weights", "optimizer", "cache", "ids", "outputs", "remap"]
+Component = Literal["weights", "optimizer", "gradients", "cache", "ids", "outputs", "remap"]
 
 CACHE_INDEX_BYTES_PER_ROW = 4
 """Of every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
 CACHE_INDEX_BYTES_PER_SLOT = 16
 """Of every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
-BATCHES_IN_FLIGHT = {"none": 1, "sparse-dist": 2, "prefetch": 3}
-"""Batches whose ids are on the device at once, by pipeline (torchrec.distributed.train_pipeline)."""
+PREFETCH_SCRATCH = 7
+"""Times the ids of a cached table are in HBM more while its misses are prefetched: sorted, made distinct, with their
+places in the cache (TorchRec 1.8 storage model, from snapshots of the memory)."""
 
 
 @dataclass(frozen=True)
 class Batching:
-    """Samples per step and how many batches are in flight."""
+    """Samples per step, and what of the batches is in HBM when a step takes the most of it."""
 
     global_samples: float
     samples_per_rank: float
     batches_in_flight: int
+    """Batches whose ids are there as the holders of the rows receive them."""
+    output_copies: float = 2.0
+    """Times the vectors that leave a shard's lookup are there, or their gradients."""
+    is_prefetched: bool = False
+    """Whether the next batch's misses are fetched meanwhile."""
 
 
 def cached_rows(rows: Ints, cache_fraction: Floats) -> Floats:
@@ -98,12 +104,14 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
 
     replicated = blocks.sharding == DATA_PARALLEL
+    dense_gradient = np.where(replicated & tables.training, weights, 0.0)
+    out[MEMORY_HBM, "gradients"] = BlockLoad(by_rows=dense_gradient)
     samples = np.where(replicated, batching.samples_per_rank, batching.global_samples)
-    ids = samples * tables.lookups_per_sample[table] * tables.id_bytes[table] * batching.batches_in_flight
+    times = batching.batches_in_flight + np.where(IS_CACHED[blocks.tier] & batching.is_prefetched, PREFETCH_SCRATCH, 0)
+    ids = samples * tables.lookups_per_sample[table] * tables.id_bytes[table] * times
     out[MEMORY_HBM, "ids"] = BlockLoad(by_rows=ids)
-    passes = 2 if tables.training else 1  # the outputs, and their gradients
-    vectors = samples * tables.outputs_per_sample[table]
-    out[MEMORY_HBM, "outputs"] = BlockLoad(fixed=vectors * blocks.columns * tables.written_bytes * passes)
+    vectors = samples * tables.outputs_per_sample[table] * batching.output_copies
+    out[MEMORY_HBM, "outputs"] = BlockLoad(fixed=vectors * blocks.columns * tables.written_bytes)
     return out
 
 

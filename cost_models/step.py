@@ -7,14 +7,15 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import numpy as np
 
 from cost_models import collectives, step_error_bars
-from cost_models.dense import dense_bytes, dense_seconds
+from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.error_bars import ErrorBars
 from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
 from cost_models.loads import Loads, Resource
 from cost_models.lookup import Lookup
-from cost_models.memory import BATCHES_IN_FLIGHT, Batching, block_bytes, has_way_to_update, is_supported
+from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel
+from cost_models.peak import Peak
 from cost_models.schedule import WITH_IDS, Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -45,10 +46,14 @@ class StepModel(CostModel):
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
-        world = topology.world_size
-        samples = workload.batch(world)
-        in_flight = BATCHES_IN_FLIGHT[workload.pipeline] if workload.mode == "training" else 1
-        self.batching = Batching(samples, samples / world, in_flight)
+        self.peak = Peak(
+            workload,
+            topology.world_size,
+            loads_ids=not self.coefficients.software.ids_arrive_sharded,
+            static_buffers=self.coefficients.software.static_buffers,
+            hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
+        )
+        self.batching: Batching = self.peak.batching
         self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software)
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
@@ -59,8 +64,8 @@ class StepModel(CostModel):
         self._let_the_next_batch_hide()
         if not self.coefficients.software.ids_arrive_sharded:
             self._add_copy()
-        dense = sum(dense_bytes(workload, self.batching.samples_per_rank).values())
-        self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, dense, 0.0)
+        beside = sum(self.peak.rank_bytes.values())
+        self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         self.memory_capacity = self._memory_capacity()
 
     def _memory_capacity(self) -> tuple[Floats, ...]:

@@ -8,7 +8,8 @@ import numpy as np
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
 from cost_models.workload.formats import DTYPES, FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
-from cost_models.workload.models import Optimizer, TableProfile, Workload
+from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.optimizers import STATE, Optimizer
 from cost_models.workload.words import Dtype
 
 ID_BYTES = 8
@@ -21,12 +22,12 @@ NUMBER_BYTES = 4
 """One numerical feature, or the label: fp32."""
 STATE_BYTES = 4
 """Optimizer state is kept in fp32 (FBGEMM, HugeCTR)."""
-STATE_ARRAYS: dict[Optimizer, int] = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2, "lamb": 2}
-"""Element-wise state arrays; row-wise Adagrad keeps one number per row instead."""
 
 
-def _is_expanded(table: TableProfile) -> bool:
-    return table.pooled and table.dedup_group is not None and table.dedup_factor > 1
+def _expanded(table: TableProfile) -> float:
+    """Vectors per sample that are copied out of deduplicated ones."""
+    is_expanded = table.pooled and table.dedup_group is not None and table.dedup_factor > 1
+    return table.feature_count * table.poolings if is_expanded else 0.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Tables:
     """Of the stored rows."""
     precision_cache: Floats
     """Share of the rows that are also held in fp32; 0 where there is no such cache."""
+    cache_dtype: tuple[Dtype | None, ...]
+    """Of the rows in a cache; None where it is that of the stored rows."""
     state_arrays: Ints
     """Element-wise optimizer state arrays (fp32)."""
     state_bytes_per_row: Ints
@@ -89,13 +92,14 @@ class Tables:
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
             features=np.array([table.feature_count for table in tables], dtype=float),
             outputs_per_sample=np.array([table.vectors_per_sample for table in tables]),
-            expanded_per_sample=np.array([table.feature_count if _is_expanded(table) else 0.0 for table in tables]),
+            expanded_per_sample=np.array([_expanded(table) for table in tables]),
             pooled=pooled,
             dtype=tuple(workload.dtype_of(table) for table in tables),
             precision_cache=np.array([table.precision_cache or 0.0 for table in tables]),
-            state_arrays=np.array([STATE_ARRAYS[name] if training else 0 for name in optimizers], dtype=np.int64),
+            cache_dtype=tuple("fp32" if table.precision_cache else table.kernel.cache_dtype for table in tables),
+            state_arrays=np.array([STATE[name].arrays * training for name in optimizers], dtype=np.int64),
             state_bytes_per_row=np.array(
-                [STATE_BYTES if training and name == "rowwise_adagrad" else 0 for name in optimizers], dtype=np.int64
+                [STATE_BYTES * STATE[name].per_row * training for name in optimizers], dtype=np.int64
             ),
             optimizer=optimizers,
             access=AccessCurves.of(workload, world_size),
@@ -124,9 +128,9 @@ class Tables:
         return found
 
     def cached_row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
-        """The same of a row in a cache: fp32 where the table has a cache of full precision, else as it is stored."""
-        full = FORMATS["fp32"].vector_bytes(columns)
-        return np.where(self.precision_cache[table] > 0, full, self.row_bytes(table, columns, dtype))
+        """The same of a row in a cache: in the cache's own format where it has one, else as the row is stored."""
+        own = np.array([-1 if each is None else DTYPES.index(each) for each in self.cache_dtype], dtype=np.int64)[table]
+        return self.row_bytes(table, columns, np.where(own < 0, self.stored_as(table, dtype), own))
 
     def row_state_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Optimizer state that goes with `columns` columns of one row."""

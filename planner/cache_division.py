@@ -96,7 +96,8 @@ def _divided(model: CostModel, options: Options, problem: Problem, placement: Pl
     """
     option = placement.option_of_table(problem)
     free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
-    tables = np.flatnonzero(np.isin(options.tier[option], free) & (options.cache_fraction[option] > 0))
+    may_change = np.isin(options.tier[option], free) & np.isnan(options.permits.cache_fraction)
+    tables = np.flatnonzero(may_change & (options.cache_fraction[option] > 0))
     if not len(tables):
         return None
     was = options.cache_fraction[option[tables]]

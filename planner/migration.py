@@ -502,6 +502,17 @@ def differences(
     ]
 
 
+def restarted(before: Plan, after: Plan) -> list[str]:
+    """Tables that one plan replicates and the other cuts or places: a trainer's checkpoint holds them otherwise."""
+    replicated = {table.name: table.sharding == SHARDINGS[DATA_PARALLEL] for table in before.tables}
+    return [
+        table.name
+        for table in after.tables
+        if replicated.get(table.name, table.sharding == SHARDINGS[DATA_PARALLEL])
+        != (table.sharding == SHARDINGS[DATA_PARALLEL])
+    ]
+
+
 def _placement(table: TablePlan | None) -> TablePlan | None:
     """How a table is held, but for which of its rows an id has, and for the bytes that a cost model counts."""
     if table is None:

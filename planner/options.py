@@ -13,6 +13,7 @@ from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
     GRID_SHARD,
+    PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     ROW_WISE,
     TABLE_COLUMN_WISE,
@@ -103,6 +104,19 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
     return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
 
 
+def fixed_fractions(fractions: CacheFractions, permits: Permits) -> CacheFractions:
+    """The shares that are left where the policy fixes those of some tables."""
+    fixed = ~np.isnan(permits.cache_fraction)
+    if not fixed.any():
+        return fractions
+    found = dict(fractions)
+    for tier in PARTLY_IN_HBM:
+        only = np.where(fixed[:, None], np.nan, fractions[tier])
+        only[fixed, 0] = permits.cache_fraction[fixed]
+        found[tier] = only
+    return found
+
+
 def enumerate_options(
     model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None, cuts: Cuts | None = None
 ) -> Options:
@@ -133,7 +147,7 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     parts: list[_Variant] = []
     held: list[tuple[int, Floats, int, int]] = []
     dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
-    tried = coarse_fractions(model) if fractions is None else fractions
+    tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, permits)
     for code, tier in enumerate(PLACEMENT_TIERS):
         variants = [_free_variant(space, code), *_partition_variants(space, code)]
         variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]

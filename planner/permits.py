@@ -7,7 +7,7 @@ import copy
 import fnmatch
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,15 +17,20 @@ from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
     EXTENT_OF_SHARDING,
+    GRID_SHARD,
     HOME_OF_TIER,
     IS_SPLIT,
     NODE,
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
+    TABLE_COLUMN_WISE,
+    TABLE_ROW_WISE,
     TABLE_WISE,
     WORLD,
+    Floats,
     Ints,
+    Sharding,
 )
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
@@ -51,6 +56,10 @@ class Permits:
     """[T, PLACEMENT_TIERS]"""
     shardings: Bools
     """[T, 7]"""
+    pairs: Bools
+    """[T, 7, PLACEMENT_TIERS] shardings in tiers; both must be permitted by themselves, too."""
+    cache_fraction: Floats
+    """[T] the only share of the rows that HBM may hold of a table in a tier that is partly there; NaN: any."""
     dtypes: Bools
     """[T, DTYPES] formats of the stored rows: the workload's alone, unless the policy names some."""
     states: Bools
@@ -67,6 +76,14 @@ class Permits:
     apart: tuple[TableGroup, ...]
     rules: tuple[tuple[str, Bools], ...]
     """What limits which tables: words, and [T]."""
+
+    def may(self, sharding: int, tier: int) -> Bools:
+        """[T] tables that may be held so."""
+        return np.asarray(self.shardings[:, sharding] & self.tiers[:, tier] & self.pairs[:, sharding, tier])
+
+    def may_at_all(self, sharding: int) -> Bools:
+        """[T] tables that may be held so in some tier."""
+        return np.asarray(np.any([self.may(sharding, tier) for tier in range(len(PLACEMENT_TIERS))], axis=0))
 
     def words(self, table: int) -> str:
         """The limits that hold for a table, in words; empty where there are none."""
@@ -126,13 +143,15 @@ class _Resolver:
         self.set_of = np.zeros(count, dtype=np.int64)
         self.tiers = np.ones((count, len(PLACEMENT_TIERS)), dtype=bool)
         self.shardings = np.ones((count, len(SHARDINGS)), dtype=bool)
+        self.pairs = np.ones((count, len(SHARDINGS), len(PLACEMENT_TIERS)), dtype=bool)
+        self.cache_fraction = np.full(count, np.nan)
         self.dtypes = np.ones((count, len(DTYPES)), dtype=bool)
         self.states = np.ones((count, len(STATE_PLACES)), dtype=bool)
         self.dtypes_named, self.states_named = (np.zeros(count, dtype=bool) for _ in range(2))
         self._runtime_lacks: Bools = np.zeros(count, dtype=bool)
         self.max_shards = np.full(count, NO_LIMIT)
         self.column_multiple = np.ones(count, dtype=np.int64)
-        keys = ("tiers", "shardings", "dtypes", "states", "ranks")
+        keys = ("tiers", "shardings", "pairs", "dtypes", "states", "ranks")
         self.steps: dict[str, list[_Step]] = {key: [] for key in keys}
         self.rules: list[tuple[str, Bools]] = []
 
@@ -157,6 +176,8 @@ class _Resolver:
         return Permits(
             self.tiers,
             self.shardings,
+            self.pairs,
+            self.cache_fraction,
             self._dtypes(),
             self._states(),
             self.max_shards,
@@ -183,6 +204,10 @@ class _Resolver:
             shardings[COLUMN_WISE] = True  # its own cost model's word for rows cut over some ranks
         if len(set(np.bincount(model.host_of_rank).tolist())) > 1:
             shardings = [may and s not in rules.needs_equal_nodes for s, may in zip(SHARDINGS, shardings, strict=True)]
+        if runtime == "torchrec" and (model.node_of_rank != model.host_of_rank).any():
+            # its cost model takes ranks of one scale-up domain for a node's; the runtime knows those of one host
+            of_node = (TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD)
+            shardings = [may and s not in of_node for s, may in enumerate(shardings)]
         every = np.ones(len(self.names), dtype=bool)
         words = f"runtime {runtime}"
         self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
@@ -209,19 +234,8 @@ class _Resolver:
                 said += [f"{key} {', '.join(words)}"] if words != usual else []
                 allowed = [word in words for word in every]
                 self._narrow(key, (*path, key), f"{key} {', '.join(words)}{where}", tables, allowed)
-        if limits.dtypes is not None:
-            said.append(f"dtypes {', '.join(limits.dtypes)}")
-            self._narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
-            self.dtypes_named |= tables
-            self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
-        if limits.optimizer_state is not None:
-            said.append(f"optimizer_state {', '.join(limits.optimizer_state)}")
-            allowed = [place in limits.optimizer_state for place in STATE_PLACES]
-            self._narrow("states", (*path, "optimizer_state"), said[-1] + where, tables, allowed)
-            self.states_named |= tables
-            if not self.model.chooses_dtypes and limits.optimizer_state != ("with_table",):
-                message = f"the cost model {self.model.name} keeps state with the rows; use --cost-model physical"
-                self._fault((*path, "optimizer_state"), message)
+        said += self._apply_pairs(path, limits.tiers_of or {}, tables, where)
+        said += self._apply_formats(path, limits, tables, where)
         if limits.forbid_tiers is not None:
             said.append(f"forbid_tiers {', '.join(limits.forbid_tiers)}")
             allowed = [tier not in limits.forbid_tiers for tier in PLACEMENT_TIERS]
@@ -240,7 +254,47 @@ class _Resolver:
         if said:
             self.rules.append((", ".join(said) + where, tables))
 
-    def _narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool]) -> None:
+    def _apply_formats(self, path: Path, limits: Limits, tables: Bools, where: str) -> list[str]:
+        """Formats of rows, places of optimizer state and shares of caches; what was asked for, in words."""
+        said: list[str] = []
+        if limits.dtypes is not None:
+            said.append(f"dtypes {', '.join(limits.dtypes)}")
+            self._narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
+            self.dtypes_named |= tables
+            self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
+        if limits.optimizer_state is not None:
+            said.append(f"optimizer_state {', '.join(limits.optimizer_state)}")
+            allowed = [place in limits.optimizer_state for place in STATE_PLACES]
+            self._narrow("states", (*path, "optimizer_state"), said[-1] + where, tables, allowed)
+            self.states_named |= tables
+            if not self.model.chooses_dtypes and limits.optimizer_state != ("with_table",):
+                message = f"the cost model {self.model.name} keeps state with the rows; use --cost-model physical"
+                self._fault((*path, "optimizer_state"), message)
+        if limits.cache_fraction is not None:
+            said.append(f"cache_fraction {limits.cache_fraction:g}")
+            self._fix_cache((*path, "cache_fraction"), limits.cache_fraction, tables)
+        return said
+
+    def _apply_pairs(
+        self, path: Path, tiers_of: Mapping[Sharding, Sequence[str]], tables: Bools, where: str
+    ) -> list[str]:
+        """Narrow tiers by sharding; what was asked for, in words."""
+        if not tiers_of:
+            return []
+        said = [f"{sharding} in {', '.join(tiers)} only" for sharding, tiers in tiers_of.items()]
+        every = np.ones((len(SHARDINGS), len(PLACEMENT_TIERS)), dtype=bool)
+        for sharding, tiers in tiers_of.items():
+            every[SHARDINGS.index(sharding)] = [tier in tiers for tier in PLACEMENT_TIERS]
+        self._narrow("pairs", (*path, "tiers_of"), "; ".join(said) + where, tables, every)
+        return said
+
+    def _fix_cache(self, path: Path, share: float, tables: Bools) -> None:
+        stated = self.cache_fraction[tables]
+        if (other := stated[~np.isnan(stated) & (stated != share)]).size:
+            self._fault(path, f"is {share:g} here and {other[0]:g} in another rule for the same table; give one")
+        self.cache_fraction[tables] = share
+
+    def _narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool] | Bools) -> None:
         permits: Bools = getattr(self, what)
         permits[tables] &= np.array(allowed)
         self.steps[what].append(_Step(path, words, tables))
@@ -445,6 +499,9 @@ class _Resolver:
         self._refuse("dtypes", np.asarray(~self.dtypes.any(axis=1)), "dtype")
         self._refuse("states", np.asarray(~self.states.any(axis=1)), "place for optimizer state")
         self._refuse("shardings", has_rank & ~has_sharding, "sharding")
+        left = self.pairs & self.shardings[:, :, None] & self.tiers[:, None, :]
+        unpaired = has_sharding & self.tiers.any(axis=1) & ~left.any(axis=(1, 2))
+        self._refuse("pairs", has_rank & unpaired, "sharding in any tier")
 
     def _refuse(self, what: str, tables: Bools, word: str) -> None:
         """One fault for all tables that the same limits leave without anything, at the last of the limits."""
@@ -482,6 +539,8 @@ class Held:
     """Shards, replicas counted once."""
     widths: Ints
     """Columns of its column blocks."""
+    cache_fraction: float | None = None
+    """Share of its rows that HBM holds, where it is in a tier that is partly there."""
 
 
 def permitted_states(permits: Permits, tier: int) -> Bools:
@@ -499,7 +558,7 @@ def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
     """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
     for number, held in enumerate(tables):
         because = permits.words(number)
-        if not (permits.tiers[number, held.tier] and permits.shardings[number, held.sharding]):
+        if not permits.may(held.sharding, held.tier)[number]:
             yield (
                 f"table {held.name}: {SHARDINGS[held.sharding]} in {PLACEMENT_TIERS[held.tier]} is not what the "
                 f"policy allows: {because}"
@@ -508,6 +567,9 @@ def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
             yield f"table {held.name}: is stored as {DTYPES[held.dtype]}, which neither workload nor policy says"
         if not permitted_states(permits, held.tier)[number, held.state]:
             yield f"table {held.name}: its optimizer state is in {STATE_PLACES[held.state]}, which no policy says"
+        share = float(permits.cache_fraction[number])
+        if held.cache_fraction is not None and not np.isnan(share) and held.cache_fraction != share:
+            yield f"table {held.name}: HBM holds {held.cache_fraction:g} of its rows, against the policy: {because}"
         outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
         if len(outside):
             yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"

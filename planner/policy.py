@@ -19,7 +19,7 @@ from cost_models.workload.words import Dtype
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError, shown
 from topologies.shelf import what_is_missing
-from topologies.units import MOST_BYTES, parse_fraction, parse_quantity
+from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity
 
 MOST_RANKS = 1 << 20
 """Ranks and nodes are numbered below this."""
@@ -135,6 +135,12 @@ class Limits(Record):
     forbid_tiers: Tiers | None = None
     shardings: Shardings | None = None
     """Only these."""
+    tiers_of: dict[Sharding, Tiers] | None = None
+    """Only these tiers where a table is held in a sharding; shardings that are left out are limited by `tiers`
+    alone."""
+    cache_fraction: Annotated[Share, Field(gt=0)] | None = None
+    """In tiers that are partly in HBM, HBM holds this share of the rows and no other; left out: the share that makes
+    the step shortest."""
     dtypes: Dtypes | None = None
     """Rows are stored in one of these formats, whichever makes the step shorter; left out: in the workload's."""
     optimizer_state: StatePlaces | None = None

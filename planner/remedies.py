@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from cost_models.model import CostModel, MemoryModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, MemoryTier
-from cost_models.tables import STATE_ARRAYS
 from cost_models.workload.formats import FORMATS
-from cost_models.workload.models import Dtype, Optimizer, Workload
+from cost_models.workload.models import Dtype, Workload
+from cost_models.workload.optimizers import STATE, Optimizer
 from planner.document import Remedy
 from planner.options import enumerate_options, uncapped_problem, within_capacity
 from planner.permits import planning_model
@@ -266,7 +266,7 @@ def _optimizer(now: _Inputs) -> Iterator[_Knob]:
     optimizer = now.workload.embedding.optimizer
     if now.workload.mode != "training" or all(table.optimizer is not None for table in now.workload.tables):
         return iter(())
-    size = [(STATE_ARRAYS[name], name == "rowwise_adagrad") for name in (*OPTIMIZERS, optimizer)]
+    size = [(STATE[name].arrays, STATE[name].per_row) for name in (*OPTIMIZERS, optimizer)]
     changes = [
         _workload_change(now, "optimizer", name, f"{name} for the tables instead of {optimizer}")
         for name, own in zip(OPTIMIZERS, size, strict=False)

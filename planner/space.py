@@ -124,9 +124,7 @@ class Space:
 
     def may(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that policy and cost model let be cut so in a tier."""
-        permits = self.permits
-        may = self.model.is_option(sharding, tier, splits) & permits.shardings[:, sharding] & permits.tiers[:, tier]
-        return np.asarray(may)
+        return np.asarray(self.model.is_option(sharding, tier, splits) & self.permits.may(sharding, tier))
 
     # -- blocks of single ranks ------------------------------------------------------------------------------------
 
@@ -199,9 +197,9 @@ class Space:
         if self.cuts.of(tier) == "few":
             found &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_COLUMN_WISE:
-            found &= ~(permits.shardings[:, COLUMN_WISE] & self.columns_are_free)
+            found &= ~(permits.may(COLUMN_WISE, tier) & self.columns_are_free)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
-            found &= ~permits.shardings[:, TABLE_WISE]  # at the same cost
+            found &= ~permits.may(TABLE_WISE, tier)  # at the same cost
         if sharding == COLUMN_WISE:
             found &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
         return np.asarray(found)
@@ -226,7 +224,7 @@ class Space:
         n, most_parts = len(widths), int(self.permits.max_shards[table])
         if EXTENT_OF_SHARDING[sharding] == NODE and n * most_ranks > most_parts:
             return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
-        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.shardings[table, TABLE_WISE]:
+        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.may(TABLE_WISE, tier)[table]:
             sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:
             return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"

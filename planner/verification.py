@@ -25,7 +25,7 @@ from planner.document import Plan, Provenance, Source, TablePlan
 from planner.error_bars import faults_of_error_bars
 from planner.infeasibility import faults_of_reason
 from planner.migration import migration_from, plan_fingerprint
-from planner.options import build_problem
+from planner.options import build_problem, fixed_fractions
 from planner.permits import Held, Permits, permits_of, planning_model, violations
 from planner.planned import placed_shards, planned_inputs
 from planner.proof import (
@@ -149,7 +149,7 @@ def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
 def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str, str]:
     """Of each table that is held in a way that is no option, its name and why, in words."""
     space = Space(model, permits, plan.provenance.cuts)
-    fractions = tried_fractions(plan.provenance, model)
+    fractions = fixed_fractions(tried_fractions(plan.provenance, model), permits)
     found = {}
     for number, table in enumerate(plan.tables):
         tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)
@@ -179,6 +179,7 @@ def _held(table: TablePlan) -> Held:
         shards.rank,
         1 if replicated else len(shards),
         shards.columns[np.unique(shards.column_start, return_index=True)[1]],
+        table.cache_fraction,
     )
 
 

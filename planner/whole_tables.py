@@ -26,7 +26,7 @@ def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limi
         return outcome
     used = np.unique(options.block_sharding[outcome.placement.item_block])
     extra_s = model.mixing_seconds(used)
-    if extra_s == 0 or not options.permits.shardings[:, TABLE_WISE].all():
+    if extra_s == 0 or not options.permits.may_at_all(TABLE_WISE).all():
         return outcome
     only = np.zeros_like(options.permits.shardings)
     only[:, TABLE_WISE] = True

@@ -1,5 +1,6 @@
 """Training steps of a sharded model, and the same steps of the unsharded one."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 
 from benchmarks.gloo.clock import Clock, Event
 from benchmarks.gloo.model import Draw, Tables, Vectors, batch_of, first_weights
 from cost_models.workload.models import Workload
+from planner.document import Plan
 from planner.integrations.torchrec import to_sharding_plan
+from planner.integrations.torchrec_runtime import to_reshard
 
 RATE = 0.03
 WIDTH = 16
@@ -51,11 +55,16 @@ def unsharded(workload: Workload, world: int, batch: int, steps: int) -> Trained
     return Trained(losses, vectors, {name: value.detach() for name, value in model.state_dict().items()})
 
 
-def shard(workload: Workload, plan: Mapping[str, Any], width: int = 0) -> DistributedModelParallel:
-    """The model as an exported plan holds it, with its first weights."""
+def shard(
+    workload: Workload,
+    plan: Mapping[str, Any],
+    width: int = 0,
+    optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+) -> DistributedModelParallel:
+    """The model as an exported plan holds it, with its first weights; the optimizer is that of its tables."""
     model = Tables(workload, "meta", width)
     for module in model.names:
-        apply_optimizer_in_backward(torch.optim.SGD, getattr(model, module).parameters(), {"lr": RATE})
+        apply_optimizer_in_backward(optimizer, getattr(model, module).parameters(), {"lr": RATE})
     whole = DistributedModelParallel(
         model,
         device=torch.device("cpu"),
@@ -93,6 +102,34 @@ def train(text: str, plan: Mapping[str, Any], batch: int, steps: int) -> Trained
         vectors.append({name: value.detach().clone() for name, value in of_features.items()})
     weights = _weights(whole, rank)
     return Trained(losses, vectors, weights) if rank == 0 else None
+
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "rowwise_adagrad": RowWiseAdagrad, "adagrad": torch.optim.Adagrad}
+
+
+def train_resharded(
+    text: str, plans: Sequence[Mapping[str, Any]], changed: str | None, batch: int, steps: int
+) -> dict[str, torch.Tensor] | None:
+    """Weights after steps of one rank under the first plan and as many under the second, as a job of `Processes`.
+
+    `changed` are the two plan documents, as JSON, between which `reshard` moves the tables; without them the first
+    plan is kept. None on all ranks but 0.
+    """
+    workload, rank = Workload.model_validate_json(text), dist.get_rank()
+    optimizer_of_tables = OPTIMIZERS[workload.embedding.optimizer]
+    whole = shard(workload, plans[0], optimizer=optimizer_of_tables)
+    optimizer = dense_optimizer(whole)
+    for step in range(2 * steps):
+        if step == steps and changed is not None:
+            before, after = (Plan.model_validate(one) for one in json.loads(changed))
+            for path, delta in to_reshard(before, after, Tables(workload, "meta"), compute_device="cpu").items():
+                whole.reshard({path: delta}, path)
+        optimizer.zero_grad()
+        outputs, _ = whole(batch_of(workload, Draw(batch, step, rank)))
+        (outputs**2).mean().backward()
+        optimizer.step()
+    weights = _weights(whole, rank)
+    return weights if rank == 0 else None
 
 
 def step_times(

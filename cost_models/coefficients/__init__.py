@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from cost_models.workload.models import Optimizer
+from cost_models.workload.optimizers import Optimizer
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError
 
@@ -234,6 +234,10 @@ class SoftwareCoefficients(NamedCoefficients):
     activation_passes: Coefficient
     gradient_bytes: Coefficient
     collective_latency_s: Coefficient
+    allocator_overhead: Coefficient | None = None
+    """Bytes that the allocator keeps reserved for each byte of tensors, beside the ids that other streams hold."""
+    static_buffers: bool = False
+    """Whether every buffer is there for the whole step, so that none takes the place of another."""
     vector_s: Coefficient | None = None
     """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
     ids_arrive_sharded: bool = False

@@ -20,6 +20,7 @@ from cost_models.simulator.network import IN, OUT, Network
 from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
+from cost_models.workload.optimizers import STATE
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 HOST = "host"
@@ -28,7 +29,6 @@ HOST = "host"
 BUCKET_BYTES = 25e6
 """Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
 MOST_BUCKETS = 16
-STATE_ARRAYS = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": 1, "adam": 2, "lamb": 2}
 BACKWARD_OVER_FORWARD = 2.0
 """Dense part: gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
 ACTIVATIONS_FORWARD = 1 / 3
@@ -448,7 +448,7 @@ class Builder:
         """Weights, gradients and state of the dense part read, weights and state written, in fp32."""
         network = self._network
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        passes = 3 + 2 * STATE_ARRAYS[self._workload.dense.optimizer]
+        passes = 3 + 2 * STATE[self._workload.dense.optimizer].dense_arrays
         return passes * 4 * dense_size(self._workload).parameters / hbm * slow
 
     def _overhead_s(self, slow: Floats) -> Floats:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
 from cost_models.workload.formats import row_bytes, wire_bytes
-from cost_models.workload.models import Optimizer, Pipeline, TableProfile, Workload
+from cost_models.workload.models import Pipeline, TableProfile, Workload
+from cost_models.workload.optimizers import Optimizer
 
-STATE_PER_WEIGHT: dict[Optimizer, float] = {"sgd": 0, "adam": 2, "adagrad": 1, "lamb": 1}
+STATE_PER_WEIGHT: dict[Optimizer, float] = {"sgd": 0, "adam": 2}
 """Bytes of optimizer state per byte of weights (shard_estimators.py: _get_optimizer_multipler); row-wise Adagrad
 is 1 / dim, and every optimizer that TorchRec has no line for is 1."""
 
@@ -103,8 +104,9 @@ def _batch_sums(table: TableProfile, batch: float) -> tuple[float, float]:
     """Ids and pooled vectors of one rank's batch, added up feature by feature as TorchRec does."""
     features = max(table.feature_count, 1)
     pooling = table.pooling_factor / features
-    return sum([pooling * batch] * features), sum([min(1.0, pooling) * batch] * features)
+    ids = pooling / table.poolings  # of one pooling, as TorchRec's pooling factor is
+    return sum([pooling * batch] * features), sum([min(1.0, ids) * table.poolings * batch] * features)
 
 
 def _state_per_weight(optimizer: Optimizer, dim: int) -> float:
-    return 1 / dim if optimizer == "rowwise_adagrad" else STATE_PER_WEIGHT[optimizer]
+    return 1 / dim if optimizer == "rowwise_adagrad" else STATE_PER_WEIGHT.get(optimizer, 1)

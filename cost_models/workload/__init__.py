@@ -8,10 +8,10 @@ from cost_models.workload.models import (
     Dense,
     Dtype,
     Embedding,
-    Optimizer,
     TableProfile,
     Workload,
 )
+from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.profiles import read_profiles
 
 __all__ = [

@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Field, PositiveFloat, ValidationInfo, fiel
 
 from cost_models.workload import spellings, words
 from cost_models.workload.formats import FORMATS
-from topologies.cluster import fingerprint
+from cost_models.workload.kernels import KernelSettings
+from cost_models.workload.optimizers import Optimizer
+from topologies.cluster import LATER, fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError
 from topologies.units import Share
@@ -17,7 +19,6 @@ Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
 COMPUTE_DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(spellings.dtype)]
 Whole = BeforeValidator(spellings.whole_number)
-Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "lamb"]
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -65,8 +66,13 @@ class TableProfile(Record):
     """Whether every id carries a fp32 weight."""
     pooled: bool = True
     """Whether the vectors of a sample are summed (a bag); false for sequences."""
+    poolings: Annotated[PositiveFloat, Field(exclude_if=lambda vectors: vectors == 1.0)] = 1.0
+    """Vectors that each feature of a pooled table gives per sample, on the mean: below 1 where samples share lists of
+    ids (variable batch), above 1 where one has several. The pooling factor counts the ids of all of them."""
     group: str | None = None
     """A label for your own use; tables of one feature group."""
+    kernel: Annotated[KernelSettings, Field(exclude_if=lambda kernel: kernel == KernelSettings())] = KernelSettings()
+    """How TorchRec is to set up the table's kernel, beyond sharding and tier."""
 
     @field_validator("dim")
     @classmethod
@@ -111,7 +117,7 @@ class TableProfile(Record):
         """Vectors that leave the lookup for a sample, after deduplication."""
         if not self.pooled:
             return self.pooling_factor / self.dedup_factor
-        return self.feature_count / (self.dedup_factor if self.dedup_group is not None else 1.0)
+        return self.feature_count * self.poolings / (self.dedup_factor if self.dedup_group is not None else 1.0)
 
     @property
     def feature_count(self) -> int:
@@ -150,9 +156,15 @@ class Dense(Record):
     """Forward multiply-accumulates of one sample, instead of layers."""
     parameters: Annotated[int, Field(ge=0)] | None = None
     """Number of dense parameters, instead of layers."""
+    activations_per_sample: Annotated[Annotated[int, Field(ge=0)] | None, LATER] = None
+    """Numbers of one sample that are kept from the forward to the backward pass; they count as memory alone. Unset:
+    inputs and outputs of all layers, and of totals none."""
     dtype: ComputeDtype = "tf32"
     """Of the matrix products."""
     optimizer: Optimizer = "sgd"
+    extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
+    """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
+    parameters."""
 
     @model_validator(mode="after")
     def _layers_or_totals(self) -> Self:
@@ -184,6 +196,9 @@ class Workload(Record):
     dense: Dense = Dense()
     pipeline: Pipeline = "sparse-dist"
     """What overlaps: nothing, the next batch's ids with the dense part, and also its cache misses."""
+    free_inputs_early: Annotated[bool, Field(exclude_if=lambda early: not early)] = False
+    """Whether the ids of a pipelined batch are freed once they were sent to the holders of the rows, as TorchRec does
+    with `free_features_storage_early`."""
     software: Software = "torchrec"
     """Whose overheads and overlaps the costs follow. A policy's runtime takes the place of the default and of what a
     workload of the catalog says."""
@@ -209,6 +224,9 @@ class Workload(Record):
         if (self.global_batch is None) == (self.batch_per_rank is None):
             message = "give exactly one of global_batch and batch_per_rank (flag: --global-batch)"
             raise ConflictError(message, "global_batch", "batch_per_rank")
+        if self.free_inputs_early and (self.pipeline == "none" or self.mode == "inference"):
+            message = "is of a training pipeline that holds several batches; give pipeline sparse-dist or prefetch"
+            raise ConflictError(message, "free_inputs_early", "pipeline", "mode")
         if self.dense.interaction == "dot":
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:

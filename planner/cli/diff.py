@@ -9,6 +9,9 @@ from planner.cli import flags, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 
+SHOWN = 5
+"""Tables in a warning."""
+
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A plan document.", show_default=False)],
@@ -23,21 +26,29 @@ def diff(
 
     One line for each table that differs in sharding, tier or places: how both
     hold it, and the bytes that move between ranks from the first plan to the
-    second.
+    second. Tables that go between data_parallel and sharded are warned of:
+    checkpoints do not resume across it.
 
     \b
     Example:
       planner diff monday.json tuesday.json
     """
     from planner.loading import load_plan
-    from planner.migration import differences
+    from planner.migration import differences, restarted
     from topologies.units import format_bytes
 
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
-    records = differences(load_plan(before), load_plan(after), str(before), gone)
+    plans = load_plan(before), load_plan(after)
+    records = differences(*plans, str(before), gone)
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
     moved = sum(float(record["moved_bytes"] or 0) for record in records)
     differ = "table differs" if len(records) == 1 else "tables differ"
     streams.say(f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans hold the same")
+    if names := restarted(*plans):
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+        streams.say(
+            f"warning: {shown}: between data_parallel and sharded; TorchRec's checkpoints hold these in other forms and"
+            " do not resume across it: load such tables by hand, or keep them as they are (policy: shardings)"
+        )
     if records and exit_code:
         raise typer.Exit(ExitCode.PLANS_DIFFER)

@@ -10,7 +10,8 @@ from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
 from topologies.sentences import counted
 
-FORMATS = ("torchrec", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
+FORMATS = ("torchrec", "torchrec-reshard", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
+WITH_MODULES = ("torchrec", "torchrec-reshard", "torcheasyrec")
 DEVICES = ("cuda", "cpu")
 SHOWN = 5
 """Warnings of single tables."""
@@ -33,6 +34,10 @@ def export(
             help="Where the tables sit in the model, as in sparse.ebc or 'user_*=user.ebc'. Unset: its root.",
         ),
     ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PLAN", help="torchrec-reshard: the plan that the trainer runs."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="torchrec: of the placements, cuda (default) or cpu.")
     ] = None,
@@ -53,44 +58,58 @@ def export(
     What the runtime cannot execute correctly is refused, each table with the
     reason; plan with --runtime torchrec or hugectr to have nothing of it.
     torcheasyrec also writes the variables of its environment, to FILE.env.
+    torchrec-reshard holds the tables that change from the plan in use, for
+    DistributedModelParallel.reshard; what that cannot move is refused.
     remap numbers the rows of tables in ddr_split by how often they are read,
     for whoever loads data, and writes the plan that names these files.
 
     \b
     Examples:
       planner export plan.json --to torchrec -o torchrec_plan.json
+      planner export new.json --to torchrec-reshard --from old.json -o delta.json
       planner export plan.json --to hugectr --names index -o sharding.json
       planner export plan.json --to remap --counts counts/ -o remap/
     """
     kind = flags.word("--to", to, FORMATS)
-    _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts)
+    _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts, previous=previous)
     if kind == "remap" and output is not None and counts is not None:
         Outputs({}, {"PLAN": plan, "--counts": counts}, {"--output": (output, "*")})
         _export_remap(plan, counts, output)
         return
     beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
-    Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan})
+    Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan, "--from": previous})
     where = flags.word("--device", device or DEVICES[0], DEVICES)
     called = flags.word("--names", names or NAMES[0], NAMES)
 
-    from planner.exporters import hugectr, torchrec
+    from planner.exporters import hugectr, torchrec, torchrec_qcomms, torchrec_reshard
     from planner.files import write_file
     from planner.loading import load_plan
+    from planner.planned import planned_inputs
 
     document, source, modules = load_plan(plan), str(plan), module or ()
     if kind == "torchrec":
         found = torchrec.torchrec_plan(document, modules=modules, compute_device=where, source=source)
+    elif kind == "torchrec-reshard":
+        assert previous is not None
+        found = torchrec_reshard.torchrec_reshard(
+            load_plan(previous), document, modules=modules, compute_device=where, sources=(str(previous), source)
+        )
     elif kind == "torchrec-constraints":
         found = torchrec.torchrec_constraints(document, source=source)
     elif kind == "torcheasyrec":
         found = torchrec.easyrec_plan(document, modules=modules, source=source)
     else:
         found = hugectr.hugectr_sharding(document, names=called, source=source)
+    quantized = torchrec_qcomms.qcomms(planned_inputs(document)[1]) if kind != "hugectr" else None
+    if quantized is not None:
+        config = torchrec_qcomms.qcomms_words(quantized)
+        streams.say(f"The step assumes quantized exchanges: sharders need {config}; sharders_of(plan) makes them")
     if output is None:
         streams.write_json(found)
         return
     write_file(output, f"{json.dumps(found, indent=1)}\n".encode())
-    streams.say(f"{output}: {counted(len(document.tables), 'table')} for {kind}")
+    count = len(document.tables) if previous is None else sum(map(len, found["plan"].values()))
+    streams.say(f"{output}: {counted(count, 'table')} for {kind}")
     if beside is not None:
         values = torchrec.easyrec_environment(document, source=source)
         write_file(beside, "".join(f"export {name}={value}\n" for name, value in values.items()).encode())
@@ -132,14 +151,19 @@ def _expect_flags_of(
     names: str | None,
     output: Path | None,
     counts: Path | None,
+    previous: Path | None,
 ) -> None:
     """Refuse flags that the format has no use for, and demand those that it needs."""
-    if kind not in ("torchrec", "torcheasyrec"):
+    if kind not in WITH_MODULES:
         flags.expect_unused(f"with --to {kind}", module=module)
     if kind != "hugectr":
         flags.expect_unused(f"with --to {kind}", names=names)
-    if kind != "torchrec":
+    if kind not in ("torchrec", "torchrec-reshard"):
         flags.expect_unused(f"with --to {kind}", device=device)
+    if kind != "torchrec-reshard":
+        flags.expect_unused(f"with --to {kind}", _from=previous)
+    elif previous is None:
+        raise typer.BadParameter("is needed: the plan that the trainer runs", param_hint="--from")
     if kind != "remap":
         flags.expect_unused(f"with --to {kind}", counts=counts)
     elif counts is None:

@@ -125,7 +125,9 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
             streams.say(f"{source}: {text}")
         return tables, inputs
     document = torchrec.unpickled(file) if kind == "torchrec-pickle" else read_json(file)
-    held = torchrec.torchrec_tables(torchrec.parameters_of(document, source), inputs, source)
+    parameters = torchrec.parameters_of(document, source)
+    held = torchrec.torchrec_tables(parameters, inputs, source)
+    inputs = torchrec.with_settings(parameters, inputs, source)
     if any(one.tier == "ssd_cached" for one in held):
         inputs = replace(inputs, policy=Policy())
     return held, inputs

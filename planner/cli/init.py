@@ -1,4 +1,4 @@
-"""`planner init`: starters to edit."""
+"""`planner init`: starters to edit, or a workload read from a model."""
 
 from importlib import resources
 from pathlib import Path
@@ -6,34 +6,94 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import streams
+from planner.cli import flags, streams
 
 SHIPPED = resources.files("planner.cli") / "starters"
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
+WORKLOAD = "workload.yaml"
+BATCH_PER_RANK = 512
+"""Samples where none are told, as TorchRec's planner takes them."""
 
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    from_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:CALLABLE",
+            help="Write the workload.yaml of the model that this builds, as in model.py:build or package.model:build.",
+        ),
+    ] = None,
+    batch_per_rank: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help=f"--from-model: samples of a rank. Unset: {BATCH_PER_RANK}."),
+    ] = None,
 ) -> None:
     """Write commented files to start from.
 
     Four commented files that work as they are: topology.yaml, workload.yaml,
     tables.csv and policy.yaml. Files that are there already are kept.
+    With --from-model the workload alone: the tables of a model of TorchRec's,
+    built on the meta device, and the size of the rest of it. Needs the extra
+    torchrec.
 
     \b
-    Example:
+    Examples:
       planner init my-model
       planner plan --topology my-model/topology.yaml
+      planner init my-model --from-model train.py:build --batch-per-rank 4096
     """
+    if from_model is None:
+        flags.expect_unused("without --from-model", batch_per_rank=batch_per_rank)
+        _expect_free(directory, STARTERS, force=force)
+        for name in STARTERS:
+            _write(directory / name, (SHIPPED / name).read_bytes())
+        streams.say(f"Next: planner plan --topology {directory / 'topology.yaml'}")
+        return
+    for package in ("torch", "torchrec"):
+        flags.expect_extra(package, "torchrec", "--from-model")
+    _expect_free(directory, (WORKLOAD,), force=force)
+    _write(directory / WORKLOAD, _workload_text(from_model, directory, batch_per_rank or BATCH_PER_RANK).encode())
+    streams.say(f"Next: planner plan --topology dgx-a100-80 --workload {directory / WORKLOAD} --runtime torchrec")
+
+
+def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
+    """The workload file of a model, with what a model does not say as comments."""
+    import yaml
+
+    from cost_models.workload.models import Workload
+    from planner.integrations.torchrec_model import read_model
+    from topologies.documents import Document, validate
+    from topologies.sentences import counted
+
+    model = read_model(target)
+    data = model.workload(directory.resolve().name or "model", batch_per_rank)
+    validate(Document(data, target), Workload)
+    streams.say(f"{counted(len(model.tables), 'table')}, {model.parameters:,} other parameters")
+    if model.others:
+        streams.say(
+            f"warning: macs_per_sample has the linear layers, each used once, and nothing of {', '.join(model.others)}"
+        )
+    head = (
+        f"# Read from {target}. A model does not say, so edit these:\n"
+        "# - pooling_factor: mean ids of a sample, summed over a table's features (here one each; planner profile)\n"
+        "# - batch_per_rank, pipeline, communication, dense.optimizer; all keys: planner schema workload\n"
+    )
+    return head + str(yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None))
+
+
+def _expect_free(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
+    """Raise InputError with every file that would be overwritten."""
     from topologies.errors import Fault, InputError
 
-    in_the_way = [path for path in (directory / name for name in STARTERS) if path.exists()]
+    in_the_way = [path for path in (directory / name for name in names) if path.exists()]
     if in_the_way and not force:
         message = "exists; choose another directory, or overwrite with --force"
         raise InputError(Fault(str(path), 0, 0, "", message) for path in in_the_way)
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in STARTERS:
-        (directory / name).write_bytes((SHIPPED / name).read_bytes())
-        streams.write_text(str(directory / name))
-    streams.say(f"Next: planner plan --topology {directory / 'topology.yaml'}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    streams.write_text(str(path))

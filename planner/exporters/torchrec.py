@@ -10,23 +10,26 @@ import numpy as np
 
 from cost_models.shards import Ints
 from cost_models.torchrec.topology import TorchRecTopology
+from cost_models.workload.kernels import DTYPE_OF, KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.document import Plan, TablePlan
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
+from planner.exporters.torchrec_qcomms import qcomms
 from topologies.errors import Fault, InputError
 
 VERSION = "1.8.0"
 """The TorchRec whose objects are made of these files, and whose runtime was tried."""
 KERNELS = {"hbm": "fused", "ddr_cached": "fused_uvm_caching", "ddr": "fused_uvm"}
-DATA_TYPES = {"fp32": "FP32", "fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "int8": "INT8"}
+DATA_TYPES: dict[str, str] = {ours: theirs for theirs, ours in DTYPE_OF.items()}
 """Our words and the names of torchrec.types.DataType."""
 
 
 def torchrec_plan(
     plan: Plan, *, modules: Sequence[str] = (), compute_device: str = "cuda", source: str = "plan"
 ) -> dict[str, Any]:
-    """The dictionary that a ShardingPlan serialises to, with what that leaves out: cache, type, rows and columns.
+    """The dictionary that a ShardingPlan serialises to, with what that leaves out: cache, type, rows and columns; and
+    the precision of exchanges (`qcomms`) where the step assumes another than fp32.
 
     `modules` says where the tables sit (`exporters.modules`). Raises InputError with every table that TorchRec cannot
     execute, and why.
@@ -45,12 +48,14 @@ def torchrec_plan(
     found: dict[str, dict[str, Any]] = {}
     for (path, name), table, profile in zip(paths, plan.tables, placed.model.workload.tables, strict=True):
         found.setdefault(path, {})[name] = _parameter(table, profile, placement)
+    quantized = qcomms(placed.model.workload)
     return {
         "kind": "torchrec_plan",
         "torchrec": VERSION,
         "world_size": len(local_rank),
         "local_world_size": local[0] if len(set(local)) == 1 else None,
         "compute_device": compute_device,
+        **({} if quantized is None else {"qcomms": quantized}),
         "plan": found,
     }
 
@@ -88,14 +93,13 @@ def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]
     held = held if replicated else _of_one_width(held)
     found: dict[str, Any] = {
         "sharding_type": table.sharding,
-        "compute_kernel": "dense" if replicated else KERNELS[table.tier],
+        "compute_kernel": _kernel(table, profile),
         "ranks": held[:, 0].tolist(),
         "num_embeddings": profile.rows,
         "embedding_dim": profile.dim,
         "data_type": DATA_TYPES[table.dtype],
     }
-    if table.cache_fraction is not None:
-        found["cache_params"] = {"load_factor": table.cache_fraction}
+    found |= _settings(table, profile)
     if not replicated:
         found["shards"] = [
             {"shard_offsets": [row, column], "shard_sizes": [rows, columns], "placement": placement[rank]}
@@ -152,17 +156,36 @@ def _constraint(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
     count = profile.feature_count
     found: dict[str, Any] = {
         "sharding_types": [table.sharding],
-        "compute_kernels": ["dense" if table.sharding == "data_parallel" else KERNELS[table.tier]],
-        "pooling_factors": [profile.pooling_factor / count] * count,
+        "compute_kernels": [_kernel(table, profile)],
+        "pooling_factors": [profile.pooling_factor / profile.poolings / count] * count,
         "is_weighted": profile.weighted,
     }
+    if profile.poolings != 1:
+        found["num_poolings"] = [profile.poolings] * count
     if table.sharding in ("column_wise", "table_column_wise", "grid_shard"):
         found["min_partition"] = int(table.shards.columns.min())
     if not isinstance(profile.features, int):
         found["feature_names"] = list(profile.features)
+    return found | _settings(table, profile)
+
+
+def _kernel(table: TablePlan, profile: TableProfile) -> str:
+    if table.sharding == "data_parallel":
+        return "dense"
+    return (profile.kernel.hbm_kernel if table.tier == "hbm" else None) or KERNELS[table.tier]
+
+
+def _settings(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
+    """What the kernel is told, in the words of ParameterSharding; the size of a cache is the plan's."""
+    found = settings_document(profile.kernel)
     if table.cache_fraction is not None:
-        found["cache_params"] = {"load_factor": table.cache_fraction}
+        found["cache_params"] = found.get("cache_params", {}) | {"load_factor": table.cache_fraction}
     return found
+
+
+def settings_document(kernel: KernelSettings) -> dict[str, Any]:
+    """Settings as plain data with TorchRec's keys; what is unset is left out."""
+    return kernel.model_dump(mode="json", exclude_none=True, exclude={"hbm_kernel"})
 
 
 def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") -> dict[str, Any]:

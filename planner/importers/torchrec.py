@@ -3,7 +3,7 @@
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from cost_models.shards import SHARDINGS, Ints, PlacementTier, Sharding, block_rows
 from cost_models.torchrec.constants import torchrec_coefficients
+from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.importers.adoption import Held, Inputs
+from planner.importers.torchrec_kernels import plain_settings, settings_of
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError, shown
 
@@ -23,6 +25,9 @@ TIER_OF_KERNEL: dict[str, PlacementTier] = {
     "fused_uvm_caching": "ddr_cached",
     "fused_uvm": "ddr",
     "key_value": "ssd_cached",
+    "quant": "hbm",
+    "quant_uvm_caching": "ddr_cached",
+    "quant_uvm": "ddr",
 }
 Parameters = dict[tuple[str, str], Mapping[str, Any]]
 """By module path and name."""
@@ -75,14 +80,14 @@ def unpickled(path: str | Path) -> dict[str, Any]:
         raise InputError.at(source, f"holds no ShardingPlan but one {type(plan).__name__}")
     return {
         "plan": {
-            path: {name: _serialised(sharding) for name, sharding in parameters.items()}
+            path: {name: _serialised(sharding, f"{path}.{name}".lstrip(".")) for name, sharding in parameters.items()}
             for path, parameters in plan.plan.items()
         }
     }
 
 
-def _serialised(sharding: Any) -> dict[str, Any]:
-    """A ParameterSharding as plain data."""
+def _serialised(sharding: Any, where: str) -> dict[str, Any]:
+    """A ParameterSharding as plain data. Raises InputError for what is none."""
     found = {key: getattr(sharding, key) for key in ("sharding_type", "compute_kernel", "ranks")}
     if (spec := sharding.sharding_spec) is not None:
         found["shards"] = [
@@ -93,9 +98,7 @@ def _serialised(sharding: Any) -> dict[str, Any]:
             }
             for shard in spec.shards
         ]
-    if (cache := sharding.cache_params) is not None:
-        found["cache_params"] = {"load_factor": cache.load_factor}
-    return found
+    return found | plain_settings(sharding, where)
 
 
 def torchrec_tables(parameters: Parameters, inputs: Inputs, source: str) -> list[Held]:
@@ -112,6 +115,42 @@ def torchrec_tables(parameters: Parameters, inputs: Inputs, source: str) -> list
     return held
 
 
+def with_settings(parameters: Parameters, inputs: Inputs, source: str) -> Inputs:
+    """The inputs whose tables have the settings of kernels that the parameters state.
+
+    Raises InputError for settings that are unknown, or other than those that the workload states.
+    """
+    reader = _Reader(parameters, inputs, source)
+    profiles = {profile.name: profile for profile in inputs.workload.tables}
+    for profile, place in reader.places():
+        entry = parameters[place]
+        try:
+            told = settings_of(_without_plans_share(entry), source, profile.name)
+        except InputError as error:
+            reader.faults += error.faults
+            continue
+        if told == KernelSettings():
+            continue
+        if profile.kernel not in (told, KernelSettings()):
+            reader.faults.append(Fault(source, 0, 0, profile.name, "its kernel has other settings in the workload"))
+        profiles[profile.name] = profile.model_copy(update={"kernel": told})
+    if reader.faults:
+        raise InputError(reader.faults)
+    tables = tuple(profiles.values())
+    if tables == inputs.workload.tables:
+        return inputs
+    return replace(inputs, workload=inputs.workload.model_copy(update={"tables": tables}))
+
+
+def _without_plans_share(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An entry without the share of a cache that the plan itself holds: that of a table which is cached."""
+    cache = entry.get("cache_params")
+    if not isinstance(cache, Mapping) or not TIER_OF_KERNEL.get(entry["compute_kernel"], "").endswith("_cached"):
+        return entry
+    rest = {key: value for key, value in cache.items() if key != "load_factor"}
+    return {**entry, "cache_params": rest or None}
+
+
 @dataclass
 class _Reader:
     parameters: Parameters
@@ -120,13 +159,25 @@ class _Reader:
     faults: list[Fault] = field(default_factory=list)
 
     def read(self) -> list[Held]:
+        found = []
+        used = set[tuple[str, str]]()
+        for profile, place in self.places():
+            used.add(place)
+            held = self._held(profile, self.parameters[place])
+            if held is not None:
+                found.append(held)
+        for path, name in self.parameters.keys() - used:
+            self._fault(f"{path}.{name}".lstrip("."), "the workload has no such table")
+        return found
+
+    def places(self) -> Iterator[tuple[TableProfile, tuple[str, str]]]:
+        """Each table of the workload that the plan has, and where."""
         by_name: dict[str, list[tuple[str, str]]] = {}
         for path, name in self.parameters:
             by_name.setdefault(f"{path}.{name}" if path else name, []).append((path, name))
         for path, name in self.parameters:
             if path:
                 by_name.setdefault(name, []).append((path, name))
-        found, used = [], set[tuple[str, str]]()
         for profile in self.inputs.workload.tables:
             places = by_name.get(profile.name, [])
             if len(places) != 1:
@@ -134,13 +185,7 @@ class _Reader:
                 several = f"is in several modules, {where}; call it module.{profile.name} in the workload"
                 self._fault(profile.name, several if places else "the plan lacks this table of the workload")
                 continue
-            used.add(places[0])
-            held = self._held(profile, self.parameters[places[0]])
-            if held is not None:
-                found.append(held)
-        for path, name in self.parameters.keys() - used:
-            self._fault(f"{path}.{name}".lstrip("."), "the workload has no such table")
-        return found
+            yield profile, places[0]
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(self.source, 0, 0, path, message))

@@ -1,59 +1,39 @@
 """A plan as objects of TorchRec. torch and torchrec are imported inside the functions."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.document import Plan
 from planner.exporters.torchrec import DATA_TYPES, torchrec_constraints, torchrec_plan
+from planner.importers.torchrec_kernels import settings_of
+from planner.integrations.torchrec_collections import collections_of, sharded_collections, shared_names
 from topologies.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from torch import nn
     from torchrec.distributed.planner.types import ParameterConstraints
-    from torchrec.distributed.types import ParameterSharding, ShardingPlan
-
-
-@dataclass(frozen=True)
-class Collection:
-    """A collection of tables in a model."""
-
-    path: str
-    module: "nn.Module"
-    """What is sharded: the collection, or what wraps it."""
-    configs: Sequence[Any]
-    """EmbeddingBagConfig or EmbeddingConfig of each table."""
-    is_pooled: bool
-    is_weighted: bool
-
-    @property
-    def has_processor(self) -> bool:
-        """Whether features are processed before the lookup."""
-        from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
-
-        return isinstance(self.module, FeatureProcessedEmbeddingBagCollection)
-
-    @property
-    def is_managed(self) -> bool:
-        """Whether collisions are managed: ids are mapped to rows that they have for themselves."""
-        from torchrec.modules.mc_embedding_modules import BaseManagedCollisionEmbeddingCollection
-
-        return isinstance(self.module, BaseManagedCollisionEmbeddingCollection)
+    from torchrec.distributed.types import ModuleSharder, ParameterSharding, ShardingPlan
 
 
 Source = Plan | Mapping[str, Any] | str | Path
 
 
-def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str | None = None) -> "ShardingPlan":
+def to_sharding_plan(
+    plan: Source,
+    module: "nn.Module",
+    *,
+    compute_device: str | None = None,
+    sharders: "Sequence[ModuleSharder[Any]] | None" = None,
+) -> "ShardingPlan":
     """The ShardingPlan for `DistributedModelParallel(module, plan=…)`.
 
     `plan` is a plan document, the dictionary that `planner export --to torchrec` makes, or a file of either. Tables are
     found in the module by their names; where several of its collections have a table of one name, the plan calls them
     `path.name`, or the dictionary names the module. `compute_device` is where shards live (`cuda`, `cpu`); unset: that
-    of the dictionary, or `cuda` where there is any.
+    of the dictionary, or `cuda` where there is any. `sharders` are those of DistributedModelParallel, where they shard
+    other modules than the collections (towers), or leave tables out.
 
     Raises InputError with everything that does not fit: tables of the module without an entry (TorchRec needs one for
     each), entries without a table, other rows, columns or types, tables of managed collisions that are not row_wise,
@@ -62,12 +42,12 @@ def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str |
     import torch
     from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
 
-    document, source = _document(plan, "torchrec_plan")
+    document, source = exported_document(plan, "torchrec_plan")
     if isinstance(document, Plan):
         device = compute_device or ("cuda" if torch.cuda.is_available() else "cpu")
         document = torchrec_plan(document, compute_device=device, source=source)
     entries = {(path, name): entry for path, of in document["plan"].items() for name, entry in of.items()}
-    collections = list(collections_of(module))
+    collections = list(collections_of(module)) if sharders is None else sharded_collections(module, sharders)
     faults, used = [], set[tuple[str, str]]()
     found: dict[str, EmbeddingModuleShardingPlan] = {}
     shared = shared_names(collections)
@@ -86,7 +66,7 @@ def to_sharding_plan(plan: Source, module: "nn.Module", *, compute_device: str |
             reasons = [*_differences(entry, config), *(_unmanaged(entry) if collection.is_managed else ())]
             faults += [Fault(source, 0, 0, where, reason) for reason in reasons]
             of_module = found.setdefault(path, EmbeddingModuleShardingPlan())
-            of_module[config.name] = _parameter_sharding(entry, compute_device)
+            of_module[config.name] = _parameter_sharding(entry, compute_device, source, where)
     for path, name in entries.keys() - used:
         faults.append(Fault(source, 0, 0, f"{path}.{name}".lstrip("."), "the plan has this table, and the module none"))
     if faults:
@@ -101,19 +81,17 @@ def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
     either. Raises InputError for a plan that TorchRec cannot execute.
     """
     from torchrec.distributed.planner.types import ParameterConstraints
-    from torchrec.distributed.types import CacheParams
 
-    document, source = _document(plan, "torchrec_constraints")
+    document, source = exported_document(plan, "torchrec_constraints")
     if isinstance(document, Plan):
         document = torchrec_constraints(document, source=source)
     found = {}
     for name, entry in document["constraints"].items():
-        cache = {"cache_params": CacheParams(**entry["cache_params"])} if "cache_params" in entry else {}
-        found[name] = ParameterConstraints(**(entry | cache))
+        found[name] = ParameterConstraints(**(entry | _revived(entry, source, name)))
     return found
 
 
-def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
+def exported_document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
     """The plan or the exported dictionary, and what messages call it."""
     from planner.loading import load_plan
 
@@ -130,32 +108,6 @@ def _document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
     if not isinstance(plan, Mapping) or plan.get("kind") != kind:
         raise InputError.at(source, f'is neither a plan nor of "kind": "{kind}"', path="kind")
     return plan, source
-
-
-def collections_of(module: "nn.Module") -> "Iterator[Collection]":
-    """Every collection of tables that TorchRec shards as one module.
-
-    Feature processors and managed collisions wrap a collection and are sharded in its place.
-    """
-    from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
-
-    def search(path: str, here: "nn.Module") -> "Iterator[Collection]":
-        inner = getattr(here, "_embedding_bag_collection", None) or getattr(here, "_embedding_module", here)
-        if isinstance(inner, EmbeddingBagCollection):
-            yield Collection(path, here, inner.embedding_bag_configs(), is_pooled=True, is_weighted=inner.is_weighted())
-        elif isinstance(inner, EmbeddingCollection):
-            yield Collection(path, here, inner.embedding_configs(), is_pooled=False, is_weighted=False)
-        else:
-            for name, child in here.named_children():
-                yield from search(f"{path}.{name}".lstrip("."), child)
-
-    return search("", module)
-
-
-def shared_names(collections: Sequence[Collection]) -> set[str]:
-    """Names of tables that several collections have."""
-    count = Counter(config.name for collection in collections for config in collection.configs)
-    return {name for name, times in count.items() if times > 1}
 
 
 def _differences(entry: Mapping[str, Any], config: Any) -> Iterator[str]:
@@ -176,9 +128,11 @@ def _unmanaged(entry: Mapping[str, Any]) -> Iterator[str]:
         yield "leaves ranks without rows, which managed collisions do not allow; give it as many rows as ranks"
 
 
-def _parameter_sharding(entry: Mapping[str, Any], compute_device: str | None) -> "ParameterSharding":
+def _parameter_sharding(
+    entry: Mapping[str, Any], compute_device: str | None, source: str, where: str
+) -> "ParameterSharding":
     from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
-    from torchrec.distributed.types import CacheParams, ParameterSharding
+    from torchrec.distributed.types import ParameterSharding
 
     spec = None
     if "shards" in entry:
@@ -192,14 +146,40 @@ def _parameter_sharding(entry: Mapping[str, Any], compute_device: str | None) ->
                 for shard in entry["shards"]
             ]
         )
-    cache = entry.get("cache_params")
     return ParameterSharding(
         sharding_type=entry["sharding_type"],
         compute_kernel=entry["compute_kernel"],
         ranks=list(entry["ranks"]),
         sharding_spec=spec,
-        cache_params=None if cache is None else CacheParams(**cache),
+        **_revived(entry, source, where),
     )
+
+
+def _revived(entry: Mapping[str, Any], source: str, where: str) -> dict[str, Any]:
+    """The kernel's settings of a file's entry as objects of TorchRec. Raises InputError for what they do not have."""
+    from torchrec.distributed.types import BoundsCheckMode, CacheAlgorithm, CacheParams, KeyValueParams
+    from torchrec.modules.embedding_configs import DataType
+
+    settings = settings_of(entry, source, where)
+    told = {key: value for key, value in dict(settings).items() if value is not None and key != "hbm_kernel"}
+    if settings.bounds_check_mode is not None:
+        told["bounds_check_mode"] = BoundsCheckMode[settings.bounds_check_mode]
+    if settings.output_dtype is not None:
+        told["output_dtype"] = DataType[settings.output_dtype]
+    if (cache := settings.cache_params) is not None:
+        parts = {key: value for key, value in dict(cache).items() if value is not None}
+        if cache.algorithm is not None:
+            parts["algorithm"] = CacheAlgorithm[cache.algorithm]
+        if cache.precision is not None:
+            parts["precision"] = DataType[cache.precision]
+        if cache.multipass_prefetch_config is not None:
+            from fbgemm_gpu.tbe.cache.cache_config import MultiPassPrefetchConfig
+
+            parts["multipass_prefetch_config"] = MultiPassPrefetchConfig(**dict(cache.multipass_prefetch_config))
+        told["cache_params"] = CacheParams(**parts)
+    if settings.key_value_params is not None:
+        told["key_value_params"] = KeyValueParams(**dict(settings.key_value_params))
+    return told
 
 
 def _on_device(placement: str, compute_device: str | None) -> str:

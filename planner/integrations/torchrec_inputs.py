@@ -1,16 +1,34 @@
 """What a module, its sharders and TorchRec's constraints say, as a workload and a policy of ours."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.exporters.torchrec import DATA_TYPES
-from planner.importers.torchrec import TIER_OF_KERNEL
-from planner.integrations.torchrec import Collection, collections_of, shared_names
+from planner.integrations.torchrec_collections import (
+    Collection,
+    collections_of,
+    mode_of,
+    sharded_collections,
+    shared_names,
+)
+from planner.integrations.torchrec_constraints import (
+    faults_of_constraints,
+    faults_of_names,
+    fixed_share,
+    has_own_batch,
+    kernel_settings,
+    narrowest,
+)
+from planner.integrations.torchrec_dense import DensePart
+from planner.integrations.torchrec_limits import Kernels
+from planner.integrations.torchrec_optimizers import table_optimizer
+from planner.integrations.torchrec_tables import table_profile
 from planner.policy import Policy
 from topologies.cluster import Topology
+from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -18,12 +36,8 @@ if TYPE_CHECKING:
     from torchrec.distributed.planner.types import ParameterConstraints
     from torchrec.distributed.types import ModuleSharder
 
-ROWS_CUT = ("row_wise", "table_row_wise", "grid_shard")
-KNOWN = (
-    "ShardPlanner knows EmbeddingBagCollection and EmbeddingCollection, alone, behind feature processors and in managed"
-    " collisions"
-)
-REMEDY = "plan it with TorchRec's planner, or leave its sharder out to have the collections in it planned by themselves"
+ROWS_OF_NODE = ("table_row_wise", "grid_shard")
+ROWS_CUT = ("row_wise", *ROWS_OF_NODE)
 
 
 @dataclass(frozen=True)
@@ -37,36 +51,105 @@ class ModuleReader:
     """Samples of one rank."""
     workload: Workload | None = None
     """What a module does not say: its tables and batch are not looked at."""
+    dense_bytes: int | None = None
+    """Memory that the dense part takes on each rank, where somebody says so; unset: as the module has it."""
 
     def read(self, module: "nn.Module", sharders: "Sequence[ModuleSharder[Any]] | None") -> tuple[Workload, Policy]:
-        """The workload that a module's tables are, and what its sharders and constraints leave of the options."""
+        """The workload that a module's tables and its dense part are, and what its sharders and constraints leave of
+        the options. Raises InputError with everything that cannot be planned or kept."""
         from torchrec.distributed.sharding_plan import get_default_sharders
 
         known = get_default_sharders() if sharders is None else sharders
-        by_type = {sharder.module_type: sharder for sharder in known}
-        collections = list(collections_of(module))
-        _expect_known(module, by_type, collections)
+        collections = sharded_collections(module, known)
         shared = shared_names(collections)
-        tables, rules = [], []
+        known_names = {config.name for each in (*collections_of(module), *collections) for config in each.configs}
+        faults = list(faults_of_names(self.constraints, sorted(known_names)))
+        varying = self._varying(collections)
+        tables, rules, hosts = [], [], dict[str, list[str]]()
         for collection in collections:
-            sharder = by_type[type(collection.module)]
             for config in collection.configs:
                 name = f"{collection.path}.{config.name}" if config.name in shared else config.name
-                told = self.constraints.get(config.name)
-                tables.append(_table(name, config, collection, told))
-                rules.append({"match": [_literal(name)]} | self._limits(config, collection, sharder, told))
+                try:
+                    table, rule = self._table(name, config, collection, collection.path in varying)
+                except InputError as error:
+                    faults += error.faults
+                    continue
+                tables.append(table)
+                rules.append(rule)
+                if collection.host is not None:
+                    hosts.setdefault(collection.host, []).append(_literal(name))
+        if faults:
+            raise InputError(faults)
+        workload = self._with_dense(self._workload(tables, collections), module, collections)
+        kept = {"reserve": {"hbm": f"{size}B"}} if (size := _reserved_bytes(workload)) else {}
+        groups = [{"tables": names, "on": "node"} for names in hosts.values()]
+        return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules, "colocate": groups} | kept)
+
+    def _varying(self, collections: Sequence[Collection]) -> set[str]:
+        """Paths of collections of which some feature has a batch of its own (variable batch)."""
+        return {
+            collection.path
+            for collection in collections
+            for config in collection.configs
+            if has_own_batch(self.constraints.get(config.name), self.batch_size)
+        }
+
+    def _table(
+        self, name: str, config: Any, collection: Collection, varies: bool
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A table's profile and the rule for it."""
+        sharder, parameter = collection.sharder, collection.parameters.get(config.name)
+        told, fused = self.constraints.get(config.name), dict(getattr(sharder, "fused_params", None) or {})
+        if told is not None:
+            faults = list(faults_of_constraints(config.name, told, config.feature_names, self.compute_device))
+            if faults:
+                raise InputError(faults)
+        shardings = self._shardings(config, collection, sharder, told, varies)
+        kernels = Kernels.left(config.name, shardings, sharder, told, fused, self.compute_device)
+        rule: dict[str, Any] = {"match": [_literal(name)]} | kernels.rule()
+        if told is not None and told.min_partition:
+            rule["column_multiple"] = narrowest(told.min_partition, config.embedding_dim)
+        if (share := fixed_share(config.name, told, fused)) is not None:
+            rule["cache_fraction"] = share
+        optimizer = table_optimizer(config.name, parameter, fused, self.workload)
+        settings = kernel_settings(config.name, told, fused, kernels.hbm_kernel)
+        profile = table_profile(name, config, collection, told, self.batch_size)
+        kernel = settings.model_dump(mode="json", exclude_defaults=True)
+        return profile | {"optimizer": optimizer, "kernel": kernel}, rule
+
+    def _workload(self, tables: Sequence[Mapping[str, Any]], collections: Sequence[Collection]) -> Workload:
         base = self.workload.model_dump(mode="json", exclude_defaults=True) if self.workload else {"name": "module"}
         if self.workload and not self.workload.names_software:
             base.pop("software", None)
         batch = {"global_batch": None, "batch_per_rank": self.batch_size}
-        workload = Workload.model_validate(base | batch | {"tables": tables})
-        return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules})
+        return _prefetched(
+            Workload.model_validate(base | batch | mode_of(collections) | {"tables": tables}), self.workload
+        )
 
-    def _limits(self, config: Any, collection: Collection, sharder: Any, told: Any) -> dict[str, Any]:
-        """The keys of a policy's rule: what the sharder, the table's rows and the constraints leave."""
+    def _with_dense(self, workload: Workload, module: "nn.Module", collections: Sequence[Collection]) -> Workload:
+        """The workload with the module's dense part, of which a workload's own layers say no more than the time."""
+        part = DensePart.of(module, collections, self.workload)
+        if self.dense_bytes is not None:
+            told = {"macs_per_sample": part.macs, "parameters": 0, "extra_bytes": self.dense_bytes}
+            return workload.model_copy(update={"dense": type(workload.dense).model_validate(told)})
+        if self.workload is not None and "dense" in self.workload.model_fields_set:
+            missing = part.missing_bytes(workload)
+            dense = workload.dense.model_copy(update={"extra_bytes": workload.dense.extra_bytes + missing})
+        else:
+            dense = type(workload.dense).model_validate(part.totals())
+        return workload.model_copy(update={"dense": dense})
+
+    def _shardings(self, config: Any, collection: Collection, sharder: Any, told: Any, varies: bool) -> list[str]:
+        """What the sharder, the table's rows and the constraints leave. Raises InputError for a table without any."""
         named = list(told.sharding_types or ()) if told is not None else []
+        for word in named:
+            if word not in SHARDINGS:
+                raise InputError.at(
+                    config.name,
+                    f"has constraints that leave no sharding: {word!r} is none{did_you_mean(word, SHARDINGS)}",
+                )
         offered = sharder.sharding_types(self.compute_device)
-        shardings = [sharding for sharding in SHARDINGS if sharding in offered]
+        shardings: list[str] = [sharding for sharding in SHARDINGS if sharding in offered]
         if not shardings:
             what = f"its {type(sharder).__name__} has no sharding for {self.compute_device}"
             raise InputError.at(config.name, f"cannot be sharded: {what}")
@@ -74,34 +157,30 @@ class ModuleReader:
             shardings = [sharding for sharding in shardings if sharding not in ROWS_CUT or sharding in named]
         if collection.is_managed:
             self._expect_buckets(config, collection)
-        if self.compute_device == "cpu" or collection.is_managed:
-            shardings = [sharding for sharding in shardings if not self._leaves_ranks_empty(sharding, config)]
-        if self.compute_device == "cpu" and not collection.is_pooled and "data_parallel" in shardings:
-            shardings.remove("data_parallel")  # TorchRec's kernel for replicated tables on CPU pools what it looks up
-        if not shardings:
-            raise InputError.at(config.name, f"has {config.num_embeddings} rows, too few for all ranks to have some")
-        found: dict[str, Any] = {}
-        if named:
-            shardings = [sharding for sharding in shardings if sharding in named]
-        tiers = self._tiers(shardings, sharder)
-        if told is not None:
-            if told.compute_kernels:
-                allowed = {TIER_OF_KERNEL.get(kernel) for kernel in told.compute_kernels}
-                tiers = [tier for tier in tiers if tier in allowed]
-            if told.min_partition:
-                found["column_multiple"] = told.min_partition
-        if not shardings or not tiers:
-            what = "sharding" if not shardings else "kernel"
-            raise InputError.at(config.name, f"has constraints that leave no {what}; allow more in one of them")
-        return found | {"shardings": shardings, "tiers": tiers}
+        reasons = {sharding: self._reason_against(sharding, config, collection, varies) for sharding in shardings}
+        left = [sharding for sharding in shardings if not reasons[sharding] and (not named or sharding in named)]
+        if not left:
+            against = [f"{way} {why}" for way, why in reasons.items() if why and (not named or way in named)]
+            may = [sharding for sharding in shardings if not reasons[sharding]]
+            words = "; ".join(against) or f"of {', '.join(named)} its {type(sharder).__name__} has none here"
+            remedy = f"allow one of {', '.join(may)}" if may else "give it more rows, or another sharder"
+            raise InputError.at(config.name, f"has constraints that leave no sharding: {words}; {remedy}")
+        return left
 
-    def _tiers(self, shardings: Sequence[str], sharder: Any) -> list[str]:
-        """Those for which the sharder has kernels in all of the shardings; replicated tables are in HBM anyway."""
-        if self.compute_device == "cpu":
-            return ["hbm"]
-        kernels = [sharder.compute_kernels(way, self.compute_device) for way in shardings if way != "data_parallel"]
-        known = [{TIER_OF_KERNEL.get(kernel) for kernel in of_sharding} for of_sharding in kernels]
-        return [tier for tier in PLACEMENT_TIERS[:3] if tier == "hbm" or all(tier in each for each in known)]
+    def _reason_against(self, sharding: str, config: Any, collection: Collection, varies: bool) -> str | None:
+        """Why a sharding that the sharder has does not run; None where it does."""
+        on_cpu = self.compute_device == "cpu"
+        if (on_cpu or collection.is_managed) and self._leaves_ranks_empty(sharding, config):
+            return f"leaves ranks without any of its {config.num_embeddings} rows, on which TorchRec crashes"
+        if sharding in ROWS_OF_NODE and self._has_pods:
+            return (
+                "cuts rows over what the runtime takes for a node: a host, or a pod if TOPOLOGY_DOMAIN_MULTIPLE is set"
+            )
+        if sharding == "data_parallel" and varies:
+            return "does not run where features of the module have batches of their own (batch_sizes, num_poolings)"
+        if sharding == "data_parallel" and on_cpu and not collection.is_pooled:
+            return "pools what it looks up on CPU, and the table is not pooled"
+        return None
 
     def _expect_buckets(self, config: Any, collection: Collection) -> None:
         """Raise InputError for a table that a managed collision of fixed buckets cannot be cut at."""
@@ -122,56 +201,46 @@ class ModuleReader:
         return -(-rows // count) * (count - 1) >= rows
 
     @property
+    def _has_pods(self) -> bool:
+        """Whether scale-up domains join hosts."""
+        ups = [(group.links.scale_up, group.accelerators.count) for group in self.topology.nodes]
+        return any(up is not None and (up.domain or 0) > count for up, count in ups)
+
+    @property
     def _most_of_node(self) -> int:
         return max(group.accelerators.count for group in self.topology.nodes)
 
 
-def _expect_known(module: "nn.Module", by_type: Mapping[type, Any], collections: Sequence[Collection]) -> None:
-    """Raise InputError with every module that its sharder would shard and that is none of the collections, with every
-    collection without a sharder, and where there is none."""
-    paths = [collection.path for collection in collections]
-    faults = [
-        Fault(path or "module", 0, 0, "", f"is a {_full_name(type(part))}: {KNOWN}; {REMEDY}")
-        for path, part in module.named_modules()
-        if type(part) in by_type and not any(_is_within(path, outer) for outer in paths)
+def _prefetched(workload: Workload, stated: Workload | None) -> Workload:
+    """The workload in the pipeline that its caches are told of. Raises InputError where it states another one."""
+    prefetched = [
+        table.name
+        for table in workload.tables
+        if table.kernel.cache_params is not None and table.kernel.cache_params.prefetch_pipeline
     ]
-    faults += [
-        Fault(each.path or "module", 0, 0, "", f"is a {_full_name(type(each.module))}, and no sharder is for that")
+    if not prefetched or workload.pipeline == "prefetch":
+        return workload
+    if stated is not None and "pipeline" in stated.model_fields_set:
+        words = f"has cache_params.prefetch_pipeline, and the workload's pipeline is {workload.pipeline}; say one"
+        raise InputError([Fault(name, 0, 0, "", words) for name in prefetched])
+    return workload.model_copy(update={"pipeline": "prefetch"})
+
+
+def _reserved_bytes(workload: Workload) -> int:
+    """HBM that FBGEMM is told to leave free beside caches."""
+    caches = [table.kernel.cache_params for table in workload.tables]
+    return max((math.ceil(cache.reserved_memory or 0) for cache in caches if cache is not None), default=0)
+
+
+def profiles_of(module: "nn.Module") -> list[dict[str, Any]]:
+    """The profiles of all tables of a module, whoever shards them."""
+    collections = list(collections_of(module))
+    shared = shared_names(collections)
+    return [
+        table_profile(f"{each.path}.{config.name}" if config.name in shared else config.name, config, each)
         for each in collections
-        if type(each.module) not in by_type
+        for config in each.configs
     ]
-    if not faults and not collections:
-        faults = [Fault("module", 0, 0, "", f"has no table to plan: {KNOWN}")]
-    if faults:
-        raise InputError(faults)
-
-
-def _is_within(path: str, outer: str) -> bool:
-    return not outer or f"{path}.".startswith(f"{outer}.")
-
-
-def _full_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _table(name: str, config: Any, collection: Collection, told: Any) -> dict[str, Any]:
-    """A table's profile: what the module and its constraints say."""
-    ours = {theirs: word for word, theirs in DATA_TYPES.items()}
-    if config.data_type.name not in ours:
-        raise InputError.at(name, f"has the data type {config.data_type.name}, which is none of {', '.join(ours)}")
-    features = list(config.feature_names)
-    pooling = list(told.pooling_factors) if told is not None else [1.0]
-    pooling = pooling if len(pooling) == len(features) else [pooling[0]] * len(features)
-    return {
-        "name": name,
-        "rows": config.num_embeddings,
-        "dim": config.embedding_dim,
-        "features": features,
-        "pooling_factor": sum(pooling),
-        "dtype": ours[config.data_type.name],
-        "weighted": collection.is_weighted or (told is not None and told.is_weighted),
-        "pooled": collection.is_pooled,
-    }
 
 
 def _literal(name: str) -> str:

@@ -1,87 +1,184 @@
-"""`ShardPlanner`: our planner where TorchRec's `EmbeddingShardingPlanner` stands. torch is imported inside."""
+"""`ShardPlanner`: our planner where TorchRec's `EmbeddingShardingPlanner` stands.
 
-from collections.abc import Mapping, Sequence
+It is a planner of TorchRec's (isinstance), so that importing this module imports torch and torchrec; nothing of ours
+imports it.
+"""
+
+import logging
+from collections.abc import Callable, Container, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import Any
 
+from pydantic import ValidationError
+from torch import distributed as dist
+from torch import nn
+from torchrec.distributed.planner import types
+from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
+from torchrec.distributed.planner.planners import EmbeddingPlannerBase
+from torchrec.distributed.planner.planners import to_sharding_plan as plan_of_options
+from torchrec.distributed.planner.types import (
+    ParameterConstraints,
+    Partitioner,
+    PerfModel,
+    PlanDebugStats,
+    PlanLoader,
+    PlannerError,
+    PlannerErrorType,
+    Proposer,
+    ShardingOption,
+    Stats,
+    StorageReservation,
+)
+from torchrec.distributed.planner.types import Topology as TheirTopology
+from torchrec.distributed.sharding_plan import get_default_sharders
+from torchrec.distributed.types import ModuleSharder, ShardingPlan
+
+from cost_models.dense import parameter_bytes
+from cost_models.shards import HOME_OF_TIER
 from cost_models.workload.models import Workload
 from planner import api
-from planner.document import Plan
+from planner.document import Infeasibility, Plan
 from planner.integrations.torchrec import to_sharding_plan
+from planner.integrations.torchrec_collections import Collection, sharded_collections
+from planner.integrations.torchrec_components import DeferredEnumerator, expect_defaults, expect_same
+from planner.integrations.torchrec_errors import ShardPlannerError
 from planner.integrations.torchrec_inputs import ModuleReader
+from planner.integrations.torchrec_options import sharding_options, with_loaded_shards
+from planner.integrations.torchrec_reservation import described, their_topology, with_more_reserved, with_reserved
 from planner.integrations.torchrec_topology import cluster_of
+from planner.policy import Policy
 from topologies.cluster import Topology
-from topologies.errors import InputError
+from topologies.errors import Fault, InputError
 from topologies.loading import load_topology
+from topologies.units import format_bytes
 
-if TYPE_CHECKING:
-    from torch import distributed as dist
-    from torch import nn
-    from torchrec.distributed.planner.types import ParameterConstraints
-    from torchrec.distributed.types import ModuleSharder, ShardingPlan
+TIME_LIMIT_S = 30.0
+_UNHASHABLE: Any = getattr(types, "PlannerContextFingerprintError", ())
+"""What newer TorchRecs raise for inputs that they have no lasting hash of."""
 
-BATCH = 512
-"""Samples of one rank where none are told, as TorchRec's planner takes them."""
+_log = logging.getLogger(__name__)
 
 
-class ShardPlanner:
+class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
     """Plans the tables of a module: `plan` in one process, `collective_plan` on rank 0 for all.
 
-    `topology` is ours (a model, catalog name or file) or a TorchRec `Topology`. `batch_size` is the samples of one
-    rank, `constraints` are TorchRec's by table: shardings, kernels, pooling factors, weights, and `min_partition`, of
-    which widths are multiples. The search ends after `time_limit_s`, or `effort` passes. `workload` has what a module
-    does not say (optimizer, dense part, precisions, pipeline): its tables and batch are not looked at.
+    The arguments up to `plan_loader` are those of `EmbeddingShardingPlanner`, in its order. `topology` may be ours too
+    (a model, catalog name or file); unset, it is that of the process group. `batch_size` is the samples of one rank,
+    512 where it is unset. `storage_reservation` says what is kept free; unset, that is what our topology reserves, and
+    15 % of HBM of a TorchRec Topology. `callbacks` change the plan's ShardingOptions, and `stats` report them with the
+    times and bytes that TorchRec's estimators give them. `enumerator`, `proposer`, `partitioner` and
+    `performance_model` are parts of another search: defaults are accepted, others refused. `timeout_seconds` ends the
+    search; so does `time_limit_s`, or `effort` passes. `workload` has what a module does not say (dense part,
+    precisions, pipeline): its tables and batch are not looked at.
 
-    After a plan, `document` is its plan document.
+    After a plan, `document` is its plan document; None where a `plan_loader` had the plan, or callbacks changed it.
     """
 
     def __init__(
         self,
-        topology: "Topology | str | Path | Any",
+        topology: TheirTopology | Topology | str | Path | None = None,
+        batch_size: int | None = None,
+        enumerator: EmbeddingEnumerator | None = None,
+        storage_reservation: StorageReservation | None = None,
+        proposer: Proposer | list[Proposer] | None = None,
+        partitioner: Partitioner | None = None,
+        performance_model: PerfModel | None = None,
+        stats: Stats | list[Stats] | None = None,
+        constraints: Mapping[str, ParameterConstraints] | None = None,
+        debug: bool = True,
+        callbacks: list[Callable[[list[ShardingOption]], list[ShardingOption]]] | None = None,
+        timeout_seconds: int | None = None,
+        plan_loader: PlanLoader | None = None,
         *,
-        batch_size: int = BATCH,
-        constraints: "Mapping[str, ParameterConstraints] | None" = None,
         cost_model: str = "physical",
         workload: Workload | None = None,
-        time_limit_s: float = 30.0,
+        time_limit_s: float | None = None,
         effort: int | None = 1,
         seed: int = 0,
     ) -> None:
-        self.compute_device = str(getattr(topology, "compute_device", "cuda"))
-        if isinstance(topology, Topology):
-            self.topology = topology
-        elif isinstance(topology, str | Path):
-            self.topology = load_topology(topology)
-        else:
-            self.topology = cluster_of(topology)
-        self.constraints = dict(constraints or {})
+        ours = load_topology(topology) if isinstance(topology, str | Path) else topology
+        ours = ours if isinstance(ours, Topology) else None
+        super().__init__(
+            topology=topology if ours is None else their_topology(ours),
+            batch_size=batch_size or getattr(enumerator, "_batch_size", None),
+            enumerator=enumerator,
+            storage_reservation=storage_reservation,
+            stats=stats,
+            constraints=constraints or getattr(enumerator, "_constraints", None),
+            debug=debug,
+            callbacks=callbacks,
+            timeout_seconds=timeout_seconds,
+        )
+        parts = {"enumerator": enumerator, "proposer": proposer, "partitioner": partitioner}
+        expect_defaults(self._topology, **parts, performance_model=performance_model)
+        self._enumerator: Any = DeferredEnumerator(self._enumerator)
+        self.compute_device = str(self._topology.compute_device)
+        self._cluster = ours
+        self.constraints = dict(self._constraints or {})
+        self.plan_loader = plan_loader
         self.document: Plan | None = None
-        self._batch_size, self._workload = batch_size, workload
-        self._search = {"cost_model": cost_model, "time_limit_s": time_limit_s, "effort": effort, "seed": seed}
+        self._reserves = storage_reservation is not None
+        self._left: TheirTopology | None = None
+        self._workload, self._cost_model = workload, cost_model
+        limit_s = min((each for each in (time_limit_s, timeout_seconds) if each is not None), default=TIME_LIMIT_S)
+        self._search = {"time_limit_s": limit_s, "effort": effort, "seed": seed}
+        self._num_proposals = self._num_plans = 0
+        self._best_plan: list[ShardingOption] | None = None
 
-    def plan(self, module: "nn.Module", sharders: "Sequence[ModuleSharder[Any]] | None" = None) -> "ShardingPlan":
+    @property
+    def topology(self) -> Topology:
+        """The cluster, as ours."""
+        if self._cluster is None:
+            self._cluster = cluster_of(self._topology)
+        return self._cluster
+
+    def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]] | None = None) -> ShardingPlan:
         """The plan of a module's tables, in the shardings and kernels of its sharders (unset: TorchRec's default ones).
 
-        Raises InputError for modules and tables that cannot be planned, and where nothing fits.
+        Modules without a sharder are left out. Raises ShardPlannerError (TorchRec's PlannerError and our InputError)
+        for modules and tables that cannot be planned, and where nothing fits.
         """
-        reader = ModuleReader(self.topology, self.compute_device, self.constraints, self._batch_size, self._workload)
-        workload, policy = reader.read(module, sharders)
-        found = api.plan(self.topology, workload, policy=policy, simulate=False, **self._search)  # type: ignore[arg-type]
-        self.document = found
-        if found.objective is None:
-            reason = found.infeasibility or found.unplaced
-            raise InputError.at(self.topology.name, f"no plan: {reason.summary if reason else found.status}")
-        return to_sharding_plan(found, module, compute_device=self.compute_device)
+        started = perf_counter()
+        known = get_default_sharders() if sharders is None else list(sharders)
+        self._num_proposals = self._num_plans = 0
+        self._best_plan = self.document = None
+        try:
+            expect_same(self._enumerator, self._topology, self._batch_size, self._constraints)
+            collections = sharded_collections(module, known)
+            if not collections:
+                return ShardingPlan({})
+            self._expect_room(collections)
+            self._enumerator.ask(module, known)
+            options = self._chosen(module, known, collections)
+        except ShardPlannerError:
+            raise
+        except InputError as error:
+            raise ShardPlannerError(error.faults) from error
+        except PlannerError as error:  # of the storage reservation
+            message = " ".join(str(error).split())
+            raise ShardPlannerError.of("storage_reservation", message, error.error_type) from error
+        except ValidationError as error:
+            faults = (Fault("module", 0, 0, ".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+            raise ShardPlannerError(faults) from error
+        plan = found = plan_of_options(options, self._topology)
+        for callback in self._callbacks:
+            options = callback(options)
+            plan = plan_of_options(options, self._topology)
+        if plan != found:
+            self.document = None
+        self._best_plan = options
+        self._report(plan, options, known, perf_counter() - started)
+        return plan
 
     def collective_plan(
         self,
-        module: "nn.Module",
-        sharders: "Sequence[ModuleSharder[Any]] | None" = None,
-        pg: "dist.ProcessGroup | None" = None,
-    ) -> "ShardingPlan":
+        module: nn.Module,
+        sharders: Sequence[ModuleSharder[Any]] | None = None,
+        pg: dist.ProcessGroup | None = None,
+    ) -> ShardingPlan:
         """`plan` on rank 0 of the group, handed to all; what it raises there is raised on every rank."""
-        from torch import distributed as dist
-
         result: list[Any] = [None]
         if dist.get_rank(pg) == 0:
             try:
@@ -95,3 +192,175 @@ class ShardPlanner:
         if isinstance(result[0], Exception):
             raise result[0]
         return result[0]
+
+    def get_selected_options(self) -> list[ShardingOption]:
+        """The options of the last plan, by table, with their ranks; none before."""
+        return self._best_plan or []
+
+    def get_search_space(self) -> list[ShardingOption] | None:
+        """The options that TorchRec's planner would choose from for the module that was planned last."""
+        return self._enumerator.last_stored_search_space  # type: ignore[no-any-return]
+
+    def _expect_room(self, collections: Sequence[Collection]) -> None:
+        """Raise ShardPlannerError where the weights alone exceed all memory that there is."""
+        room = sum(device.storage.hbm + device.storage.ddr for device in self._topology.devices)
+        weights = _weight_bytes(collections)
+        if weights > room:
+            message = (
+                f"no plan: the weights of the tables take {format_bytes(weights)}, and HBM and DDR together have"
+                f" {format_bytes(room)}; train on more ranks, or smaller tables ({self._reserved_words()})"
+            )
+            raise ShardPlannerError.of("module", message, PlannerErrorType.INSUFFICIENT_STORAGE)
+
+    def _reserved_words(self) -> str:
+        return f"reserved: {described(self._storage_reservation)}"
+
+    def _chosen(
+        self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]], collections: Sequence[Collection]
+    ) -> list[ShardingOption]:
+        """The options of the plan that the loader has, or else of the best that is found, estimated by TorchRec."""
+        cluster = self._reserved(module, sharders)
+        stored = self._stored()
+        if stored is not None:
+            space = self._enumerator.last_stored_search_space or []
+            return with_loaded_shards(space, stored, collections)
+        told = getattr(self._storage_reservation, "_dense_tensor_estimate", None) if self._reserves else None
+        reader = ModuleReader(cluster, self.compute_device, self.constraints, self._batch_size, self._workload, told)
+        workload, policy = reader.read(module, sharders)
+        dense = parameter_bytes(workload)
+        if self._reserves:  # what is reserved has room for the dense part, which our cost model counts
+            cluster = with_more_reserved(cluster, -dense)
+        if self._cost_model != "physical":
+            cluster = with_more_reserved(cluster, dense)
+        self.document = self._searched(cluster, workload, policy, _weight_bytes(collections))
+        plan = to_sharding_plan(self.document, module, compute_device=self.compute_device, sharders=sharders)
+        options = sharding_options(
+            plan, collections, self.constraints, self._batch_size, world_size=self._topology.world_size
+        )
+        self._enumerator.populate_estimates(options)
+        return options
+
+    def _reserved(self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]]) -> Topology:
+        """The cluster, with what is kept free on it."""
+        of_theirs = self._topology, self._batch_size, module, list(sharders), self._constraints
+        try:
+            self._left = self._storage_reservation.reserve(*of_theirs)
+        except PlannerError:
+            if self._reserves or self.plan_loader is not None:
+                raise
+            self._left = None  # the default one reserves a dense part six times
+        if self._left is None or not self._reserves:
+            return self.topology
+        return with_reserved(self.topology, self._topology, self._left, self._storage_reservation)
+
+    def _stored(self) -> dict[int, ShardingOption] | None:
+        """What the loader has, for the inputs at hand; None: nothing."""
+        if self.plan_loader is None:
+            return None
+        try:
+            own, stored = self.hash_planner_context_inputs_str(), self.plan_loader.plan_context_hash()
+        except _UNHASHABLE as error:
+            _log.warning("planned anew: nothing says whether the stored plan is for these inputs (%s)", error)
+            return None
+        if stored is not None and stored != own:
+            name = getattr(self.plan_loader, "get_plan_id", lambda: "the stored plan")()
+            message = (
+                f"planner input mismatch: {name} was made for other inputs (hash {stored}) than these (hash {own});"
+                " plan for these without the loader, and store that"
+            )
+            raise ShardPlannerError.of("plan_loader", message, PlannerErrorType.PLANNER_INPUT_CONTEXT_MISMATCH)
+        loaded = self.plan_loader.load()
+        return None if loaded is None else deepcopy(loaded)
+
+    def _searched(self, cluster: Topology, workload: Workload, policy: Policy, weights: int) -> Plan:
+        """The best plan that is found, by our count of memory (which has outputs, their gradients and what ranks
+        receive); where none is, by TorchRec's, with a warning."""
+        self._num_proposals = 1
+        found = self._by_count(self._cost_model, cluster, workload, policy)
+        if found.objective is None and self._cost_model == "physical":
+            theirs = self._by_their_count(workload, policy)
+            if theirs is not None and theirs.objective is not None:
+                why = found.infeasibility or found.unplaced
+                _log.warning(
+                    "the plan fits by TorchRec's count of memory and rating alone, and may run out of memory; by ours,"
+                    " with outputs and gradients in flight, %s",
+                    why.summary if why else found.status,
+                )
+                found = theirs
+        if found.objective is None:
+            raise self._no_plan(found, workload, policy, weights)
+        self._num_plans = 1
+        return found
+
+    def _by_count(self, cost_model: str, cluster: Topology, workload: Workload, policy: Policy) -> Plan:
+        return api.plan(cluster, workload, policy=policy, simulate=False, cost_model=cost_model, **self._search)  # type: ignore[arg-type]
+
+    def _by_their_count(self, workload: Workload, policy: Policy) -> Plan | None:
+        """The best plan by TorchRec's count and rating, beside all that its reservation takes, and the dense part by
+        ours; None where that leaves nothing."""
+        if self._left is None:
+            return None
+        dense = parameter_bytes(workload)
+        try:
+            rest = with_reserved(self.topology, self._topology, self._left, self._storage_reservation, dense)
+        except ShardPlannerError:
+            return None
+        return self._by_count("torchrec", rest, workload, policy)
+
+    def _no_plan(self, found: Plan, workload: Workload, policy: Policy, weights: int) -> ShardPlannerError:
+        """The error of a search without a plan: why, and the smallest changes that help."""
+        reason, source = found.infeasibility or found.unplaced, self.topology.name
+        tables = reason.tables if reason else ()
+        helpful = [remedy.words for remedy in reason.remedies if remedy.flags is not None] if reason else []
+        message = f"no plan: {reason.summary if reason else found.status}"
+        message += f"; what would help, each alone: {'; '.join(helpful)}" if helpful else ""
+        message += f" ({self._reserved_words()})" if self._reserves else ""
+        faults = [Fault(source, 0, 0, "", message)]
+        faults += [Fault(source, 0, 0, each.name, f"{format_bytes(each.bytes)}: {each.reason}") for each in tables]
+        is_short = found.infeasibility is not None and (
+            bool(found.infeasibility.byte_prices)
+            or weights > _room_bytes(found.infeasibility, policy)
+            or parameter_bytes(workload) * self._topology.world_size > _capacity_bytes(found.infeasibility, ("hbm",))
+        )
+        return ShardPlannerError(
+            faults, PlannerErrorType.INSUFFICIENT_STORAGE if is_short else PlannerErrorType.STRICT_CONSTRAINTS
+        )
+
+    def _report(
+        self, plan: ShardingPlan, options: list[ShardingOption], sharders: list[ModuleSharder[Any]], seconds: float
+    ) -> None:
+        for stats in self._stats:
+            stats.log(
+                sharding_plan=plan,
+                topology=self._topology,
+                batch_size=self._batch_size,
+                storage_reservation=self._storage_reservation,
+                num_proposals=self._num_proposals,
+                num_plans=self._num_plans,
+                run_time=seconds,
+                best_plan=options,
+                constraints=self._constraints,
+                sharders=sharders,
+                enumerator=self._enumerator,
+                debug=self._debug,
+                debug_stats=PlanDebugStats(type(self).__name__, self._timeout_seconds),
+            )
+
+
+def _weight_bytes(collections: Sequence[Collection]) -> int:
+    return sum(
+        parameter.numel() * parameter.element_size()
+        for parameters in {id(each.module): each.parameters for each in collections}.values()
+        for parameter in parameters.values()
+    )
+
+
+def _room_bytes(reason: Infeasibility, policy: Policy) -> int:
+    """What the memories have that some table may be in."""
+    return _capacity_bytes(
+        reason, {"hbm", *(HOME_OF_TIER[tier] for rule in policy.tables for tier in rule.tiers or ())}
+    )
+
+
+def _capacity_bytes(reason: Infeasibility, memories: Container[str]) -> int:
+    return sum(tier.capacity_bytes for tier in reason.tiers if tier.tier in memories)

@@ -1,11 +1,10 @@
 """Who takes which bytes where: of a plan, or of a workload as a whole against a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cost_models.dense import dense_bytes
 from cost_models.memory import block_bytes
 from cost_models.model import CostModel
 from cost_models.shards import (
@@ -33,16 +32,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Record = dict[str, str | int | float | None]
+ALLOCATOR = "allocator, beyond the total"
 
 PARTS = {
     "weights": "weights",
     "optimizer": "optimizer state",
+    "gradients": "gradients of replicated tables",
     "cache": "cache and its index",
-    "ids": "ids in flight",
-    "outputs": "outputs in flight",
+    "ids": "ids, as received",
+    "outputs": "looked-up vectors and gradients",
     "remap": "map of split tables",
 }
+OPTIONAL = ("gradients", "remap")
+"""Parts that are shown where there are any."""
 DENSE_PARTS = {
+    "loaded": "ids, as loaded",
     "parameters": "dense parameters, gradients, state",
     "activations": "dense activations",
     "embeddings": "received embeddings",
@@ -74,8 +78,21 @@ def _records(model: CostModel, placed: PlacedShards) -> list[Record]:
     capacity = np.sum([group.count * _capacity(group, model.memories) for group in model.topology.nodes], axis=0)
     usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
     taken = np.sum(list(parts.values()), axis=0)
-    parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity}
+    overhead = _allocator_bytes(model, parts) if isinstance(model, StepModel) else {}
+    parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity} | overhead
     return [_record(part, size, model.memories) for part, size in parts.items()]
+
+
+def _allocator_bytes(model: StepModel, parts: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Bytes [M] of HBM that PyTorch's allocator is expected to reserve beyond what tensors take: it comes out of what
+    is free or reserved. Ids once more, which streams of their own copy and exchange: what a stream gave back, others
+    use only when it is through with it."""
+    share = model.coefficients.software.allocator_overhead
+    if share is None or model.workload.mode == "inference":
+        return {}
+    ids = parts[DENSE_PARTS["loaded"]] + parts[PARTS["ids"]]
+    more = np.sum(list(parts.values()), axis=0) * share.value + ids
+    return {ALLOCATOR: np.where(np.arange(len(more)) == MEMORY_HBM, more, 0.0)}
 
 
 def _parts(model: CostModel, placed: PlacedShards) -> dict[str, Floats]:
@@ -94,10 +111,11 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
         if MEMORY_TIERS[tier] in model.memories:
             size = (load.fixed * shards).sum() + (load.by_rows * rows).sum()
             parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
-    if not parts[PARTS["remap"]].any():
-        del parts[PARTS["remap"]]
+    for name in OPTIONAL:
+        if not parts[PARTS[name]].any():
+            del parts[PARTS[name]]
     world = model.topology.world_size
-    for name, size in dense_bytes(model.workload, model.batching.samples_per_rank).items():
+    for name, size in model.peak.rank_bytes.items():
         parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * world, 0.0)
     return parts
 

@@ -43,3 +43,19 @@ def test_init_refuses_to_overwrite(run, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
     assert run("init", tmp_path, "--force").exit_code == 0
     assert (tmp_path / name).read_text() != "mine"
+
+
+def test_a_model_needs_the_extra(run, tmp_path, monkeypatch):
+    """Without torch or torchrec: what installs them, and 2 as for every extra that is missing."""
+    monkeypatch.setattr("planner.cli.flags.util.find_spec", lambda _: None)
+    result = run("init", tmp_path / "new", "--from-model", "model.py:build")
+    assert result.exit_code == 2
+    assert "--from-model needs torch: pip install 'shardplan[torchrec]'" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_flags_of_models_need_one(run, tmp_path):
+    """A batch without --from-model would change nothing."""
+    result = run("init", tmp_path, "--batch-per-rank", "8")
+    assert result.exit_code == 2
+    assert "has no effect without --from-model" in " ".join(result.stderr.split())

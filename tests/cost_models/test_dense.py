@@ -2,7 +2,7 @@
 
 import pytest
 
-from cost_models.dense import dense_bytes, dense_seconds
+from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.workload import Workload, load_workload
 from tests.oracles.instances import workload
@@ -70,13 +70,3 @@ def test_time_is_flops_and_activations() -> None:
     assert training.total_s == pytest.approx(6 * size.macs * 100 / 1e9 + size.activation_elements * 2 * 100 * 3 / 1e6)
     inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3)
     assert inference.total_s == pytest.approx(training.total_s / 3)
-
-
-@pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 2), ("adagrad", 3), ("adam", 4)])
-def test_bytes_on_every_rank(optimizer: str, copies: int) -> None:
-    """Parameters, gradients and state in fp32; what the rank receives of embeddings and sends of gradients."""
-    dense = {"macs_per_sample": 7, "parameters": 9, "optimizer": optimizer}
-    held = dense_bytes(model(dense, communication={"forward": "fp16"}), samples=10)
-    assert held == {"parameters": 4.0 * 9 * copies, "activations": 0.0, "embeddings": 2 * 8 * 2 * 10 * 2}
-    served = dense_bytes(model(dense, mode="inference"), samples=10)
-    assert served == {"parameters": 36.0, "activations": 0.0, "embeddings": 2 * 8 * 4 * 10}

@@ -126,9 +126,28 @@ def test_a_sequence_gives_a_vector_for_every_id() -> None:
     """An unpooled table's outputs are as many as its ids; deduplication makes both fewer."""
     table = {"rows": 1000, "dim": 64, "pooling_factor": 10, "pooled": False}
     model, fewer = workload([table], mode="inference"), workload([{**table, "dedup_factor": 2}], mode="inference")
-    assert stored(model, MEMORY_HBM, "outputs") == 4096 * 10 * 64 * 4
+    assert stored(model, MEMORY_HBM, "outputs") == 4096 * 10 * 64 * 4 * 2
     assert stored(fewer, MEMORY_HBM, "outputs") == stored(model, MEMORY_HBM, "outputs") / 2
     assert stored(fewer, MEMORY_HBM, "ids") == stored(model, MEMORY_HBM, "ids") / 2
+
+
+def test_a_replica_has_a_gradient_of_its_size() -> None:
+    """Dense, in the table's own type, where the table is trained; shards are updated row by row and have none."""
+    table = {"rows": 1000, "dim": 64, "dtype": "fp16"}
+    model = workload([table])
+    assert stored(model, MEMORY_HBM, "gradients", whole_tables(model, sharding=DATA_PARALLEL)) == 1000 * 64 * 2
+    assert stored(model, MEMORY_HBM, "gradients") == 0
+    served = workload([table], mode="inference")
+    assert stored(served, MEMORY_HBM, "gradients", whole_tables(served, sharding=DATA_PARALLEL)) == 0
+
+
+def test_prefetched_misses_need_room_to_be_sorted() -> None:
+    """The ids of a cached table seven times more, those of others not."""
+    model = workload([{"rows": 1000, "dim": 64, "pooling_factor": 10}])
+    batching = Batching(4096.0, 1024.0, batches_in_flight=3, is_prefetched=True)
+    for tier, times in ((HBM, 3), (DDR, 3), (DDR_CACHED, 10)):
+        load = block_bytes(Tables.of(model, 4), whole_tables(model, tier, fraction=0.1), batching)
+        assert float(np.sum(load[MEMORY_HBM, "ids"].by_rows)) == 4096 * 10 * 8 * times
 
 
 @pytest.mark.parametrize(
@@ -176,3 +195,30 @@ def test_the_map_of_a_split_table_has_numbers_that_hold_its_rows(rows: int, numb
     model = workload([{"rows": rows, "dim": 4}])
     assert stored(model, MEMORY_DDR, "remap", whole_tables(model, DDR_SPLIT, fraction=0.1)) == rows * number_bytes
     assert stored(model, MEMORY_DDR, "remap", whole_tables(model, DDR_CACHED, fraction=0.1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "numbers_of_row"),
+    [("lars_sgd", 128), ("lamb", 256), ("partial_rowwise_adam", 129), ("partial_rowwise_lamb", 129)],
+)
+def test_optimizers_keep_what_fbgemm_does(optimizer: str, numbers_of_row: int) -> None:
+    """One or two fp32 numbers a weight, or one a weight and one a row, of rows of 128 columns."""
+    model = with_embedding("dlrm-dcnv2", "fp32", optimizer)
+    assert stored(model, MEMORY_HBM, "optimizer") == 204_184_588 * numbers_of_row * 4
+
+
+def test_a_cache_of_another_precision_takes_its_own_bytes() -> None:
+    """Half a table of 4,000 rows of 64 columns in fp16, cached in fp32: twice the bytes a row, the index on top."""
+    told = [{"kernel": {"cache_params": {"precision": precision}}} for precision in ("FP16", "FP32")]
+    plain, wide = (workload([{"rows": 4000, "dim": 64, "dtype": "fp16", "optimizer": "sgd", **more}]) for more in told)
+    cached = whole_tables(plain, DDR_CACHED, fraction=0.5)
+    index = 4000 * CACHE_INDEX_BYTES_PER_ROW + 2000 * CACHE_INDEX_BYTES_PER_SLOT
+    assert stored(plain, MEMORY_HBM, "cache", cached) == 2000 * 64 * 2 + index
+    assert stored(wide, MEMORY_HBM, "cache", cached) == 2000 * 64 * 4 + index
+
+
+def test_vectors_of_a_variable_batch_take_the_bytes_of_those_there_are() -> None:
+    """A quarter of a vector per sample: a quarter of the bytes of outputs, as many of ids."""
+    usual, fewer = (workload([{"rows": 4000, "dim": 64, "poolings": poolings}]) for poolings in (1.0, 0.25))
+    assert stored(fewer, MEMORY_HBM, "outputs") == stored(usual, MEMORY_HBM, "outputs") / 4
+    assert stored(fewer, MEMORY_HBM, "ids") == stored(usual, MEMORY_HBM, "ids")

@@ -318,6 +318,51 @@ def test_a_policy_that_contradicts_itself_is_a_violation(planned: dict[str, Plan
     )
 
 
+PAIRS = {"table_wise": ["ddr"], "row_wise": ["hbm"]}
+
+
+def test_a_sharding_keeps_to_its_tiers() -> None:
+    """Whole tables in DDR and tables cut by rows in HBM, of a policy that has both of both; verify sees the others."""
+    cluster, model = topology(node_group("g", ddr_bytes=8e9)), workload(TABLES)
+    limits = {"shardings": ["table_wise", "row_wise"], "tiers": ["hbm", "ddr"]}
+    rules = [{"match": "*", "tiers_of": PAIRS}]
+    found = plan(cluster, model, policy=policy(**limits, tables=rules), cost_model="physical")
+    assert {(table.sharding, table.tier) for table in found.tables} <= {("table_wise", "ddr"), ("row_wise", "hbm")}
+    assert verify(found) == []
+    free = plan(cluster, model, policy=policy(**limits))
+    broken = [f"{table.name}" for table in free.tables if table.tier not in PAIRS[table.sharding]]
+    assert broken
+    origin = free.provenance.model_copy(update={"policy": policy(**limits, tables=rules)})
+    said = " ".join(verify(free.model_copy(update={"provenance": origin})))
+    assert all(f"table {name}: " in said for name in broken)
+
+
+def test_a_sharding_without_a_tier_is_named(model: StepModel) -> None:
+    """Of a table for which no sharding has a tier that it may use."""
+    text = "shardings: table_wise\ntiers: hbm\ntables: [{match: a0, tiers_of: {table_wise: ddr}}]"
+    (fault,) = said(model, text)
+    assert "no sharding in any tier is left for 'a0': table_wise in ddr only" in fault
+
+
+@pytest.mark.parametrize("share", [0.013, 0.5])
+def test_a_cache_has_the_share_that_the_policy_says(share: float) -> None:
+    """Where its size is fixed, and nowhere else; two sizes for a table are a fault."""
+    cluster, model = topology(node_group("g", ddr_bytes=8e9)), workload(TABLES)
+    rules = [{"match": "a*", "cache_fraction": share}]
+    found = plan(cluster, model, policy=policy(tiers=["ddr_cached"], tables=rules))
+    held = {table.name: table.cache_fraction for table in found.tables}
+    assert all((held[name] == share) == name.startswith("a") for name in held)
+    assert verify(found) == []
+    other = policy(tiers=["ddr_cached"], tables=[{"match": "a*", "cache_fraction": share / 2}])
+    origin = found.provenance.model_copy(update={"policy": other})
+    assert any(
+        f"table a0: HBM holds {share:g} of its rows" in text
+        for text in verify(found.model_copy(update={"provenance": origin}))
+    )
+    with pytest.raises(InputError, match=f"is {share:g} here and 0.1 in another rule"):
+        plan(cluster, model, policy=policy(cache_fraction=0.1, tables=rules))
+
+
 # -- infeasible --------------------------------------------------------------------------------------------------
 
 

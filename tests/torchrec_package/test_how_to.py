@@ -24,19 +24,63 @@ ROWS = (40, 100, 301)
 LONGEST = 4
 
 
-def test_the_trainer_of_the_how_to_runs(tmp_path: Path) -> None:
-    """Pasted into a file and started with torchrun: the loss falls, and the constraint is kept."""
+SNAPSHOT = """
+def held():
+    parts = {}
+    for name, value in whole.state_dict().items():
+        shards = value.local_shards() if hasattr(value, "local_shards") else None
+        for part in [value] if shards is None else [shard.tensor for shard in shards]:
+            parts[name] = part.detach().clone()
+    return parts
+
+
+before = held()
+"""
+COMPARISON = """
+for name, value in held().items():
+    print("CHANGED", name, bool((before[name] != value).any()))
+"""
+
+
+def trainer() -> str:
     text = (ROOT / "docs" / "how-to" / "torchrec.md").read_text()
-    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if block.startswith("# train.py")]
-    file = tmp_path / "train.py"
-    file.write_text(*blocks)
+    (found,) = (
+        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if block.startswith("# train.py")
+    )
+    return found
+
+
+def run(program: str, folder: Path) -> str:
+    """What two processes print."""
+    file = folder / "train.py"
+    file.write_text(program)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(file)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    first, last = (float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout))
+    return done.stdout
+
+
+def test_the_trainer_of_the_how_to_runs(tmp_path: Path) -> None:
+    """Pasted into a file and started with torchrun: the loss falls, and the constraint is kept."""
+    printed = run(trainer(), tmp_path)
+    first, last = (float(loss) for loss in re.findall(r"loss ([\d.]+)", printed))
     assert last < 0.9 * first
-    assert re.search(r"'user': '(row|table)_wise'", done.stdout)
+    assert re.search(r"'user': '(row|table)_wise'", printed)
+
+
+def test_the_trainer_of_the_how_to_trains_every_table(tmp_path: Path) -> None:
+    """Sharded ones by the backward pass, replicated ones and the dense part by the other optimizer: all change."""
+    start, end = "for step in range(20):", "dist.destroy_process_group()"
+    program = trainer().replace(start, SNAPSHOT + start).replace(end, COMPARISON + end)
+    printed = run(program, tmp_path)
+    assert "'shop': 'data_parallel'" in printed
+    changed = dict(re.findall(r"CHANGED (\S+) (\w+)", printed))
+    tables = {f"ebc.embedding_bags.{name}.weight" for name in ("user", "item", "shop")}
+    assert changed.keys() == tables | {"over.weight", "over.bias"}
+    assert set(changed.values()) == {"True"}
+    untrained = program.replace("own.values()", "[p for name, p in own.items() if 'ebc' not in name]")
+    assert "ebc.embedding_bags.shop.weight False" in run(untrained, tmp_path)
 
 
 class Model(nn.Module):

@@ -1,16 +1,25 @@
 """Plans as TorchRec's own objects."""
 
+import dataclasses
 import json
 import pickle
 
 import pytest
 import torch
+from fbgemm_gpu.tbe.cache.cache_config import MultiPassPrefetchConfig
 from torchrec import EmbeddingBagCollection, EmbeddingCollection
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner
 from torchrec.distributed.planner import types as planner_types
 from torchrec.distributed.planner.types import ParameterConstraints
-from torchrec.distributed.types import ShardingPlan
+from torchrec.distributed.types import (
+    BoundsCheckMode,
+    CacheAlgorithm,
+    CacheParams,
+    CacheStatistics,
+    KeyValueParams,
+    ShardingPlan,
+)
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
 
 from benchmarks.gloo.model import Tables
@@ -20,7 +29,7 @@ from planner.api import plan
 from planner.document import Plan
 from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
 from planner.importers.adoption import Inputs, adopted
-from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
+from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.integrations.torchrec import to_constraints, to_sharding_plan
 from planner.policy import Policy
 from planner.verification import verify
@@ -154,3 +163,99 @@ def test_a_plan_of_torchrecs_planner_comes_in(pickled, tmp_path):
     assert found.objective.gap >= ours.objective.gap - 1e-9
     again = to_sharding_plan(torchrec_plan(found, modules=["tables"]), Tables(workload, "meta"))
     assert again._serialize() == theirs._serialize()
+
+
+SETTINGS = {
+    "enforce_hbm": False,
+    "stochastic_rounding": True,
+    "bounds_check_mode": BoundsCheckMode.V2_FATAL,
+    "output_dtype": DataType.BF16,
+    "cache_params": CacheParams(
+        algorithm=CacheAlgorithm.LFU,
+        load_factor=0.125,
+        reserved_memory=1e6,
+        precision=DataType.FP16,
+        prefetch_pipeline=False,
+        multipass_prefetch_config=MultiPassPrefetchConfig(num_passes=3, min_splitable_pass_size=1000),
+    ),
+    "key_value_params": KeyValueParams(
+        ssd_storage_directory="/ssd",
+        ssd_rocksdb_write_buffer_size=1,
+        ssd_rocksdb_shards=2,
+        gather_ssd_cache_stats=True,
+        use_passed_in_path=False,
+        l2_cache_size=3,
+        max_l1_cache_size=4,
+        enable_async_update=True,
+        bulk_init_chunk_size=5,
+        lazy_bulk_init_enabled=True,
+        enable_raw_embedding_streaming=False,
+        res_store_shards=6,
+        load_ckpt_without_opt=True,
+        ps_hosts=(("::1", 2000), ("::1", 2001)),
+        ps_client_thread_num=7,
+        ps_max_key_per_request=8,
+        ps_max_local_index_length=9,
+    ),
+}
+
+
+def test_every_field_of_a_plan_comes_in_and_goes_out(tmp_path):
+    """Settings of kernels of tables in HBM, cached and in DDR: a pickled plan, brought in and exported, is the same."""
+    workload = all_ways(2, 2)[1]
+    rules = [{"match": "free_0", "tiers": ["ddr"]}, {"match": "t_row_wise", "tiers": ["ddr_cached"]}]
+    rules += [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in SHARDINGS]
+    policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
+    found = plan(cluster(2, 2), workload, policy=policy, effort=0, simulate=False)
+    module = Tables(workload, "meta")
+    theirs = to_sharding_plan(found, module, compute_device="cuda")
+    for name in ("free_0", "t_row_wise", "t_table_wise", "t_data_parallel"):
+        held = theirs.plan["tables"][name]
+        for key, value in SETTINGS.items():
+            setattr(held, key, value)
+    theirs.plan["tables"]["t_column_wise"].compute_kernel = "fused_triton"
+    file = tmp_path / "plan.pkl"
+    file.write_bytes(pickle.dumps(theirs))
+    parameters = parameters_of(unpickled(file), "theirs")
+    told = with_settings(parameters, Inputs(cluster(2, 2), workload, "physical", Policy(runtime="torchrec")), "theirs")
+    again = adopted(torchrec_tables(parameters, told, "theirs"), told, "torchrec", "theirs")
+    for source in (again, json.loads(json.dumps(torchrec_plan(again, modules=["tables"])))):
+        back = to_sharding_plan(source, module, compute_device="cuda")
+        assert back.plan["tables"].keys() == theirs.plan["tables"].keys()
+        for name, held in theirs.plan["tables"].items():
+            own = back.plan["tables"][name]
+            for field in dataclasses.fields(held):
+                assert getattr(own, field.name) == getattr(held, field.name), (name, field.name)
+    constraints = to_constraints(again)
+    for key, value in SETTINGS.items():
+        assert getattr(constraints["free_0"], key) == value
+        assert getattr(constraints["free_1"], key) is None
+
+
+def test_settings_that_no_document_holds_are_named(tmp_path):
+    """Statistics of a cache are an object of TorchRec's and no data."""
+    found, workload = all_ways()
+    theirs = to_sharding_plan(found, Tables(workload, "meta"), compute_device="cuda")
+    theirs.plan["tables"]["free_0"].cache_params = CacheParams(stats=Statistics())
+    file = tmp_path / "plan.pkl"
+    file.write_bytes(pickle.dumps(theirs))
+    with pytest.raises(InputError, match=r"free_0: cache_params.stats: is Statistics, which no plan document holds"):
+        unpickled(file)
+
+
+class Statistics(CacheStatistics):
+    """Of nothing."""
+
+    @property
+    def expected_lookups(self) -> float:
+        """None."""
+        return 0.0
+
+    def expected_miss_rate(self, clf: float) -> float:  # noqa: ARG002
+        """None."""
+        return 0.0
+
+    @property
+    def cacheability(self) -> float:
+        """None."""
+        return 0.0

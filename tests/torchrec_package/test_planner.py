@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torchrec.quant
 from torchrec import EmbeddingBagCollection, EmbeddingCollection
 from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embedding_tower_sharding import EmbeddingTowerSharder
@@ -13,7 +12,6 @@ from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, Emb
 from torchrec.modules.embedding_tower import EmbeddingTower
 from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
 from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
-from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
 
 from planner.integrations.torchrec_planner import ShardPlanner
 from planner.verification import verify
@@ -88,8 +86,14 @@ def test_without_sharders_those_of_torchrec_hold():
     model = module()
     found = ShardPlanner(CLUSTER).plan(model).plan
     assert list(found) == ["bags", "weighted", "sequences"]
-    with pytest.raises(InputError, match=r"is a torchrec.modules.*EmbeddingCollection, and no sharder is for that"):
-        ShardPlanner(CLUSTER).plan(model, SHARDERS[:1])
+
+
+def test_modules_without_a_sharder_stay_whole_and_are_named(caplog):
+    """As in TorchRec's planner, which says nothing of them."""
+    with caplog.at_level("WARNING", "planner"):
+        found = ShardPlanner(CLUSTER).plan(module(), SHARDERS[:1]).plan
+    assert list(found) == ["bags", "weighted"]
+    assert "no sharder shards the tables of sequences: they stay whole on every rank" in caplog.text
 
 
 def test_feature_processors_are_cut_by_rows_only_where_constraints_say_so():
@@ -109,29 +113,12 @@ def test_feature_processors_are_cut_by_rows_only_where_constraints_say_so():
     assert found["b"].sharding_type in of_b.shardings
 
 
-def test_modules_that_it_does_not_know_are_refused():
-    """Quantized and fused collections and towers, each by its name and path; what has no table at all, too."""
-    meta = torch.device("meta")
-    quantized = torchrec.quant.EmbeddingBagCollection(tables=bags("q"), is_weighted=False, device=torch.device("cpu"))
-    fused = FusedEmbeddingBagCollection(bags("g"), torch.optim.SGD, {"lr": 0.1}, device=meta)
-    model = torch.nn.ModuleDict({"quantized": quantized, "fused": fused})
-    with pytest.raises(InputError) as error:
-        ShardPlanner(CLUSTER).plan(model)
-    said = str(error.value)
-    assert "fused: is a torchrec.modules.fused_embedding_modules.FusedEmbeddingBagCollection: ShardPlanner kno" in said
-    assert "quantized: is a torchrec.quant.embedding_modules.EmbeddingBagCollection: ShardPlanner knows" in said
-    assert "plan it with TorchRec's planner" in said
-    with pytest.raises(InputError, match="module: has no table to plan"):
-        ShardPlanner(CLUSTER).plan(torch.nn.Linear(2, 2), SHARDERS)
-
-
-def test_a_tower_is_planned_by_what_is_in_it():
-    """Its tables need not share a host then; with a sharder for towers, which asks for that, it is refused."""
+def test_a_tower_without_its_sharder_is_planned_by_what_is_in_it():
+    """Its tables need not share a host then."""
     inner = EmbeddingBagCollection(device=torch.device("meta"), tables=bags("a"))
     model = torch.nn.ModuleDict({"tower": EmbeddingTower(inner, torch.nn.Linear(64, 8))})
     assert list(ShardPlanner(CLUSTER).plan(model, SHARDERS).plan) == ["tower.embedding"]
-    with pytest.raises(InputError, match=r"tower: .*EmbeddingTower: ShardPlanner knows .* leave its sharder out"):
-        ShardPlanner(CLUSTER).plan(model, [*SHARDERS, EmbeddingTowerSharder()])
+    assert list(ShardPlanner(CLUSTER).plan(model, [*SHARDERS, EmbeddingTowerSharder()]).plan) == ["tower"]
 
 
 def _collective(rank: int, folder: str) -> None:

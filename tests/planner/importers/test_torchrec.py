@@ -12,7 +12,7 @@ from planner.api import plan
 from planner.document import Plan
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
 from planner.importers.adoption import PRICED_BOUND_ABOVE, Inputs, adopted
-from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled
+from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.planned import planned_inputs
 from planner.policy import Policy
 from planner.verification import verify
@@ -37,7 +37,8 @@ def inputs(found: Plan, cost_model: str = "physical") -> Inputs:
 
 
 def brought_in(document: dict, told: Inputs) -> Plan:
-    held = torchrec_tables(parameters_of(document, "their.json"), told, "their.json")
+    parameters = parameters_of(document, "their.json")
+    held, told = torchrec_tables(parameters, told, "their.json"), with_settings(parameters, told, "their.json")
     return adopted(held, told, "torchrec", "their.json")
 
 
@@ -156,3 +157,73 @@ def test_many_tables_that_fit_nowhere_have_no_bound():
     told = many_tables(rows=10**11)
     with pytest.raises(InputError, match=r"has no bound: .* tables fit nowhere.*; check the inputs"):
         brought_in(on_one_rank(told), told)
+
+
+SETTINGS = {
+    "enforce_hbm": False,
+    "stochastic_rounding": True,
+    "bounds_check_mode": "V2_FATAL",
+    "output_dtype": "BF16",
+    "cache_params": {
+        "algorithm": "LFU",
+        "load_factor": 0.125,
+        "reserved_memory": 1e6,
+        "precision": "FP32",
+        "prefetch_pipeline": False,
+        "multipass_prefetch_config": {"num_passes": 3, "min_splitable_pass_size": 1000},
+    },
+    "key_value_params": {
+        "ssd_storage_directory": "/ssd",
+        "use_passed_in_path": False,
+        "load_ckpt_without_opt": True,
+        "ps_hosts": [["::1", 2000], ["::1", 2001]],
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["cached", "uvm", "t_row_wise", "t_data_parallel"])
+def test_settings_of_kernels_come_in_and_go_out(found, name):
+    """Every field that a ParameterSharding has for a kernel, of tables in every tier; and no other table's."""
+    document = json.loads(json.dumps(torchrec_plan(found)))
+    entry = document["plan"][""][name]
+    entry |= SETTINGS
+    again = brought_in(document, inputs(found))
+    out = json.loads(json.dumps(torchrec_plan(again)))["plan"][""]
+    assert {key: out[name][key] for key in SETTINGS} == SETTINGS
+    assert out == document["plan"][""]
+    assert brought_in(json.loads(json.dumps(torchrec_plan(again))), inputs(again)).tables == again.tables
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bounds_check_mode": "LOUD"}, "bounds_check_mode"),
+        ({"cache_params": {"size": 3}}, "cache_params.size"),
+        ({"output_dtype": "FP7"}, "output_dtype"),
+        ({"key_value_params": {"ps_host": []}}, "ps_host"),
+    ],
+)
+def test_settings_that_are_unknown_are_named(found, change, words):
+    """With the table; nothing of a plan is left out in silence."""
+    document = json.loads(json.dumps(torchrec_plan(found)))
+    document["plan"][""]["uvm"] |= change
+    with pytest.raises(InputError, match=rf"uvm\..*{words}"):
+        brought_in(document, inputs(found))
+
+
+def test_a_kernel_other_than_the_usual_stays(found):
+    """`dense` and `fused_triton` of tables in HBM that are not replicated."""
+    document = json.loads(json.dumps(torchrec_plan(found)))
+    document["plan"][""]["t_table_wise"]["compute_kernel"] = "dense"
+    document["plan"][""]["t_column_wise"]["compute_kernel"] = "fused_triton"
+    assert torchrec_plan(brought_in(document, inputs(found)))["plan"] == document["plan"]
+
+
+def test_settings_against_the_workloads_are_named(found):
+    """A workload that says one thing and a plan that says another."""
+    document = json.loads(json.dumps(torchrec_plan(found)))
+    document["plan"][""]["uvm"]["stochastic_rounding"] = True
+    told = brought_in(document, inputs(found))
+    document["plan"][""]["uvm"]["stochastic_rounding"] = False
+    with pytest.raises(InputError, match="uvm: its kernel has other settings in the workload"):
+        brought_in(document, inputs(told))

@@ -56,3 +56,28 @@ def test_on_cpus_the_ddr_of_a_rank_is_its_memory():
     assert found.accelerators.hbm.capacity == 40 * 2**30
     assert found.host.ddr is None
     assert found.accelerators.device == "CPU"
+
+
+def test_ranks_have_memory_of_their_own():
+    """Hosts of other capacities are other groups, in order; ranks of one host or pod have what its smallest has."""
+    told = {"world_size": 8, "local_world_size": 2, "hbm_cap": 7}
+    told["custom_topology_data"] = {"hbm_cap": [40, 40, 20, 20, 40, 30, 30, 30], "ddr_cap": [9] * 6 + [8, 8]}
+    found = topology_of(told, LIKE, "theirs", "t.json")
+    held = [(group.count, group.accelerators.hbm.capacity, group.host.ddr.capacity) for group in found.nodes]
+    assert held == [(1, 40, 18), (1, 20, 18), (1, 30, 18), (1, 30, 16)]
+    assert len({group.name for group in found.nodes}) == 4
+    found = topology_of(told | {"pod_size": 2}, LIKE, "theirs", "t.json")
+    assert [(group.count, group.accelerators.hbm.capacity) for group in found.nodes] == [(2, 20), (2, 30)]
+    assert {group.links.scale_up.domain for group in found.nodes} == {4}
+
+
+def test_lists_that_are_not_of_all_ranks_are_named():
+    """Two numbers for three ranks, a rank without memory, pods that are not filled."""
+    told = {"world_size": 3, "custom_topology_data": {"hbm_cap": [1, 0, 1], "ddr_cap": [1, 1]}}
+    with pytest.raises(InputError) as error:
+        topology_of(told, LIKE, "theirs", "t.json")
+    said = str(error.value)
+    assert "custom_topology_data.ddr_cap: has 2 numbers for 3 ranks" in said
+    assert "custom_topology_data.hbm_cap.1: is 0: the rank can hold nothing" in said
+    with pytest.raises(InputError, match="pod_size: 6 ranks do not fill pods of 2 hosts of 2"):
+        topology_of({"world_size": 6, "local_world_size": 2, "pod_size": 2}, LIKE, "theirs", "t.json")

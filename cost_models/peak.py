@@ -1,0 +1,138 @@
+"""When a training step takes the most HBM, and what is there then beside the tables.
+
+Two moments compete. When the dense part's forward pass ends, what it keeps for its backward pass is there, beside the
+embeddings that it received. When the gradients of the embeddings are exchanged, the activations are gone: gradients are
+there as the dense part left them, as they are sent, as the holders of the rows receive them and as the update reads
+them. Ids of several batches are there at both. Found in TorchRec's train pipelines (docs/reference/memory-peaks.md).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from cost_models.dense import parameter_bytes
+from cost_models.dense_size import dense_size
+from cost_models.memory import Batching
+from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.workload.formats import written_bytes
+from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Pipeline, Workload
+
+GRADIENT_COPIES = 2
+"""Of received embeddings: as the backward pass of the dense part leaves them, and as they are sent. Of a shard's
+vectors: as they arrive, and as the update reads them."""
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Batches whose ids are in HBM at once: of a rank's samples as they were loaded, and of its shards as they were
+    received, or are being exchanged."""
+
+    loaded: int
+    received: int
+
+
+RESIDENT: dict[Pipeline, Residency] = {
+    "none": Residency(1, 1),
+    "sparse-dist": Residency(3, 2),  # one is used, one is exchanged, one is loaded
+    "prefetch": Residency(3, 3),
+}
+"""torchrec.distributed.train_pipeline: a batch is let go when its step ends."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a step of a workload keeps on each rank, of whichever of the moments takes more."""
+
+    workload: Workload
+    world_size: int
+    loads_ids: bool
+    """Whether a rank loads the ids of its samples; False where it reads those of its shards."""
+    static_buffers: bool
+    """Whether what is needed at one moment is there at the other, too."""
+    hbm_bytes: float
+    """Usable on the rank that has the most."""
+
+    @cached_property
+    def residency(self) -> Residency:
+        """Batches in HBM."""
+        training = self.workload.mode == "training"
+        found = RESIDENT[self.workload.pipeline] if training else RESIDENT["none"]
+        if not self.loads_ids:
+            return Residency(0, found.received)
+        return Residency(1, found.received) if self.workload.free_inputs_early else found
+
+    @cached_property
+    def samples_per_rank(self) -> float:
+        """Of a step."""
+        return self.workload.batch(self.world_size) / self.world_size
+
+    @cached_property
+    def batching(self) -> Batching:
+        """Samples, and what of them takes memory shard by shard."""
+        workload = self.workload
+        return Batching(
+            global_samples=workload.batch(self.world_size),
+            samples_per_rank=self.samples_per_rank,
+            batches_in_flight=self.residency.received,
+            output_copies=self._output_copies,
+            is_prefetched=workload.mode == "training" and workload.pipeline == "prefetch",
+        )
+
+    @cached_property
+    def loaded_bytes(self) -> float:
+        """Of the ids with their numbers of one batch of a rank, as they were loaded."""
+        tables = Tables.of(self.workload, self.world_size)
+        per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
+        return self.samples_per_rank * (per_sample + NUMBER_BYTES * self.workload.dense.numerical_features)
+
+    @cached_property
+    def rank_bytes(self) -> dict[str, float]:
+        """Bytes on every rank, whatever is placed, by what they are for."""
+        workload = self.workload
+        found = {"parameters": parameter_bytes(workload), "loaded": self.residency.loaded * self.loaded_bytes}
+        if self.static_buffers and workload.mode == "training":
+            return found | self._after_forward | self._in_exchange
+        if workload.mode == "inference" or self._hidden_bytes >= 0:
+            return found | self._after_forward
+        return found | {"activations": 0.0} | self._in_exchange
+
+    @property
+    def _hidden_bytes(self) -> float:
+        """By how much a rank without shards takes more after the forward pass than in the exchange."""
+        return sum(self._after_forward.values()) - sum(self._in_exchange.values())
+
+    @cached_property
+    def _received_bytes(self) -> float:
+        tables = self.workload.tables
+        per_sample = sum(
+            (each.feature_count * each.poolings if each.pooled else each.pooling_factor) * each.dim for each in tables
+        )
+        return float(per_sample * written_bytes(self.workload.communication.forward) * self.samples_per_rank)
+
+    @cached_property
+    def _after_forward(self) -> dict[str, float]:
+        dense = self.workload.dense
+        kept = dense.activations_per_sample
+        if kept is None:
+            kept = dense_size(self.workload).activation_elements
+        activations = float(kept * COMPUTE_DTYPE_BYTES[dense.dtype] * self.samples_per_rank)
+        return {"activations": activations, "embeddings": self._received_bytes}
+
+    @cached_property
+    def _in_exchange(self) -> dict[str, float]:
+        return {"embeddings": GRADIENT_COPIES * self._received_bytes}
+
+    @property
+    def _output_copies(self) -> float:
+        """Copies of a shard's vectors to be counted, so that the sum over a rank's shards is never below the peak.
+
+        The peak of a rank with vectors of v bytes is max(forward, exchange + 2 v), which is convex in v. It is at most
+        its chord over [0, V], where V is what fits at all: copies of all tables' vectors, or the whole HBM.
+        """
+        if self.workload.mode == "inference":
+            return 1.0
+        if self.static_buffers or self._hidden_bytes <= 0:
+            return GRADIENT_COPIES
+        tables = Tables.of(self.workload, self.world_size)
+        vectors = float((tables.outputs_per_sample * tables.dim).sum() * tables.written_bytes)
+        most = min(GRADIENT_COPIES * vectors * self.samples_per_rank * self.world_size, self.hbm_bytes)
+        return GRADIENT_COPIES * max(1.0 - self._hidden_bytes / most, 0.0) if most else 0.0

@@ -1,0 +1,82 @@
+"""How TorchRec is to set up the kernel of a table, beyond its sharding and tier: what a plan carries to the runtime.
+
+Keys and words are those of `ParameterSharding`, `CacheParams` and `KeyValueParams` of TorchRec 1.8 and 1.9.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cost_models.workload.words import Dtype
+from topologies.documents import Record
+
+DataType = Literal["FP32", "FP16", "BF16", "INT64", "INT32", "INT8", "UINT8", "INT4", "INT2", "NFP8"]
+BoundsCheckMode = Literal["FATAL", "WARNING", "IGNORE", "NONE", "V2_FATAL", "V2_WARNING", "V2_IGNORE"]
+DTYPE_OF: dict[str, Dtype] = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16", "INT8": "int8", "NFP8": "fp8"}
+"""Those that rows are stored in, in our words."""
+
+
+class MultipassPrefetch(Record):
+    """How rows are fetched in several passes."""
+
+    num_passes: int
+    min_splitable_pass_size: int
+
+
+class CacheParams(Record):
+    """Of a cache in HBM of a table below it."""
+
+    algorithm: Literal["LRU", "LFU"] | None = None
+    load_factor: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the rows that the cache holds. Where the plan caches the table, the plan's own share stands for it."""
+    reserved_memory: Annotated[float, Field(ge=0)] | None = None
+    """Bytes of HBM that FBGEMM leaves free when it makes the cache."""
+    precision: DataType | None = None
+    """Of the cached rows. Unset: as the table is stored."""
+    prefetch_pipeline: bool | None = None
+    multipass_prefetch_config: MultipassPrefetch | None = None
+
+
+class KeyValueParams(Record):
+    """Of tables on drives and parameter servers."""
+
+    ssd_storage_directory: str | None = None
+    ssd_rocksdb_write_buffer_size: int | None = None
+    ssd_rocksdb_shards: int | None = None
+    gather_ssd_cache_stats: bool | None = None
+    use_passed_in_path: bool = True
+    l2_cache_size: int | None = None
+    """GB"""
+    max_l1_cache_size: int | None = None
+    """MB"""
+    enable_async_update: bool | None = None
+    bulk_init_chunk_size: int | None = None
+    lazy_bulk_init_enabled: bool | None = None
+    enable_raw_embedding_streaming: bool | None = None
+    res_store_shards: int | None = None
+    load_ckpt_without_opt: bool = False
+    ps_hosts: tuple[tuple[str, int], ...] | None = None
+    ps_client_thread_num: int | None = None
+    ps_max_key_per_request: int | None = None
+    ps_max_local_index_length: int | None = None
+
+
+class KernelSettings(Record):
+    """What the runtime is told of one table. What is unset is the runtime's own choice."""
+
+    hbm_kernel: Literal["dense", "fused_triton"] | None = None
+    """The kernel of the table in HBM where it is not replicated. Unset: fused."""
+    enforce_hbm: bool | None = None
+    """Whether weights and optimizer state are in HBM whatever the kernel."""
+    stochastic_rounding: bool | None = None
+    bounds_check_mode: BoundsCheckMode | None = None
+    output_dtype: DataType | None = None
+    """Of the vectors that the lookup writes."""
+    cache_params: CacheParams | None = None
+    key_value_params: KeyValueParams | None = None
+
+    @property
+    def cache_dtype(self) -> Dtype | None:
+        """Of the rows in a cache, where it is stated and rows are stored in it."""
+        cache = self.cache_params
+        return DTYPE_OF.get(cache.precision) if cache is not None and cache.precision is not None else None

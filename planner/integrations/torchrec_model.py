@@ -1,0 +1,155 @@
+"""A model that a function of the user builds, as a workload: tables, and the size of the rest. torch is needed."""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from planner.integrations.torchrec_collections import collections_of
+from planner.integrations.torchrec_inputs import profiles_of
+from topologies.errors import InputError
+from topologies.messages import did_you_mean
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class ReadModel:
+    """What a model says of a workload."""
+
+    tables: tuple[Mapping[str, Any], ...]
+    """Profiles of its tables, as in a workload file; one id for each feature and sample."""
+    parameters: int
+    """Numbers in its other parameters."""
+    macs_per_sample: int
+    """Multiply-accumulates of its linear layers, each used once."""
+    others: tuple[str, ...]
+    """Kinds of other modules that have parameters: their multiply-accumulates are not counted."""
+
+    def workload(self, name: str, batch_per_rank: int) -> dict[str, Any]:
+        """The plain data of a workload file."""
+        found: dict[str, Any] = {"name": name, "batch_per_rank": batch_per_rank}
+        if self.parameters:
+            found["dense"] = {"parameters": self.parameters, "macs_per_sample": self.macs_per_sample}
+        return found | {"tables": [dict(table) for table in self.tables]}
+
+
+def read_model(target: str) -> ReadModel:
+    """What `target` builds (see `built_model`). Raises InputError for a model without tables."""
+    model = built_model(target)
+    collections = list(collections_of(model))
+    if not collections:
+        raise InputError.at(target, f"builds a {type(model).__name__} without tables: no collection of TorchRec's")
+    inside = {id(parameter) for each in collections for parameter in each.module.parameters()}
+    rest = {id(parameter): parameter.numel() for parameter in model.parameters() if id(parameter) not in inside}
+    macs, others = _macs(model, rest)
+    return ReadModel(tuple(profiles_of(model)), sum(rest.values()), macs, others)
+
+
+def built_model(target: str) -> "nn.Module":
+    """What `FILE:CALLABLE` or `package.module:CALLABLE` returns, built on the meta device, where nothing takes memory.
+
+    What it prints goes to stderr. Raises InputError, with what the user's code raised, where there is no model.
+    """
+    import torch
+
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InputError.at(target, "is not FILE:CALLABLE or package.module:CALLABLE, as in model.py:build")
+    with contextlib.redirect_stdout(sys.stderr):
+        build = _found(_imported(place, target), name, target)
+        if isinstance(build, torch.nn.Module):
+            return build
+        _expect_no_arguments(build, target)
+        try:
+            with torch.device("meta"):
+                model = build()
+        except Exception as error:
+            raise InputError.at(target, f"cannot build the model: {_words(error)}") from error
+    if not isinstance(model, torch.nn.Module):
+        raise InputError.at(target, f"returns {type(model).__name__}, which is no torch.nn.Module")
+    return model
+
+
+def _imported(place: str, target: str) -> ModuleType:
+    file = Path(place)
+    is_file = file.suffix == ".py" or file.exists()
+    if is_file and not file.is_file():
+        raise InputError.at(target, f"there is no file {place}")
+    try:
+        with _importable(file.parent.resolve() if is_file else Path.cwd()):
+            if not is_file:
+                return importlib.import_module(place)
+            spec = importlib.util.spec_from_file_location(file.stem, file)
+            if spec is None or spec.loader is None:
+                raise InputError.at(target, f"{place} is no Python file")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(file.stem, module)
+            spec.loader.exec_module(module)
+            return module
+    except InputError:
+        raise
+    except ModuleNotFoundError as error:
+        raise InputError.at(target, f"cannot be imported: there is no module {error.name!r}") from error
+    except Exception as error:
+        raise InputError.at(target, f"cannot be imported: {_words(error)}") from error
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """What lies beside a file can be imported by it, as where Python runs it."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _found(module: ModuleType, name: str, target: str) -> Any:
+    here: Any = module
+    for part in name.split("."):
+        if not hasattr(here, part):
+            known = [each for each, value in vars(here).items() if callable(value) and not each.startswith("_")]
+            raise InputError.at(target, f"there is no {part!r} in it{did_you_mean(part, known)}")
+        here = getattr(here, part)
+    return here
+
+
+def _expect_no_arguments(build: Any, target: str) -> None:
+    """Raise InputError for what cannot be called, or not without arguments."""
+    if not callable(build):
+        raise InputError.at(target, f"is a {type(build).__name__}, which cannot be called")
+    try:
+        parameters = inspect.signature(build).parameters.values()
+    except ValueError:  # of built-in callables
+        return
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in free]
+    if needed:
+        raise InputError.at(target, f"needs the arguments {', '.join(needed)}; name a function that needs none")
+
+
+def _macs(model: "nn.Module", rest: Mapping[int, int]) -> tuple[int, tuple[str, ...]]:
+    """Multiply-accumulates of one sample in linear layers, and the kinds of other modules with parameters in `rest`."""
+    from torch import nn
+
+    macs, others = 0, set[str]()
+    for part in model.modules():
+        if not any(id(own) in rest for own in part.parameters(recurse=False)):
+            continue
+        if isinstance(part, nn.Linear):
+            macs += part.in_features * part.out_features
+        else:
+            others.add(type(part).__name__)
+    return macs, tuple(sorted(others))
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
