@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 
@@ -41,7 +42,8 @@ from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.units import format_seconds
 
-DEVICE, TAU = "gloo-cpu", 0.7
+DEVICE, TAU, SLOWER = "gloo-cpu", 0.8, 1.02
+"""Targets: Kendall's tau over pairs that the rounds tell apart; our step over that of TorchRec's plan."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trainers.md"
 TORCHREC, OURS = "TorchRec's planner", "ours"
 KEEP_PAGES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
@@ -63,11 +65,22 @@ class Race:
     """How many tables our plan holds in which way."""
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Plans that the rounds tell apart, the faster first: the middle halves of their steps do not overlap."""
+        halves = {name: np.quantile(steps, (0.25, 0.75)) for name, steps in self.measured.items()}
+        return [(a, b) for a, b in permutations(halves, 2) if halves[a][1] < halves[b][0]]
+
+    @property
     def tau(self) -> float:
-        """Kendall's, between predicted and measured steps."""
-        names = list(self.predicted)
-        measured = [min(self.measured[name]) for name in names]
-        return float(kendalltau([self.predicted[name] for name in names], measured).statistic)
+        """Kendall's over these pairs: those predicted in the measured order less the others, over all."""
+        right = [np.sign(self.predicted[slow] - self.predicted[fast]) for fast, slow in self.pairs]
+        return float(np.mean(right))
+
+    @property
+    def tau_of_all(self) -> float:
+        """The same over all pairs, by the medians, whatever the rounds say of them."""
+        measured = [median(self.measured[name]) for name in self.predicted]
+        return float(kendalltau(list(self.predicted.values()), measured).statistic)
 
     @property
     def of_torchrec(self) -> float:
@@ -77,13 +90,13 @@ class Race:
 
 
 def workloads() -> Iterator[Workload]:
-    """Three models: ids that decide, vectors that decide, and tables of all kinds."""
+    """Three models: short bags of many tables, long bags of few, and tables of all kinds."""
     sizes = {
-        "many ids": (12, (16, 32, 64), (20, 40, 80), 1024, (4.0, 5.3)),
-        "wide vectors": (16, (128, 256), (2, 5, 10), 1024, (3.7, 4.7)),
-        "mixed": (24, (16, 32, 64, 128), (1, 5, 20, 60), 1024, (3.5, 5.3)),
+        "short bags": (30, (8, 16, 32), (1, 2, 4), 2048, (3.0, 5.7)),
+        "long bags": (10, (32, 64, 128), (10, 40, 100), 512, (4.0, 5.3)),
+        "varied": (20, (8, 32, 64, 192), (1, 4, 16, 48), 1024, (2.5, 5.5)),
     }
-    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items()):
+    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items(), start=100):
         draw = np.random.default_rng(seed)
         tables = [
             {
@@ -128,16 +141,24 @@ def topology(ranks: int) -> Topology:
     return validate(Document(document, "gloo"), Topology)
 
 
-def policies(workload: Workload) -> dict[str, Policy]:
+def policies(workload: Workload, ranks: int) -> dict[str, Policy]:
     """Ours, free to choose, and bad ones."""
     by_ids = sorted(workload.tables, key=lambda table: -table.pooling_factor * table.dim)
     heavy = [table.name for i, table in enumerate(by_ids) if i % 3 < 2]
     light = [table.name for table in by_ids if table.name not in heavy]
+    dealt = [{"match": table.name, "ranks": str(i % ranks)} for i, table in enumerate(workload.tables)]
+    third = [table.name for table in by_ids[: len(by_ids) // 3]]
+    thirds = [
+        {"match": table.name, "shardings": ["row_wise" if table.name in third else "table_wise"]}
+        for table in workload.tables
+    ]
     lopsided = [{"match": heavy, "ranks": "0"}, {"match": light, "forbid_ranks": "0"}]
     limits: dict[str, dict[str, object]] = {
         OURS: {},
         "all on one rank": {"shardings": ["table_wise"], "ranks": "0"},
         "two thirds on one rank": {"shardings": ["table_wise"], "tables": lopsided},
+        "dealt out in turn": {"shardings": ["table_wise"], "tables": dealt},
+        "heavy third by rows": {"tables": thirds},
         "columns over all": {"shardings": ["column_wise"]},
         "rows over all": {"shardings": ["row_wise"]},
         "replicated": {"shardings": ["data_parallel"]},
@@ -168,7 +189,7 @@ def race(workload: Workload, processes: Processes, rounds: int) -> Race:
     """All plans of a workload, which take turns."""
     cluster = topology(processes.world)
     plans = {TORCHREC: of_torchrec(workload, cluster)}
-    for name, policy in policies(workload).items():
+    for name, policy in policies(workload, processes.world).items():
         plans[name] = plan(cluster, workload, policy=policy, effort=1, simulate=False)
     files = [torchrec_plan(found, modules=["tables"], compute_device="cpu") for found in plans.values()]
     batch = round(workload.batch(cluster.world_size) / cluster.world_size)
@@ -208,9 +229,12 @@ Written by `python -m benchmarks.gloo --docs`. TorchRec {torchrec}, torch {torch
 
 A step is measured by the work of the processes, as long as it is where each rank has a core of its own
 ([why](../decisions/0015-steps-of-trainers.md)); the time by the clock, on fewer cores and beside other work, stands
-next to it. All numbers are ratios to the plan of TorchRec's default planner in the same run; the fastest of the rounds.
+next to it. All numbers are ratios to the plan of TorchRec's default planner in the same run; medians of the rounds.
 
-`ours` is free to choose. The others are bad on purpose.
+`ours` is free to choose; the others are held to a rule, most of them a bad one. Predictions are made before anything
+is measured. Two plans are told apart where the middle halves of their rounds do not overlap: *tau* is Kendall's over
+these pairs, and beside it stands that over all pairs. The aim is a tau of 0.8, and a plan of ours that is never more
+than 2 % slower than TorchRec's.
 
 """
 
@@ -233,18 +257,24 @@ def lines(races: Sequence[Race]) -> Iterator[str]:
     yield "| workload, ranks | plan | predicted | measured | by the clock |"
     yield "| --- | --- | --- | --- | --- |"
     for one in races:
-        base = one.predicted[TORCHREC], min(one.measured[TORCHREC]), min(one.by_clock[TORCHREC])
-        for name in sorted(one.predicted, key=lambda each: min(one.measured[each])):
-            own = one.predicted[name], min(one.measured[name]), min(one.by_clock[name])
+        base = one.predicted[TORCHREC], median(one.measured[TORCHREC]), median(one.by_clock[TORCHREC])
+        for name in sorted(one.predicted, key=lambda each: median(one.measured[each])):
+            own = one.predicted[name], median(one.measured[name]), median(one.by_clock[name])
             ratios = " | ".join(f"{value / whole:.2f}" for value, whole in zip(own, base, strict=True))
             yield f"| {one.workload}, {one.ranks} | {name} | {ratios} |"
     yield ""
-    yield "| workload, ranks | tau | ours / TorchRec's | TorchRec's step: predicted, measured | our shardings |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield (
+        "| workload, ranks | tau | pairs told apart | tau of all pairs | ours / TorchRec's"
+        " | TorchRec's step: predicted, measured | our shardings |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in races:
         held = ", ".join(f"{count} {way}" for way, count in one.shardings.items())
-        steps = f"{format_seconds(one.predicted[TORCHREC])}, {format_seconds(min(one.measured[TORCHREC]))}"
-        yield f"| {one.workload}, {one.ranks} | {one.tau:.2f} | {one.of_torchrec:.3f} | {steps} | {held} |"
+        steps = f"{format_seconds(one.predicted[TORCHREC])}, {format_seconds(median(one.measured[TORCHREC]))}"
+        plans = len(one.predicted)
+        apart = f"{len(one.pairs)} of {plans * (plans - 1) // 2}"
+        figures = f"{one.tau:.2f} | {apart} | {one.tau_of_all:.2f} | {one.of_torchrec:.3f}"
+        yield f"| {one.workload}, {one.ranks} | {figures} | {steps} | {held} |"
     yield ""
     yield f"Ours over TorchRec's, median of all: {median([one.of_torchrec for one in races]):.3f}."
 
@@ -270,12 +300,13 @@ def main() -> int:
             with Processes(count, count) as processes:
                 for workload in workloads():
                     races.append(race(workload, processes, arguments.rounds))
-                    print(f"{workload.name}, {count}: tau {races[-1].tau:.2f}", file=sys.stderr, flush=True)
+                    found = f"tau {races[-1].tau:.2f}, ours {races[-1].of_torchrec:.3f} of TorchRec's"
+                    print(f"{workload.name}, {count}: {found}", file=sys.stderr, flush=True)
     print("\n".join(lines(races)))
-    all_below = median([one.of_torchrec for one in races])
+    missed = any(one.tau < TAU or one.of_torchrec > SLOWER for one in races)
     if arguments.docs:
         PAGE.write_text(page(races, arguments.rounds))
-    return 1 if arguments.check and (all_below > 1 or min(one.tau for one in races) < TAU) else 0
+    return 1 if arguments.check and missed else 0
 
 
 if __name__ == "__main__":

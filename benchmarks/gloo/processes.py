@@ -6,7 +6,8 @@ import pickle
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -15,13 +16,15 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 Job = Callable[..., Any]
+HASH_SEED = "PYTHONHASHSEED"
 
 
 class Processes:
     """`world` processes on this machine, in nodes of `local`, that TorchRec takes for ranks."""
 
-    def __init__(self, world: int, local: int) -> None:
+    def __init__(self, world: int, local: int, *, one_hash_seed: bool = True) -> None:
         self.world, self.local = world, local
+        self._seed = "0" if one_hash_seed else "random"
         self._folder = tempfile.TemporaryDirectory()
         context = multiprocessing.get_context("spawn")
         self._jobs = [context.SimpleQueue() for _ in range(world)]
@@ -33,7 +36,8 @@ class Processes:
         for rank in range(self.world):
             arguments = (rank, self.world, self.local, self._folder.name, self._jobs[rank], self._results)
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
+            with _hashing(self._seed):
+                process.start()
             self._processes.append(process)
         return self
 
@@ -59,6 +63,19 @@ class Processes:
                 raise RuntimeError(f"rank {rank} failed:\n{failure}")
             found[rank] = pickle.loads(result)
         return [found[rank] for rank in range(self.world)]
+
+
+@contextmanager
+def _hashing(seed: str) -> Iterator[None]:
+    """Processes that start inside hash words by this seed: `reshard` tags what it sends over gloo by such hashes."""
+    before = os.environ.get(HASH_SEED)
+    os.environ[HASH_SEED] = seed
+    try:
+        yield
+    finally:
+        del os.environ[HASH_SEED]
+        if before is not None:
+            os.environ[HASH_SEED] = before
 
 
 def _serve(rank: int, world: int, local: int, folder: str, jobs: Any, results: Any) -> None:

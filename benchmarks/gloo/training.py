@@ -21,7 +21,7 @@ from benchmarks.gloo.model import Draw, Tables, Vectors, batch_of, first_weights
 from cost_models.workload.models import Workload
 from planner.document import Plan
 from planner.integrations.torchrec import to_sharding_plan
-from planner.integrations.torchrec_runtime import to_reshard
+from planner.integrations.torchrec_runtime import reshard
 
 RATE = 0.03
 WIDTH = 16
@@ -122,8 +122,7 @@ def train_resharded(
     for step in range(2 * steps):
         if step == steps and changed is not None:
             before, after = (Plan.model_validate(one) for one in json.loads(changed))
-            for path, delta in to_reshard(before, after, Tables(workload, "meta"), compute_device="cpu").items():
-                whole.reshard({path: delta}, path)
+            reshard(whole, before, after, Tables(workload, "meta"), compute_device="cpu")
         optimizer.zero_grad()
         outputs, _ = whole(batch_of(workload, Draw(batch, step, rank)))
         (outputs**2).mean().backward()

@@ -11,6 +11,8 @@ from planner.cli import flags, streams
 SHIPPED = resources.files("planner.cli") / "starters"
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
 WORKLOAD = "workload.yaml"
+SHOWN = 5
+"""Tables in a warning."""
 BATCH_PER_RANK = 512
 """Samples where none are told, as TorchRec's planner takes them."""
 
@@ -70,15 +72,23 @@ def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
     model = read_model(target)
     data = model.workload(directory.resolve().name or "model", batch_per_rank)
     validate(Document(data, target), Workload)
-    streams.say(f"{counted(len(model.tables), 'table')}, {model.parameters:,} other parameters")
+    streams.say(f"{counted(len(model.tables), 'table')}, {model.dense.get('parameters', 0):,} other parameters")
     if model.others:
         streams.say(
             f"warning: macs_per_sample has the linear layers, each used once, and nothing of {', '.join(model.others)}"
         )
+    unsaid = [table["name"] for table in model.tables if "optimizer" not in table]
+    if unsaid:
+        more = f" and {len(unsaid) - SHOWN:,} more" if len(unsaid) > SHOWN else ""
+        streams.say(
+            f"warning: the model applies no optimizer to {', '.join(unsaid[:SHOWN])}{more} in its backward pass; say"
+            " it with embedding.optimizer"
+        )
     head = (
         f"# Read from {target}. A model does not say, so edit these:\n"
-        "# - pooling_factor: mean ids of a sample, summed over a table's features (here one each; planner profile)\n"
-        "# - batch_per_rank, pipeline, communication, dense.optimizer; all keys: planner schema workload\n"
+        "# - pooling_factor: mean ids of a sample, summed over a table's features (here one each)\n"
+        "# - batch_per_rank, pipeline, communication; dense.optimizer, where it applies none in the backward pass\n"
+        "# All keys: planner schema workload\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None))
 

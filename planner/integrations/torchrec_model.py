@@ -6,13 +6,15 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from planner.integrations.torchrec_collections import collections_of
+from planner.integrations.torchrec_collections import Collection, collections_of
+from planner.integrations.torchrec_dense import DensePart
 from planner.integrations.torchrec_inputs import profiles_of
+from planner.integrations.torchrec_optimizers import table_optimizer
 from topologies.errors import InputError
 from topologies.messages import did_you_mean
 
@@ -26,31 +28,61 @@ class ReadModel:
 
     tables: tuple[Mapping[str, Any], ...]
     """Profiles of its tables, as in a workload file; one id for each feature and sample."""
-    parameters: int
-    """Numbers in its other parameters."""
-    macs_per_sample: int
-    """Multiply-accumulates of its linear layers, each used once."""
+    dense: Mapping[str, Any]
+    """The rest of it, as in a workload file; empty where there is none."""
     others: tuple[str, ...]
-    """Kinds of other modules that have parameters: their multiply-accumulates are not counted."""
+    """Kinds of modules outside of tables that have parameters and are no linear layers: their multiply-accumulates
+    are not counted."""
 
     def workload(self, name: str, batch_per_rank: int) -> dict[str, Any]:
         """The plain data of a workload file."""
         found: dict[str, Any] = {"name": name, "batch_per_rank": batch_per_rank}
-        if self.parameters:
-            found["dense"] = {"parameters": self.parameters, "macs_per_sample": self.macs_per_sample}
+        if self.dense:
+            found["dense"] = dict(self.dense)
         return found | {"tables": [dict(table) for table in self.tables]}
 
 
 def read_model(target: str) -> ReadModel:
-    """What `target` builds (see `built_model`). Raises InputError for a model without tables."""
+    """What `target` builds (see `built_model`). Raises InputError for a model without tables, and for what no plan
+    has: data types, optimizers, layers without a size."""
+    from torch import nn
+
     model = built_model(target)
-    collections = list(collections_of(model))
+    collections = [replace(each, parameters=_weights(each)) for each in collections_of(model)]
     if not collections:
         raise InputError.at(target, f"builds a {type(model).__name__} without tables: no collection of TorchRec's")
+    parameters = [each.parameters[config.name] for each in collections for config in each.configs]
+    tables = [
+        table | _optimizer(table["name"], parameter)
+        for table, parameter in zip(profiles_of(model), parameters, strict=True)
+    ]
+    dense = DensePart.of(model, collections, None).totals()
     inside = {id(parameter) for each in collections for parameter in each.module.parameters()}
-    rest = {id(parameter): parameter.numel() for parameter in model.parameters() if id(parameter) not in inside}
-    macs, others = _macs(model, rest)
-    return ReadModel(tuple(profiles_of(model)), sum(rest.values()), macs, others)
+    others = {
+        type(part).__name__
+        for part in model.modules()
+        if not isinstance(part, nn.Linear) and any(id(own) not in inside for own in part.parameters(recurse=False))
+    }
+    return ReadModel(tuple(tables), dense if dense["parameters"] or dense["extra_bytes"] else {}, tuple(sorted(others)))
+
+
+def _weights(collection: Collection) -> "dict[str, nn.Parameter]":
+    """The parameters of a collection's tables, by name."""
+    from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
+
+    found: dict[str, Any] = {}
+    for part in collection.module.modules():
+        if isinstance(part, EmbeddingBagCollection):
+            found |= {name: table.weight for name, table in part.embedding_bags.items()}
+        elif isinstance(part, EmbeddingCollection):
+            found |= {name: table.weight for name, table in part.embeddings.items()}
+    return found
+
+
+def _optimizer(name: str, parameter: "nn.Parameter") -> dict[str, Any]:
+    """The optimizer of a table, where the model applies one in the backward pass."""
+    stated = hasattr(parameter, "_optimizer_classes")
+    return {"optimizer": table_optimizer(name, parameter, {}, None)} if stated else {}
 
 
 def built_model(target: str) -> "nn.Module":
@@ -134,21 +166,6 @@ def _expect_no_arguments(build: Any, target: str) -> None:
     needed = [each.name for each in parameters if each.default is each.empty and each.kind not in free]
     if needed:
         raise InputError.at(target, f"needs the arguments {', '.join(needed)}; name a function that needs none")
-
-
-def _macs(model: "nn.Module", rest: Mapping[int, int]) -> tuple[int, tuple[str, ...]]:
-    """Multiply-accumulates of one sample in linear layers, and the kinds of other modules with parameters in `rest`."""
-    from torch import nn
-
-    macs, others = 0, set[str]()
-    for part in model.modules():
-        if not any(id(own) in rest for own in part.parameters(recurse=False)):
-            continue
-        if isinstance(part, nn.Linear):
-            macs += part.in_features * part.out_features
-        else:
-            others.add(type(part).__name__)
-    return macs, tuple(sorted(others))
 
 
 def _words(error: Exception) -> str:

@@ -7,10 +7,12 @@ from planner.exporters.torchrec_qcomms import qcomms
 from planner.exporters.torchrec_reshard import torchrec_reshard
 from planner.integrations.torchrec import Source, exported_document, to_sharding_plan
 from planner.planned import planned_inputs
+from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from torch import nn
     from torchrec.distributed.fbgemm_qcomm_codec import QCommsConfig
+    from torchrec.distributed.model_parallel import DistributedModelParallel
     from torchrec.distributed.types import EmbeddingModuleShardingPlan, ModuleSharder
 
 
@@ -45,7 +47,8 @@ def sharders_of(plan: Source, *, device: str = "cuda", **more: Any) -> "list[Mod
 def to_reshard(
     before: Source, after: Source, module: "nn.Module", *, compute_device: str | None = None
 ) -> "dict[str, tuple[float, EmbeddingModuleShardingPlan]]":
-    """The tables that change, by module path, for `DistributedModelParallel.reshard(changed, path)` of each path.
+    """The tables that change, by module path, for `DistributedModelParallel.reshard(changed, path)` of each path;
+    `reshard` calls that for all, with what TorchRec 1.8 needs besides.
 
     `before` is the plan that the model runs and `after` the new one: plan documents or files of them. `module` is the
     model before it was sharded. The first of each pair is the megabytes (2^20) that the changed shards take, which
@@ -66,9 +69,41 @@ def to_reshard(
     return found
 
 
+def reshard(
+    whole: "DistributedModelParallel", before: Source, after: Source, module: "nn.Module", compute_device: str
+) -> float:
+    """Move the tables of a running trainer from one plan to another, on every rank; the megabytes that moved.
+
+    `whole` is the sharded model, and `module` the same before it was sharded, as on the meta device: its tables alone
+    are read. Raises InputError on every rank, before anything moves, for tables that cannot move (`to_reshard`) and
+    for ranks over gloo that do not share one PYTHONHASHSEED.
+    """
+    changed = to_reshard(before, after, module, compute_device=compute_device)
+    _expect_one_hash()
+    for path in changed:
+        whole.reshard(changed, path)
+        sharded: Any = whole.module.get_submodule(path)
+        # TorchRec 1.8.0 decides this once: a model whose features came in the order of its tables keeps reading them so
+        sharded._has_features_permute = True
+    return sum(megabytes for megabytes, _ in changed.values())
+
+
+def _expect_one_hash() -> None:
+    """Raise InputError where `reshard` would wait for ever: it tags what it sends by hashes of names, which Python
+    draws anew for each process, and gloo matches tags."""
+    import torch.distributed as dist
+
+    if "gloo" not in dist.get_backend():
+        return
+    hashes: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(hashes, hash("a"))
+    if len(set(hashes)) > 1:
+        message = "has to be one number on all ranks: over gloo TorchRec's reshard waits for ever without it"
+        raise InputError.at("PYTHONHASHSEED", message)
+
+
 def _plan(source: Source) -> tuple[Plan, str]:
     from planner.loading import load_plan
-    from topologies.errors import InputError
 
     if isinstance(source, Plan):
         return source, "plan"

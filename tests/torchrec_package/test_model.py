@@ -38,6 +38,19 @@ def build():
     return Model()
 
 
+def applied():
+    from torchrec.optim import RowWiseAdagrad
+    from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+
+    found = Model()
+    apply_optimizer_in_backward(RowWiseAdagrad, found.bags.parameters(), {"lr": 0.1})
+    apply_optimizer_in_backward(torch.optim.Adam, found.sequences.parameters(), {"lr": 0.1})
+    apply_optimizer_in_backward(torch.optim.SGD, found.mlp.parameters(), {"lr": 0.1})
+    apply_optimizer_in_backward(torch.optim.SGD, found.norm.parameters(), {"lr": 0.1})
+    found.register_buffer("steps", torch.zeros(3, dtype=torch.int64))
+    return found
+
+
 def no_tables():
     return torch.nn.Linear(2, 2)
 
@@ -86,6 +99,19 @@ def test_a_model_is_read_with_nothing_typed_by_hand(model: Path, tmp_path: Path)
     assert found.batch_per_rank == 512
     assert found.dense.macs_per_sample == 13 * 512 + 512
     assert found.dense.parameters == 13 * 512 + 512 + 512 + 1 + 2 * 512
+
+
+def test_optimizers_are_read(model: Path, tmp_path: Path) -> None:
+    """Of each table and of the rest, where the model applies them in the backward pass; of which it does not, is said.
+    What the rest keeps beside its parameters is counted."""
+    done = CliRunner().invoke(app, ["init", str(tmp_path / "out"), "--from-model", f"{model}:applied"])
+    assert done.exit_code == 0, done.output
+    found = load_workload(tmp_path / "out" / "workload.yaml")
+    assert [table.optimizer for table in found.tables] == ["rowwise_adagrad", "rowwise_adagrad", None, "adam"]
+    assert "applies no optimizer to w in its backward pass" in done.stderr
+    assert found.dense.optimizer == "sgd"
+    assert found.dense.extra_bytes == 3 * 8
+    assert read_model(f"{model}:build").dense["optimizer"] == "adam"
 
 
 def test_a_module_path_names_a_model_too(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,21 +78,64 @@ def test_a_format_that_the_codecs_lack_is_refused() -> None:
         torchrec_plan(found)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
-def test_tables_move_while_a_trainer_runs(processes: Processes, optimizer: str) -> None:
-    """Weights are those of a trainer whose tables stayed: rows, columns and optimizer state arrive."""
-    more = {"embedding": {"optimizer": optimizer}}
-    (before, workload), (after, _) = made(BEFORE, **more), made(AFTER, **more)
-    files = [torchrec_plan(each, modules=["tables"], compute_device="cpu") for each in (before, after)]
-    delta = torchrec_reshard(before, after, modules=["tables"], compute_device="cpu")
-    assert list(delta["plan"]["tables"]) == ["t0", "t3"]
-    documents = json.dumps([json.loads(each.to_json()) for each in (before, after)])
-    told = workload.model_dump_json(), files
-    moved = processes.run(train_resharded, *told, documents, 8, 3)[0]
-    stayed = processes.run(train_resharded, *told, None, 8, 3)[0]
+def swapped(found: Plan, name: str) -> Plan:
+    """The plan with the ranks of a table's two shards changed for each other."""
+    document = json.loads(found.to_json())
+    (table,) = (each for each in document["tables"] if each["name"] == name)
+    for shard in table["shards"]:
+        shard["rank"] = 1 - shard["rank"]
+    return Plan.model_validate(document)
+
+
+def weights_after(
+    processes: Processes, workload: Workload, plans: list[Plan], *, moved: bool
+) -> dict[str, torch.Tensor]:
+    """Of a trainer that changes from the first plan to the second halfway, or keeps the first."""
+    files = [torchrec_plan(each, modules=["tables"], compute_device="cpu") for each in plans]
+    documents = json.dumps([json.loads(each.to_json()) for each in plans]) if moved else None
+    return processes.run(train_resharded, workload.model_dump_json(), files, documents, 8, 3)[0]
+
+
+def expect_no_difference(processes: Processes, workload: Workload, plans: list[Plan]) -> None:
+    """Weights are those of a trainer whose tables stayed."""
+    moved = weights_after(processes, workload, plans, moved=True)
+    stayed = weights_after(processes, workload, plans, moved=False)
     assert moved.keys() == stayed.keys()
     for name, value in stayed.items():
         torch.testing.assert_close(moved[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+def test_tables_move_while_a_trainer_runs(processes: Processes, optimizer: str) -> None:
+    """Rows and optimizer state arrive, and each table goes on with its own ids, though their order has changed."""
+    more = {"embedding": {"optimizer": optimizer}}
+    (before, workload), (after, _) = made(BEFORE, **more), made(AFTER, **more)
+    delta = torchrec_reshard(before, after, modules=["tables"], compute_device="cpu")
+    assert list(delta["plan"]["tables"]) == ["t0", "t3"]
+    expect_no_difference(processes, workload, [before, after])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+def test_columns_move_while_a_trainer_runs(processes: Processes, optimizer: str) -> None:
+    """A table cut in two, whose halves change ranks."""
+    before, workload = made(BEFORE | {"t1": cut()}, embedding={"optimizer": optimizer})
+    expect_no_difference(processes, workload, [before, swapped(before, "t1")])
+
+
+@pytest.mark.parametrize("to_empty", [True, False])
+def test_a_rank_may_have_no_tables_before_or_after(processes: Processes, to_empty: bool) -> None:
+    """All on rank 0, and one of them goes to rank 1; or comes back."""
+    all_on_one = {f"t{i}": whole(0) for i in range(5)}
+    told = {"embedding": {"optimizer": "rowwise_adagrad"}}
+    (before, workload), (after, _) = made(all_on_one, **told), made(all_on_one | {"t2": whole(1)}, **told)
+    expect_no_difference(processes, workload, [before, after] if to_empty else [after, before])
+
+
+def test_ranks_that_hash_names_otherwise_are_refused() -> None:
+    """Over gloo reshard would wait for ever: said before anything moves."""
+    (before, workload), (after, _) = made(BEFORE), made(AFTER)
+    with Processes(WORLD, WORLD, one_hash_seed=False) as alone, pytest.raises(RuntimeError, match="PYTHONHASHSEED"):
+        weights_after(alone, workload, [before, after], moved=True)
 
 
 def test_the_objects_are_the_files(tmp_path) -> None:
