@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, LoadState, Problem, spread
+from planner.problem import NODE, RANK, WORLD, Bools, Floats, Ints, LoadState, Problem
 from planner.solvers.target import Target
 from planner.solvers.tiling import cheapest_tiling
+from planner.solvers.wide import WideBlocks
 
 RANKS = 16
 """Ranks that parts of a table may go to: the least loaded ones. Of one resource per rank, no others are any better."""
@@ -46,25 +47,38 @@ class _Way:
     """Those of which the blocks take bytes."""
 
 
+@dataclass(frozen=True)
+class _OnNodes:
+    """The NODE blocks of a table that are worth weighing; n that differ."""
+
+    which: dict[int, int]
+    """Of each block, which of the n it is like."""
+    load: Floats
+    """[n, C, W] of the instance that each rank uses, were the block on every node."""
+    size: Floats
+    """[n, M, W]"""
+    allowed: Bools
+    """[n, W]"""
+
+
 class Insertion:
     """Puts tables into a state and takes them out."""
 
-    def __init__(self, problem: Problem, target: Target, usable: Bools) -> None:
-        """`usable` [B] says which picks (see `Problem.blocks_of_pick`) are worth weighing."""
+    def __init__(self, problem: Problem, target: Target, usable: Bools, wide: WideBlocks | None = None) -> None:
+        """`usable` [B] says which picks (see `Problem.blocks_of_pick`) are worth weighing; `wide` are the problem's
+        wide blocks, where somebody knows them already."""
         self._problem, self._target, self._usable = problem, target, usable
         self._kind = problem.kind_of_rank
-        self._shares = bool(problem.sharing.max() > 1) or any(
-            len(np.unique(pool)) < problem.world for pool in problem.pool_of_rank
-        )
+        self._wide = WideBlocks(problem) if wide is None else wide
         first = np.searchsorted(self._kind, np.arange(problem.kinds))
         weight, byte = target.weight[:, first].T, target.byte[:, first].T
         self._price: Floats = np.concatenate([weight * (1 - 2 * target.fullness), byte], axis=1)
         """[K, C + M] the least that a second or a byte adds to the cost."""
         counts = problem.ranks_of_kind[:, None]
         self._everywhere: Floats = np.einsum("kbc,kc->b", problem.everywhere, weight * counts)
-        self._spreads: dict[int, tuple[Floats, Floats]] = {}
-        self._totals: dict[int, tuple[Floats, Floats]] = {}
+        self._least_wide: dict[int, float] = {}
         self._ways: dict[int, list[_Way]] = {}
+        self._on_nodes: dict[int, _OnNodes] = {}
         self._everyone = np.arange(problem.world)
         self._unit: Floats = np.eye(problem.world)
         self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
@@ -84,7 +98,7 @@ class Insertion:
             load, size = problem.whole_load[kind, of].T * sign, problem.whole_bytes[kind, of].T * sign
             if len(rank) == 1:
                 state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
-            elif self._shares or len(np.unique(rank)) < len(rank):
+            elif self._wide.any_shared or len(np.unique(rank)) < len(rank):
                 on = self._unit[rank]
                 state.add(load @ on, size @ on, slice(0, problem.world))
             else:
@@ -94,33 +108,10 @@ class Insertion:
             ranks = slice(0, problem.world)
             if node >= 0:
                 ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
-            load, size = self._spread(b)
+            load, size = self._wide.spread(b)
             state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
         if self._is_everywhere[block].any():
             state.add_everywhere(sign * problem.everywhere[:, block].sum(axis=1))
-
-    def _spread(self, block: int) -> tuple[Floats, Floats]:
-        """Loads [C, W] and bytes [M, W] of a NODE block, were it on every node, or of a WORLD one."""
-        if block not in self._spreads:
-            problem = self._problem
-            if problem.block_extent[block] == WORLD:
-                share = problem.world_share(block)
-            else:
-                sizes = np.diff(problem.node_start).tolist()
-                share = np.concatenate([problem.node_share(block, n) for n in sizes])
-            self._spreads[block] = spread(problem, block, share, self._kind)
-        return self._spreads[block]
-
-    def _total(self, block: int) -> tuple[Floats, Floats]:
-        """What `_spread` brings to the instance [C, W] and the pool [M, W] that each rank uses."""
-        if block not in self._totals:
-            load, size = self._spread(block)
-            if self._shares:
-                problem = self._problem
-                load = np.stack([np.bincount(of, x)[of] for of, x in zip(problem.resource_of_rank, load, strict=True)])
-                size = np.stack([np.bincount(of, x)[of] for of, x in zip(problem.pool_of_rank, size, strict=True)])
-            self._totals[block] = load, size
-        return self._totals[block]
 
     # -- what there is to weigh --------------------------------------------------------------------------------
 
@@ -161,11 +152,14 @@ class Insertion:
 
     def _least_when_wide(self, block: int) -> float:
         """The least that a NODE or WORLD block adds."""
-        problem = self._problem
-        load, size = self._spread(block)
+        problem, block = self._problem, self._wide.alike(block)
+        if block in self._least_wide:
+            return self._least_wide[block]
+        load, size = self._wide.spread(block)
         cost = (np.concatenate([load, size]) * self._price[self._kind].T).sum(axis=0)
         on_node = problem.block_extent[block] == NODE
-        return float(np.add.reduceat(cost, problem.node_start[:-1]).min() if on_node else cost.sum())
+        least = float(np.add.reduceat(cost, problem.node_start[:-1]).min() if on_node else cost.sum())
+        return self._least_wide.setdefault(block, least)
 
     # -- offers ------------------------------------------------------------------------------------------------
 
@@ -173,6 +167,7 @@ class Insertion:
         """The way that costs least; None where the table has no place."""
         problem = self._problem
         best: Offer | None = None
+        on_nodes: Floats | None = None
         for way in self._ways_of(table):
             if best is not None and way.least >= best.growth:
                 break
@@ -185,7 +180,8 @@ class Insertion:
             elif problem.block_extent[way.blocks[0]] == WORLD:
                 offer = self._world_wide(state, way)
             else:
-                offer = self._node_wide(state, way)
+                on_nodes = self._node_growth(state, table) if on_nodes is None else on_nodes
+                offer = self._node_wide(way, on_nodes, self._on_nodes[table].which)
             if offer is not None and np.isfinite(offer.growth) and (best is None or offer.growth < best.growth):
                 best = offer
         return best
@@ -250,21 +246,38 @@ class Insertion:
                 best = Offer(total, list(zip(way.blocks[rows].tolist(), ranks.tolist(), strict=True)))
         return best
 
-    def _node_wide(self, state: LoadState, way: _Way) -> Offer | None:
-        """Blocks of a node-wide option on the nodes where they cost least, each on another node."""
+    def _node_growth(self, state: LoadState, table: int) -> Floats:
+        """[n, N] growth by each of the table's different NODE blocks on each node; infinite where it may not be."""
+        if table not in self._on_nodes:
+            self._on_nodes[table] = self._gathered(table)
+        those = self._on_nodes[table]
+        growth = np.where(those.allowed, self._target.wide_growth(state, those.load, those.size), np.inf)
+        return np.asarray(np.add.reduceat(growth, self._problem.node_start[:-1], axis=1))
+
+    def _gathered(self, table: int) -> _OnNodes:
+        ways = [way for way in self._ways_of(table) if self._problem.block_extent[way.blocks[0]] == NODE]
+        like = {block: self._wide.alike(block) for way in ways for block in way.blocks.tolist()}
+        different = sorted({*like.values()})
+        load, size = (np.stack(of) for of in zip(*(self._wide.total(block) for block in different), strict=True))
+        allowed = self._problem.allowed[self._kind[None], np.array(different)[:, None]]
+        return _OnNodes({block: different.index(other) for block, other in like.items()}, load, size, allowed)
+
+    def _node_wide(self, way: _Way, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
+        """Blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes` [n, N] is
+        the growth by those that differ, and `which` of these each block is."""
         problem = self._problem
         taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
         pieces: Pieces = []
         total = 0.0
         for i, block in enumerate(way.blocks.tolist()):
-            growth = np.add.reduceat(self._wide_growth(state, block), problem.node_start[:-1]) + way.everywhere[i]
-            for _ in range(int(problem.block_count[block])):
-                node = int(np.where(taken, np.inf, growth).argmin())
-                if taken[node]:
-                    return None
-                taken[node] = True
-                total += float(growth[node])
-                pieces.append((block, node))
+            growth = on_nodes[which[block]] + way.everywhere[i]
+            count = int(problem.block_count[block])
+            order = np.argsort(np.where(taken, np.inf, growth), kind="stable")[:count]
+            if len(order) < count or taken[order].any():
+                return None
+            taken[order] = True
+            total += float(growth[order].sum())
+            pieces += [(block, node) for node in order.tolist()]
         return Offer(total, pieces)
 
     def _world_wide(self, state: LoadState, way: _Way) -> Offer:
@@ -274,5 +287,5 @@ class Insertion:
 
     def _wide_growth(self, state: LoadState, block: int) -> Floats:
         """[W] each rank's part of the growth by a NODE or WORLD block; infinite where it may not be."""
-        growth = self._target.wide_growth(state, *self._total(block))
+        growth = self._target.wide_growth(state, *self._wide.total(block))
         return np.where(self._problem.allowed[self._kind, block], growth, np.inf)

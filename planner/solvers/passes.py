@@ -1,5 +1,7 @@
 """Passes over a placement: local search, then, where the problem is not too large, tables in and out."""
 
+from functools import cached_property
+
 import numpy as np
 
 from planner.problem import Bools, Placement
@@ -9,6 +11,7 @@ from planner.solvers.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUND
 from planner.solvers.ruin import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.target import target_seconds
 from planner.solvers.threshold import step_of_block
+from planner.solvers.wide import WideBlocks
 
 FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
@@ -104,7 +107,12 @@ class Passes:
         usable = step_of_block(self._fluid, self._relaxed.prices) < target_s
         usable &= self._improving_picks(target_s)
         seconds = target_seconds(self._fluid, self._relaxed, target_s)
-        return Ruin(slim.problem, slim.prices(self._incumbent.bound.prices), usable, seconds, seed)
+        prices = slim.prices(self._incumbent.bound.prices)
+        return Ruin(slim.problem, prices, usable, seconds, seed, wide=self._wide)
+
+    @cached_property
+    def _wide(self) -> WideBlocks:
+        return WideBlocks(self._local.slim.problem)
 
     def _improving_picks(self, step_s: float) -> Bools:
         """[B] picks that a plan faster than `step_s` may hold: their value at the fluid bound's prices says so.

@@ -14,6 +14,7 @@ from planner.problem import RANK, Bools, Floats, LoadState, Placement, Problem, 
 from planner.solvers.insertion import Insertion, Pieces
 from planner.solvers.prices import Prices
 from planner.solvers.target import Target
+from planner.solvers.wide import WideBlocks
 
 MOST_RUINED = 4
 """Tables that are taken out at once."""
@@ -61,8 +62,10 @@ class Ruin:
         stage_seconds: Floats,
         seed: int,
         movable_tables: Bools | None = None,
+        wide: WideBlocks | None = None,
     ) -> None:
-        """Aims at the `stage_seconds` [S] at the `prices`; `usable` [B] says which picks are worth weighing.
+        """Aims at the `stage_seconds` [S] at the `prices`; `usable` [B] says which picks are worth weighing. `wide` are
+        the problem's wide blocks, where somebody knows them already.
 
         Tables outside `movable_tables` [T], and those that a policy confines or groups, stay as they are.
         """
@@ -75,7 +78,7 @@ class Ruin:
         self._may_move: list[bool] = may_move.tolist()
         self._random = random.Random(seed)
         self._target = Target(problem, prices, stage_seconds)
-        self._insertion = Insertion(problem, self._target, usable)
+        self._insertion = Insertion(problem, self._target, usable, wide)
         self._state = LoadState(problem)
         self._pieces: list[Pieces] = [[] for _ in range(problem.tables)]
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]

@@ -95,11 +95,12 @@ class Target:
         return np.asarray(price * (size - holes) + self._byte_fine[tier, ranks][:, None] * fined)
 
     def wide_growth(self, state: LoadState, load: Floats, size: Floats) -> Floats:
-        """[W] each rank's part of the growth if all instances took `load` [C, W] and all pools `size` [M, W] more."""
+        """[..., W] each rank's part of the growth if all instances took `load` [..., C, W] and all pools `size`
+        [..., M, W] more."""
         now = state.load / self.aim
         cost = self._cost(now + load / self.aim, self._price, self._fine) - self._cost(now, self._price, self._fine)
         taken = self._byte_cost(state.free - size) - self._byte_cost(state.free)
-        return np.asarray((cost / self._sharing).sum(axis=0) + (taken / self._pool_sharing).sum(axis=0))
+        return np.asarray((cost / self._sharing).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
 
     def _cost(self, x: Floats, price: Floats, fine: Floats) -> Floats:
         """Of relative loads `x` on instances with these prices and fines of the whole target."""
