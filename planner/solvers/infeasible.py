@@ -115,7 +115,13 @@ class _Excess:
 
 
 def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Excess:
-    """The first one whose sign is decided."""
+    """The first one whose sign is decided. Options that fit as they are, the cheapest at equal prices, say so without a
+    program."""
+    byte = _equal_prices(capacity)
+    prices = Prices(np.zeros_like(fluid.instances), byte)
+    _, picks = fluid.price(prices, usable)
+    if (fluid.usage(prices, picks)[1] <= capacity).all():
+        return _Excess(_excess_at(fluid, byte, capacity, usable), byte, True)
     program, ceiling = _PriceProgram(fluid, capacity, usable), np.nan
     program.limit_sum()
     for _ in range(ROUNDS):
@@ -144,6 +150,11 @@ def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
     grown = capacity.copy()
     grown[:, tier] *= 1 + ceiling * (1 + 1e-6)
     return ceiling if _largest_excess(fluid, grown, None).fits else float("nan")
+
+
+def _equal_prices(capacity: Floats) -> Floats:
+    """[D, M] at which the whole capacity of every tier costs the same, and all of them 1."""
+    return 1.0 / capacity.size / np.where(capacity > 0, capacity, 2.0**30)
 
 
 class _PriceProgram:
