@@ -15,6 +15,8 @@ from planner.solvers.wide import WideBlocks
 
 FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
+FAR = 0.2
+"""Share of the step by which a start may be longer than what another one comes to, and still be tried."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -32,6 +34,8 @@ class Passes:
         self._fluid, self._relaxed, self._incumbent, self._local = fluid, relaxed, incumbent, local
         self._seed = seed
         self._may_ruin = may_ruin(fluid.problem)
+        self._is_tried = False
+        """Whether starts come from a little local search already."""
         self._stuck_s = np.inf
         """Step of a plan that more levelling does not help."""
 
@@ -39,17 +43,25 @@ class Passes:
         """The pass of that number: from the first of the starts in the queue, or else from the best plan."""
         assert self._incumbent.best is not None
         from_start = bool(queue)
-        placement, _ = queue.pop(0) if queue else self._incumbent.best
+        start = queue.pop(0) if queue else self._incumbent.best
         if from_start or not self._levelled_more(number):
-            self._pass(placement, number, SQUARINGS if from_start else LATER_SQUARINGS)
+            self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
-        """Of the starts, the best first, those that are best after a little local search, where there may be
+        """Of the starts, the best first, what the best come to after a little local search, where there may be
         `most_starts`: what they cost before says little."""
         if most_starts <= FINALISTS or len(starts) < 2 or self._incumbent.is_done():
             return starts[:1]
-        tried = [(self._local.improve(start[0], self._seed, SQUARINGS, TRIAL_ROUNDS, 0)[1], start) for start in starts]
-        return [start for _, start in sorted(tried, key=lambda item: item[0])][:FINALISTS]
+        self._is_tried = True
+        found: list[Start] = []
+        for placement, step_s in starts:
+            if not found or step_s <= (1 + FAR) * min(start[1] for start in found):
+                found.append(self._tried(placement, self._seed))
+        return sorted(found, key=lambda start: start[1])[:FINALISTS]
+
+    def _tried(self, placement: Placement, seed: int) -> Start:
+        """What a little local search makes of a placement."""
+        return self._local.improve(placement, seed, LATER_SQUARINGS, TRIAL_ROUNDS, 0)
 
     def built(self) -> list[Start]:
         """Placements of small problems built up table by table for targets a little above the bound; those that fit."""
@@ -80,10 +92,10 @@ class Passes:
         self._stuck_s = incumbent.best_s
         return incumbent.is_done()
 
-    def _pass(self, placement: Placement, number: int, squarings: tuple[int, ...]) -> None:
+    def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
         """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
         seed, incumbent = self._seed + number, self._incumbent
-        placement, step_s = self._local.improve(placement, seed, squarings)
+        placement, step_s = self._local.improve(start[0], seed, squarings)
         if not self._may_ruin or incumbent.is_done():
             return
         ruin = self._ruin(step_s, seed)
@@ -98,8 +110,11 @@ class Passes:
         if other is not None and other[1] < min(ruin.best_s, step_s) * (1 - WORTH_LEVELLING):
             found.append(other[0])
         for each in found:
-            if not incumbent.is_done():
-                self._local.improve(each, seed, LATER_SQUARINGS)
+            if incumbent.is_done():
+                break
+            tried = self._tried(each, seed)
+            if tried[1] < step_s:
+                self._local.improve(tried[0], seed, LATER_SQUARINGS)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
