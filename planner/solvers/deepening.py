@@ -17,6 +17,9 @@ from planner.solvers.trials import LONGER_TRIES, Trials
 GOOD_FIT = 0.02
 """Gap of over-full starts below which no others are tried."""
 
+GOOD_LADDER = 0.1
+"""Gap of the ladder's starts below which nothing is built up from nothing."""
+
 
 class Deepening:
     """The order of things in one run."""
@@ -91,7 +94,9 @@ class Deepening:
     def _starts(self) -> list[Start]:
         """Placements to begin with: the first ones, and others, which aim at the bound that those have tightened."""
         incumbent, ladder = self.incumbent, self._ladder
-        found = [*(self._first or []), *self._passes.built()]
+        found = list(self._first or [])
+        if not incumbent.is_within(GOOD_LADDER):
+            found += self._passes.built()
         if self._may_overfill:
             is_easy = bool(found)
             found += self._overfull.starts([usable for _, usable in ladder.allowed[: ladder.most_starts]])

@@ -18,8 +18,8 @@ LATER_SQUARINGS = (5, 6, 7)
 """Those of a pass that goes on from the best plan."""
 ROUNDS, LARGE_ROUNDS = 40, 20
 """Rounds at each norm; in large problems levelling gains more in the same time."""
-TRIAL_ROUNDS = 8
-"""Rounds at each norm to compare starts by."""
+TRIAL_ROUNDS, OVERFULL_TRIAL_ROUNDS = 8, 4
+"""Rounds at each norm to compare starts by: of the later norms, and of all norms for starts that do not fit."""
 LEVEL_ROUNDS = 60
 """Rounds towards a target after them."""
 IDLE_ROUNDS = 16

@@ -9,7 +9,7 @@ from planner.solvers.fitting import fitted
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.greedy import place
 from planner.solvers.incumbent import Incumbent, Start
-from planner.solvers.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
+from planner.solvers.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
 from planner.solvers.overfull import with_priced_memory
 from planner.solvers.passes import FINALISTS
 from planner.solvers.repartition import ROUNDING_BYTES
@@ -61,7 +61,7 @@ class OverfullStarts:
             if choice[0].bound_s < min((value for value, _, _ in tried), default=incumbent.best_s):
                 start = _placed(overfull.problem, *choice)
                 if start is not None:
-                    _, value = self._local.improve(start, self._seed, SQUARINGS, TRIAL_ROUNDS, 0, overfull)
+                    _, value = self._local.improve(start, self._seed, SQUARINGS, OVERFULL_TRIAL_ROUNDS, 0, overfull)
                     tried.append((value - full_s, choice[0].bound_s, usable))
         found: list[Start] = []
         for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:

@@ -8,6 +8,7 @@ from planner.problem import Bools, Placement
 from planner.solvers.fluid import Fluid, FluidSolution
 from planner.solvers.incumbent import Incumbent, Start
 from planner.solvers.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
+from planner.solvers.reach import Reach
 from planner.solvers.ruin import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.target import target_seconds
 from planner.solvers.threshold import step_of_block
@@ -15,8 +16,10 @@ from planner.solvers.wide import WideBlocks
 
 FINALISTS = 3
 """Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
-FAR = 0.2
+FAR = 0.1
 """Share of the step by which a start may be longer than what another one comes to, and still be tried."""
+RECUTS = 6
+"""Ways to cut a table over nodes anew that are tried, the most promising ones."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -57,7 +60,16 @@ class Passes:
         for placement, step_s in starts:
             if not found or step_s <= (1 + FAR) * min(start[1] for start in found):
                 found.append(self._tried(placement, self._seed))
-        return sorted(found, key=lambda start: start[1])[:FINALISTS]
+        found.sort(key=lambda start: start[1])
+        return [*self._recut(found[0]), *found][:FINALISTS]
+
+    def _recut(self, start: Start) -> list[Start]:
+        """What a little local search makes of the start with one table over nodes cut anew, if that is better."""
+        slim, best = self._local.slim, start
+        for recut in self._reach.recuts(slim.inside(start[0]))[:RECUTS]:
+            if recut.reach_s < best[1] and not self._incumbent.is_done():
+                best = min(best, self._tried(slim.outside(recut.placement), self._seed), key=lambda other: other[1])
+        return [] if best is start else [best]
 
     def _tried(self, placement: Placement, seed: int) -> Start:
         """What a little local search makes of a placement."""
@@ -124,6 +136,10 @@ class Passes:
         seconds = target_seconds(self._fluid, self._relaxed, target_s)
         prices = slim.prices(self._incumbent.bound.prices)
         return Ruin(slim.problem, prices, usable, seconds, seed, wide=self._wide)
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self._local.slim.problem, self._wide)
 
     @cached_property
     def _wide(self) -> WideBlocks:

@@ -30,6 +30,13 @@ def common_amount(seconds: Floats) -> float:
     return amount if levels[-1] <= MOST_STEPS * amount and _are_multiples(levels, amount).all() else 0.0
 
 
+def amounts(problem: Problem) -> Floats:
+    """[C] seconds of which all blocks of free options take whole multiples on their rank; 0 where there is nothing like
+    that."""
+    blocks = np.flatnonzero(problem.block_is_free)
+    return np.array([common_amount(seconds) for seconds in problem.whole_load[:, blocks].transpose(2, 0, 1)])
+
+
 def level_below(load: Floats, step_s: float, most_s: float) -> float | None:
     """The highest level, no more than `most_s`, of ranks' loads [n] that mostly differ by whole steps; None where less
     of them do."""

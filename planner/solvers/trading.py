@@ -14,7 +14,7 @@ import numpy as np
 from planner.problem import WORLD, Bools, Floats, Ints, LoadState, Problem
 from planner.solvers.items import Items
 from planner.solvers.levelling import FILL, Market, Offers, Sets, sets_of
-from planner.solvers.steps import common_amount
+from planner.solvers.steps import amounts
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -71,9 +71,8 @@ class Goods:
 
     @cached_property
     def amount(self) -> Floats:
-        """[C] seconds of which all blocks take whole multiples; 0 where there is nothing like that."""
-        blocks = np.flatnonzero(self.problem.block_is_free)
-        return np.array([common_amount(seconds) for seconds in self.load[:, blocks].transpose(2, 0, 1)])
+        """[C] see `amounts`."""
+        return amounts(self.problem)
 
     @cached_property
     def sharing(self) -> Ints:
