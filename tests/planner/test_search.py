@@ -194,7 +194,7 @@ UNEVEN = [
         ([node_group("a", ranks=2, nodes=2)], Policy(shardings=("table_wise",))),
         ([node_group("a", ranks=4, nodes=2)], Policy(shardings=("table_column_wise",))),
         ([node_group("a", ranks=4, nodes=2)], Policy(shardings=("row_wise", "table_row_wise", "grid_shard"))),
-        ([node_group("a", ranks=2, nodes=2)], Policy(shardings=("data_parallel",))),
+        ([node_group("a", ranks=2, nodes=2, hbm_bytes=2e9)], Policy(shardings=("data_parallel",))),
     ],
     ids=[
         "one rank, short of HBM",

@@ -17,6 +17,7 @@ from planner.counts import CountSource
 from planner.document import Plan, Remap
 from planner.exporters.remap import LONGEST_NAME, MANIFEST, PLAN, TOLERANCE, Remapped, file_name, write_remaps
 from planner.migration import differences, plan_fingerprint
+from planner.policy import Policy
 from planner.remaps import is_split
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
@@ -119,7 +120,8 @@ def test_a_remapped_plan_holds_the_same(tmp_path: Path) -> None:
 
 def test_the_manifest_lists_the_files(tmp_path: Path) -> None:
     """With what the plan says of them, and only the split tables."""
-    plan = split_plan(tiers=["hbm", "ddr_split"])
+    whole = {"match": ["t5"], "tiers": ["hbm"]}
+    plan = split_plan(policy=Policy.model_validate({"tiers": ["hbm", "ddr_split"], "tables": [whole]}))
     names = [table.name for table in plan.tables if is_split(table)]
     assert 0 < len(names) < len(plan.tables)
     found = write_remaps(plan, CountSource(write_counts(plan, tmp_path / "counts")), tmp_path / "remap")
