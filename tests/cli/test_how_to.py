@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-OTHERS = ("torchrun", "source")
-"""Commands of the trainers."""
+OTHERS = ("torchrun", "source", "pip")
+"""Commands of the trainers, and those that install what they need."""
+
+WITH_TORCH = ("torchrec-pickle", "--from-model")
 
 
 def commands(page: str) -> list[list[str]]:
-    """The words of every command in the shell blocks of a page; a pickle needs torch, and a test of its own."""
+    """The words of every command in the shell blocks of a page; what needs torch has tests of its own."""
     blocks = re.findall(r"```sh\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if "torchrec-pickle" not in line]
+    lines = [line for block in blocks for line in block.splitlines() if not any(word in line for word in WITH_TORCH)]
     parts = [part for line in lines for part in re.split(r"\s&&\s", line)]
     return [words for part in parts if (words := shlex.split(part, comments=True)) and words[0] not in OTHERS]
 

@@ -20,7 +20,7 @@ RANKS, SAMPLES, TABLES, IDS = 4, 65_536, 8, 200
 
 
 def cluster(ranks_per_switch: int = RANKS) -> Topology:
-    return topology(node_group("a", ranks=RANKS, ranks_per_switch=ranks_per_switch))
+    return topology(node_group("a", ranks=RANKS, ranks_per_switch=ranks_per_switch, hbm_bytes=4e9))
 
 
 def model_of(ids: int = IDS, **fields: object) -> Workload:
