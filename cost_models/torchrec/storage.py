@@ -56,7 +56,7 @@ class StorageEstimator:
         traffic = ShardTraffic(self._topology, tables, blocks, numbers)
         ids = traffic.id_bytes
         if tables.pipeline == "none":
-            size = ids + np.ceil(traffic.output_bytes(tables.element_bytes[blocks.table].astype(float)))
+            size = ids + np.ceil(traffic.output_bytes(tables.output_bytes[blocks.table]))
         elif tables.pipeline == "sparse-dist":
             size = ids * numbers.sparse_dist_inputs.value
         else:

@@ -61,6 +61,14 @@ class TorchRecTables:
     training: bool = True
     cache: CacheStatistics | None = None
     """Unset: no prefetch is charged."""
+    stated_output_bytes: Floats | None = None
+    """[T] of an element that lookups write, which only memory counts; NaN, and unset: as the weights are stored."""
+
+    @property
+    def output_bytes(self) -> Floats:
+        """[T] of an element that lookups write."""
+        own, stated = self.element_bytes.astype(float), self.stated_output_bytes
+        return own if stated is None else np.where(np.isnan(stated), own, stated)
 
     @classmethod
     def of(cls, workload: Workload, world_size: int) -> "TorchRecTables":
@@ -97,6 +105,7 @@ class TorchRecTables:
             pipeline=workload.pipeline,
             training=workload.mode == "training",
             cache=cache,
+            stated_output_bytes=np.array([table.kernel.output_bytes for table in tables], dtype=float),
         )
 
 

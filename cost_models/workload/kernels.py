@@ -14,6 +14,19 @@ DataType = Literal["FP32", "FP16", "BF16", "INT64", "INT32", "INT8", "UINT8", "I
 BoundsCheckMode = Literal["FATAL", "WARNING", "IGNORE", "NONE", "V2_FATAL", "V2_WARNING", "V2_IGNORE"]
 DTYPE_OF: dict[str, Dtype] = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16", "INT8": "int8", "NFP8": "fp8"}
 """Those that rows are stored in, in our words."""
+BITS_OF: dict[DataType, int] = {
+    "FP32": 32,
+    "FP16": 16,
+    "BF16": 16,
+    "INT64": 64,
+    "INT32": 32,
+    "INT8": 8,
+    "UINT8": 8,
+    "INT4": 4,
+    "INT2": 2,
+    "NFP8": 8,
+}
+"""Of one number."""
 
 
 class MultipassPrefetch(Record):
@@ -80,3 +93,8 @@ class KernelSettings(Record):
         """Of the rows in a cache, where it is stated and rows are stored in it."""
         cache = self.cache_params
         return DTYPE_OF.get(cache.precision) if cache is not None and cache.precision is not None else None
+
+    @property
+    def output_bytes(self) -> float | None:
+        """Of a number of the vectors that the lookup writes, where that is stated."""
+        return None if self.output_dtype is None else BITS_OF[self.output_dtype] / 8

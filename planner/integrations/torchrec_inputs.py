@@ -226,6 +226,16 @@ def _prefetched(workload: Workload, stated: Workload | None) -> Workload:
     return workload.model_copy(update={"pipeline": "prefetch"})
 
 
+def in_pipeline_of_estimators(workload: Workload, stated: Workload | None) -> Workload:
+    """The workload as TorchRec's estimators know it by default: without a pipeline, so that ids and outputs of a batch
+    take memory. One that is stated stays, by the workload or by caches that are told to prefetch."""
+    keys = {"pipeline", "free_inputs_early"}
+    is_stated = stated is not None and not keys.isdisjoint(stated.model_fields_set)
+    if is_stated or workload.pipeline == "prefetch":
+        return workload
+    return workload.model_copy(update={"pipeline": "none"})
+
+
 def _reserved_bytes(workload: Workload) -> int:
     """HBM that FBGEMM is told to leave free beside caches."""
     caches = [table.kernel.cache_params for table in workload.tables]

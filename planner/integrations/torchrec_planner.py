@@ -44,7 +44,7 @@ from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections
 from planner.integrations.torchrec_components import DeferredEnumerator, expect_defaults, expect_same
 from planner.integrations.torchrec_errors import ShardPlannerError
-from planner.integrations.torchrec_inputs import ModuleReader
+from planner.integrations.torchrec_inputs import ModuleReader, in_pipeline_of_estimators
 from planner.integrations.torchrec_options import sharding_options, with_loaded_shards
 from planner.integrations.torchrec_reservation import described, their_topology, with_more_reserved, with_reserved
 from planner.integrations.torchrec_topology import cluster_of
@@ -293,6 +293,8 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         return found
 
     def _by_count(self, cost_model: str, cluster: Topology, workload: Workload, policy: Policy) -> Plan:
+        if cost_model == "torchrec":
+            workload = in_pipeline_of_estimators(workload, self._workload)
         return api.plan(cluster, workload, policy=policy, simulate=False, cost_model=cost_model, **self._search)  # type: ignore[arg-type]
 
     def _by_their_count(self, workload: Workload, policy: Policy) -> Plan | None:
