@@ -209,13 +209,13 @@ class _Resolver:
             of_node = (TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD)
             shardings = [may and s not in of_node for s, may in enumerate(shardings)]
         every = np.ones(len(self.names), dtype=bool)
-        words = f"runtime {runtime}"
+        words, formats = f"runtime {runtime}", rules.dtypes_in(model.workload.mode)
         self._narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
         self._narrow("shardings", ("runtime",), words, every, shardings)
-        self._narrow("dtypes", ("runtime",), words, every, [dtype in rules.dtypes for dtype in DTYPES])
+        self._narrow("dtypes", ("runtime",), words, every, [dtype in formats for dtype in DTYPES])
         self._narrow("states", ("runtime",), words, every, [place in rules.state_places for place in STATE_PLACES])
         own = [model.workload.dtype_of(table) for table in model.workload.tables]
-        self._runtime_lacks = np.array([dtype not in rules.dtypes for dtype in own], dtype=bool)
+        self._runtime_lacks = np.array([dtype not in formats for dtype in own], dtype=bool)
         sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
@@ -325,7 +325,8 @@ class _Resolver:
             first, more = workload.tables[int(stranded[0])], len(stranded) - 1
             others = f" and {more} more" if more else ""
             lacks = f"{runtime} has no tables in {workload.dtype_of(first)}, the format of {first.name!r}{others}"
-            self._fault(("runtime",), f"{lacks}; give them one of {', '.join(RUNTIMES[runtime].dtypes)}")
+            formats = ", ".join(RUNTIMES[runtime].dtypes_in(workload.mode))
+            self._fault(("runtime",), f"{lacks}; give them one of {formats}")
 
     def _states(self) -> Bools:
         """[T, STATE_PLACES] what is named; of tables without optimizer state, nothing but with the rows."""

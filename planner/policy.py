@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, PlacementTier, Sharding, StatePlace
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
+from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.words import Dtype
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError, shown
@@ -215,8 +216,14 @@ class RuntimeRules:
     """Shardings of pooled tables alone."""
     dtypes: tuple[Dtype, ...] = DTYPES
     """Formats of stored rows."""
+    served_dtypes: tuple[Dtype, ...] = ()
+    """More of them, of tables that answer and do not train."""
     state_places: tuple[StatePlace, ...] = ("with_table",)
     """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
+
+    def dtypes_in(self, mode: str) -> tuple[Dtype, ...]:
+        """Formats of stored rows in a workload of this mode."""
+        return (*self.dtypes, *self.served_dtypes) if mode == "inference" else self.dtypes
 
 
 RUNTIMES: dict[Runtime, RuntimeRules] = {
@@ -232,6 +239,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         needs_equal_nodes=("table_row_wise", "grid_shard"),
         pooled_only=("table_row_wise", "table_column_wise", "grid_shard"),
         dtypes=("fp32", "fp16", "bf16", "fp8", "int8"),
+        served_dtypes=tuple(dict.fromkeys(dtype for of in SERVED_OF.values() for dtype in of.values())),
     ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.

@@ -4,7 +4,9 @@ Sources: MX9, MX6, MX4: Rouhani et al., "With Shared Microexponents, A Little Sh
 arXiv:2302.08007), table 2: blocks of 16 share 8 bits of exponent, pairs share one more; 7, 4 and 2 bits of mantissa and
 a sign. MXFP8, MXFP6, MXFP4, MXINT8: OCP Microscaling Formats v1.0: blocks of 32 share an 8-bit scale (E8M0).
 int8_row: FBGEMM's training tables, fp32 scale and bias per row (INT8_EMB_ROW_DIM_OFFSET, 8 bytes). int4_row: FBGEMM's
-fused n-bit rows, fp16 scale and bias (4 bytes).
+and int2_row: FBGEMM's fused n-bit rows, fp16 scale and bias (4 bytes). int8_nbit, int4_nbit, int2_nbit: its tables that
+serve on GPUs (IntNBitTableBatchedEmbeddingBagsCodegen, rounded_row_size_in_bytes with row_alignment 16), of which rows
+have the same scale and bias, and are padded to 16 bytes.
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ class NumberFormat:
     """Of a block."""
     row_bytes: int = 0
     """Scale and bias of a row."""
+    row_multiple: int = 1
+    """Bytes to whole ones of which a row is padded."""
     updates_in_place: bool = True
     """Whether an optimizer can write rows in this format: what FBGEMM's training tables hold, with stochastic rounding.
     Blocks with shared exponents and 4-bit rows are re-encoded as a whole, which no training kernel does."""
@@ -40,10 +44,11 @@ class NumberFormat:
         return self.bits + self.shared_bits / self.block
 
     def vector_bytes(self, columns: ArrayLike) -> NDArray[np.int64]:
-        """Bytes of a row of so many columns, each shape: whole blocks, whole bytes, scale and bias."""
+        """Bytes of a row of so many columns, each shape: whole blocks, whole bytes, scale and bias, padding."""
         blocks = -(-np.asarray(columns, dtype=np.int64) // self.block)
         bits = blocks * (self.block * self.bits + self.shared_bits)
-        return np.asarray(-(-bits // 8) + self.row_bytes, dtype=np.int64)
+        unpadded = -(-bits // 8) + self.row_bytes
+        return np.asarray(-(-unpadded // self.row_multiple) * self.row_multiple, dtype=np.int64)
 
 
 FORMATS: dict[Dtype, NumberFormat] = {
@@ -62,6 +67,10 @@ FORMATS: dict[Dtype, NumberFormat] = {
     "mxint8": NumberFormat(8, 32, 8, updates_in_place=False),
     "mxfp6": NumberFormat(6, 32, 8, updates_in_place=False),
     "mxfp4": NumberFormat(4, 32, 8, updates_in_place=False),
+    "int2_row": NumberFormat(2, row_bytes=4, updates_in_place=False),
+    "int8_nbit": NumberFormat(8, row_bytes=4, row_multiple=16, updates_in_place=False),
+    "int4_nbit": NumberFormat(4, row_bytes=4, row_multiple=16, updates_in_place=False),
+    "int2_nbit": NumberFormat(2, row_bytes=4, row_multiple=16, updates_in_place=False),
 }
 assert set(FORMATS) == set(get_args(Dtype))
 DTYPES: tuple[Dtype, ...] = tuple(FORMATS)

@@ -14,6 +14,12 @@ DataType = Literal["FP32", "FP16", "BF16", "INT64", "INT32", "INT8", "UINT8", "I
 BoundsCheckMode = Literal["FATAL", "WARNING", "IGNORE", "NONE", "V2_FATAL", "V2_WARNING", "V2_IGNORE"]
 DTYPE_OF: dict[str, Dtype] = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16", "INT8": "int8", "NFP8": "fp8"}
 """Those that rows are stored in, in our words."""
+SERVED_OF: dict[Literal["cuda", "cpu"], dict[str, Dtype]] = {
+    "cuda": {"INT8": "int8_nbit", "INT4": "int4_nbit", "INT2": "int2_nbit"},
+    "cpu": {"INT8": "int8_row", "INT4": "int4_row", "INT2": "int2_row"},
+}
+"""Those of quantized tables, which answer and do not train: FBGEMM pads their rows on GPUs. On CPUs a row of INT8 has 4
+bytes of scale and bias, and we count the 8 of int8_row."""
 BITS_OF: dict[DataType, int] = {
     "FP32": 32,
     "FP16": 16,

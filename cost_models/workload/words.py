@@ -18,4 +18,8 @@ Dtype = Literal[
     "mxint8",
     "mxfp6",
     "mxfp4",
+    "int2_row",
+    "int8_nbit",
+    "int4_nbit",
+    "int2_nbit",
 ]

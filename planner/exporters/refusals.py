@@ -65,8 +65,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
         yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
-    if table.dtype not in rules.dtypes:
-        yield f"its rows are {table.dtype}, and only {', '.join(rules.dtypes)} can be"
+    formats = rules.dtypes_in(model.workload.mode)
+    if table.dtype not in formats:
+        yield f"its rows are {table.dtype}, and only {', '.join(formats)} can be"
     if table.optimizer_state not in rules.state_places:
         yield f"its optimizer state is in {table.optimizer_state}, and {runtime} keeps it where the rows are; {remedy}"
     if table.sharding not in rules.shardings and not (runtime == "hugectr" and is_rows):

@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.shards import Ints
 from cost_models.torchrec.topology import TorchRecTopology
-from cost_models.workload.kernels import DTYPE_OF, KernelSettings
+from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.document import Plan, TablePlan
 from planner.exporters.modules import module_paths
@@ -21,7 +21,7 @@ from topologies.errors import Fault, InputError
 VERSION = "1.8.0"
 """The TorchRec whose objects are made of these files, and whose runtime was tried."""
 KERNELS = {"hbm": "fused", "ddr_cached": "fused_uvm_caching", "ddr": "fused_uvm"}
-DATA_TYPES: dict[str, str] = {ours: theirs for theirs, ours in DTYPE_OF.items()}
+DATA_TYPES: dict[str, str] = {ours: theirs for of in (DTYPE_OF, *SERVED_OF.values()) for theirs, ours in of.items()}
 """Our words and the names of torchrec.types.DataType."""
 
 

@@ -117,7 +117,7 @@ def _differences(entry: Mapping[str, Any], config: Any) -> Iterator[str]:
         if entry.get(key, value) != value:
             yield f"{key} is {value} in the module and {entry[key]} in the plan; plan for the module's"
     if "data_type" in entry and entry["data_type"] not in DATA_TYPES.values():
-        yield f"data_type {entry['data_type']!r} is none of {', '.join(DATA_TYPES.values())}"
+        yield f"data_type {entry['data_type']!r} is none of {', '.join(dict.fromkeys(DATA_TYPES.values()))}"
 
 
 def _unmanaged(entry: Mapping[str, Any]) -> Iterator[str]:

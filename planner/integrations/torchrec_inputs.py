@@ -113,7 +113,7 @@ class ModuleReader:
             rule["cache_fraction"] = share
         optimizer = table_optimizer(config.name, parameter, fused, self.workload)
         settings = kernel_settings(config.name, told, fused, kernels.hbm_kernel)
-        profile = table_profile(name, config, collection, told, self.batch_size)
+        profile = table_profile(name, config, collection, told, self.batch_size, self.compute_device)
         kernel = settings.model_dump(mode="json", exclude_defaults=True)
         return profile | {"optimizer": optimizer, "kernel": kernel}, rule
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fbgemm_gpu.split_table_batched_embeddings_ops_inference import rounded_row_size_in_bytes
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedJaggedTensor
 from torchrec.distributed.embedding_tower_sharding import EmbeddingTowerCollectionSharder, EmbeddingTowerSharder
@@ -17,7 +18,12 @@ from torchrec.distributed.pec_embedding import PECEmbeddingCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
 from torchrec.distributed.quant_embeddingbag import QuantFeatureProcessedEmbeddingBagCollectionSharder
 from torchrec.distributed.sharding_plan import get_default_sharders
-from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
+from torchrec.modules.embedding_configs import (
+    DataType,
+    EmbeddingBagConfig,
+    EmbeddingConfig,
+    data_type_to_sparse_type,
+)
 from torchrec.modules.embedding_tower import EmbeddingTower, EmbeddingTowerCollection
 from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
 from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
@@ -37,6 +43,7 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from torchrec.quant import embedding_modules as quant
 
 from benchmarks.gloo.processes import Processes
+from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_planner import ShardPlanner
 from planner.verification import verify
 from topologies.errors import InputError
@@ -118,8 +125,8 @@ def fused(kind: type, config: type) -> nn.Module:
     return kind(tables(config, "ab"), torch.optim.SGD, {"lr": 0.1}, device=META)
 
 
-def quantized(kind: type, config: type, **more: Any) -> nn.Module:
-    return kind(tables(config, "ab", data_type=DataType.INT8), device=CPU, **more)
+def quantized(kind: type, config: type, data_type: DataType = DataType.INT8, **more: Any) -> nn.Module:
+    return kind(tables(config, "ab", data_type=data_type), device=CPU, **more)
 
 
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
@@ -140,6 +147,13 @@ KINDS: Mapping[str, Callable[[], nn.Module]] = {
     "prioritized": lambda: PECEmbeddingCollection(sequences()),
     "one_bag": lambda: nn.EmbeddingBag(ROWS, DIM, device=META),
     "quantized_bags": lambda: quantized(quant.EmbeddingBagCollection, EmbeddingBagConfig, is_weighted=False),
+    "quantized_bags_of_4_bits": lambda: quantized(
+        quant.EmbeddingBagCollection, EmbeddingBagConfig, DataType.INT4, is_weighted=False
+    ),
+    "quantized_bags_of_2_bits": lambda: quantized(
+        quant.EmbeddingBagCollection, EmbeddingBagConfig, DataType.INT2, is_weighted=True
+    ),
+    "quantized_sequences_of_4_bits": lambda: quantized(quant.EmbeddingCollection, EmbeddingConfig, DataType.INT4),
     "quantized_sequences": lambda: quantized(quant.EmbeddingCollection, EmbeddingConfig),
     "quantized_processed": lambda: quantized(
         quant.FeatureProcessedEmbeddingBagCollection,
@@ -274,6 +288,30 @@ def test_shards_of_quantized_tables_are_in_numbers() -> None:
     assert {name: sharding.compute_kernel for name, sharding in found.items()} == kernels
     for sharding in found.values():
         assert [shard.shard_sizes for shard in sharding.sharding_spec.shards] == [[ROWS, DIM]]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("data_type", [DataType.INT8, DataType.INT4, DataType.INT2])
+@pytest.mark.parametrize("columns", [4, 20, 64, 100])
+def test_rows_of_quantized_tables_take_what_fbgemm_allots(data_type: DataType, device: str, columns: int) -> None:
+    """Numbers, scale and bias, padded to 16 bytes on GPUs alone; of INT8 on CPU, 4 bytes more."""
+    rows = 1000
+    topology = Topology(world_size=2, local_world_size=2, compute_device=device, hbm_cap=2**30)
+    config = EmbeddingBagConfig(
+        num_embeddings=rows, embedding_dim=columns, name="a", feature_names=["f"], data_type=data_type
+    )
+    model = nn.ModuleDict({"emb": quant.EmbeddingBagCollection([config], is_weighted=False, device=CPU)})
+    told = ParameterConstraints(sharding_types=["table_wise"], compute_kernels=["quant"])
+    planner = ShardPlanner(topology, batch_size=1, constraints={"a": told})
+    planner.plan(model, sharders())
+    table = planner.document.tables[0]
+    row = rounded_row_size_in_bytes(columns, data_type_to_sparse_type(data_type), 16 if device == "cuda" else 1)
+    more = 4 if device == "cpu" and data_type is DataType.INT8 else 0
+    held = [rank.bytes.hbm for rank in planner.document.ranks]
+    in_flight = 4096
+    assert 0 <= max(held) - min(held) - rows * (row + more) <= in_flight
+    found = to_sharding_plan(planner.document, model, compute_device=device, sharders=sharders()).plan["emb"]
+    assert [shard.shard_sizes for shard in found["a"].sharding_spec.shards] == [[rows, columns]]
 
 
 def batch(kind: str, rank: int) -> KeyedJaggedTensor:
