@@ -112,9 +112,10 @@ def _stated(name: str, told: "ParameterConstraints | None", offered: Iterable[st
 
 
 def _is_known(way: str, kernel: str) -> bool:
-    """Whether plans know the kernel; replicated tables have one of their own."""
-    if way == "data_parallel":
-        return kernel == "dense"
+    """Whether plans know the kernel; `dense` is that of replicated tables alone, as TorchRec's planner requires
+    (validate_compute_kernels)."""
+    if way == "data_parallel" or kernel == "dense":
+        return way == "data_parallel" and kernel == "dense"
     return TIER_OF_KERNEL.get(kernel) in RUNTIMES["torchrec"].tiers
 
 

@@ -153,6 +153,8 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             self._enumerator.ask(module, known)
             options = self._chosen(module, known, collections)
         except ShardPlannerError:
+            if self._num_proposals:  # and none of them is a plan
+                self._report(ShardingPlan({}), [], known, perf_counter() - started)
             raise
         except InputError as error:
             raise ShardPlannerError(error.faults) from error
@@ -206,6 +208,7 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         room = sum(device.storage.hbm + device.storage.ddr for device in self._topology.devices)
         weights = _weight_bytes(collections)
         if weights > room:
+            self._num_proposals = 1
             message = (
                 f"no plan: the weights of the tables take {format_bytes(weights)}, and HBM and DDR together have"
                 f" {format_bytes(room)}; train on more ranks, or smaller tables ({self._reserved_words()})"
@@ -331,6 +334,7 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
     def _report(
         self, plan: ShardingPlan, options: list[ShardingOption], sharders: list[ModuleSharder[Any]], seconds: float
     ) -> None:
+        """Tell `stats`; without options: that a search found no plan."""
         for stats in self._stats:
             stats.log(
                 sharding_plan=plan,

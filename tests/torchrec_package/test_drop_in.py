@@ -390,6 +390,27 @@ def test_stats_are_told_what_theirs_are() -> None:
     assert all("TW" in line for line in of_tables)
 
 
+@pytest.mark.parametrize("rows", [2 * 10**8, 10**10])
+def test_stats_hear_of_a_search_without_a_plan(rows: int) -> None:
+    """Before the error is raised, as of TorchRec's planner: an empty plan, and no plans among the proposals; its own
+    report can be made of it."""
+    of_ours, of_theirs = Heard(), Heard()
+    sharders = [Sharder("table_wise")]
+    for planner in (
+        ShardPlanner(GPUS, stats=[of_ours, EmbeddingStats()]),
+        EmbeddingShardingPlanner(GPUS, stats=of_theirs),
+    ):
+        with pytest.raises(PlannerError):
+            planner.plan(model("a", rows=rows), sharders)
+    (ours,), (theirs,) = of_ours.told, of_theirs.told
+    for told in (ours, theirs):
+        assert told["sharding_plan"].plan == {}
+        assert told["num_plans"] == 0
+        assert told["num_proposals"] > 0
+    assert set(ours) >= set(theirs)
+    assert ours["best_plan"] == []
+
+
 def test_the_default_report_is_theirs() -> None:
     """EmbeddingStats, where nothing is said; none for an empty list."""
     (default,) = ShardPlanner(GPUS)._stats

@@ -5,6 +5,7 @@ import torch
 from torchrec import EmbeddingBagCollection
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.planner.planners import validate_compute_kernels
 from torchrec.distributed.types import CacheParams
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 
@@ -56,12 +57,23 @@ def test_fused_is_never_replicated_nor_dense() -> None:
 
 
 def test_dense_is_never_fused() -> None:
-    """Of constraints that name `dense` alone: replicated, or in other ways where the sharder has it for them."""
-    assert set(ways(constrained(compute_kernels=["dense"])).values()) == {("data_parallel", "dense")}
-    whole = constrained(compute_kernels=["dense"], sharding_types=["table_wise"])
-    assert set(ways(whole, Only("fused", "dense")).values()) == {("table_wise", "dense")}
-    with pytest.raises(InputError, match="leave no kernel of dense for table_wise"):
-        ways(whole)
+    """Of constraints that name `dense` alone: replicated, and in no other way, whatever the sharder offers."""
+    for sharder in (None, Only("fused", "dense"), Only("dense")):
+        planner = constrained(compute_kernels=["dense"])
+        assert set(ways(planner, sharder).values()) == {("data_parallel", "dense")}
+        validate_compute_kernels(planner.get_selected_options())
+        whole = constrained(compute_kernels=["dense"], sharding_types=["table_wise"])
+        with pytest.raises(InputError, match="leave no kernel of dense for table_wise"):
+            ways(whole, sharder)
+
+
+@pytest.mark.parametrize("kernels", [("dense",), ("dense", "fused_uvm"), ("dense", "fused")])
+def test_a_sharder_that_offers_dense_everywhere_has_it_for_copies_alone(kernels: tuple[str, ...]) -> None:
+    """As TorchRec's planner checks of a plan that it has made."""
+    planner = ShardPlanner(CLUSTER, batch_size=4096)
+    found = ways(planner, Only(*kernels))
+    assert all(way == "data_parallel" for way, kernel in found.values() if kernel == "dense")
+    validate_compute_kernels(planner.get_selected_options())
 
 
 @pytest.mark.parametrize("kernel", ["fused", "fused_uvm", "fused_uvm_caching"])

@@ -304,7 +304,6 @@ def test_rows_of_quantized_tables_take_what_fbgemm_allots(data_type: DataType, d
     told = ParameterConstraints(sharding_types=["table_wise"], compute_kernels=["quant"])
     planner = ShardPlanner(topology, batch_size=1, constraints={"a": told})
     planner.plan(model, sharders())
-    table = planner.document.tables[0]
     row = rounded_row_size_in_bytes(columns, data_type_to_sparse_type(data_type), 16 if device == "cuda" else 1)
     more = 4 if device == "cpu" and data_type is DataType.INT8 else 0
     held = [rank.bytes.hbm for rank in planner.document.ranks]
