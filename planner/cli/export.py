@@ -58,8 +58,10 @@ def export(
     What the runtime cannot execute correctly is refused, each table with the
     reason; plan with --runtime torchrec or hugectr to have nothing of it.
     torcheasyrec also writes the variables of its environment, to FILE.env.
-    torchrec-reshard holds the tables that change from the plan in use, for
-    DistributedModelParallel.reshard; what that cannot move is refused.
+    torchrec-reshard holds the tables that change from the plan in use; what
+    cannot move is refused. Trainers call
+    planner.integrations.torchrec_runtime.reshard with both plans: TorchRec's
+    own reshard alone may leave features in their old order.
     remap numbers the rows of tables in ddr_split by how often they are read,
     for whoever loads data, and writes the plan that names these files.
 
@@ -104,6 +106,11 @@ def export(
     if quantized is not None:
         config = torchrec_qcomms.qcomms_words(quantized)
         streams.say(f"The step assumes quantized exchanges: sharders need {config}; sharders_of(plan) makes them")
+    if kind == "torchrec-reshard":
+        streams.say(
+            "In the trainer call planner.integrations.torchrec_runtime.reshard with both plans:"
+            " DistributedModelParallel.reshard alone may leave features in their old order"
+        )
     if output is None:
         streams.write_json(found)
         return

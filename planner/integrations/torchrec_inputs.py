@@ -23,6 +23,7 @@ from planner.integrations.torchrec_constraints import (
     narrowest,
 )
 from planner.integrations.torchrec_dense import DensePart
+from planner.integrations.torchrec_exchanges import with_exchanges
 from planner.integrations.torchrec_limits import Kernels
 from planner.integrations.torchrec_optimizers import table_optimizer
 from planner.integrations.torchrec_tables import table_profile
@@ -80,7 +81,8 @@ class ModuleReader:
                     hosts.setdefault(collection.host, []).append(_literal(name))
         if faults:
             raise InputError(faults)
-        workload = self._with_dense(self._workload(tables, collections), module, collections)
+        told = with_exchanges(self._workload(tables, collections), collections, self.workload)
+        workload = self._with_dense(told, module, collections)
         kept = {"reserve": {"hbm": f"{size}B"}} if (size := _reserved_bytes(workload)) else {}
         groups = [{"tables": names, "on": "node"} for names in hosts.values()]
         return workload, Policy.model_validate({"runtime": "torchrec", "tables": rules, "colocate": groups} | kept)

@@ -47,8 +47,8 @@ def sharders_of(plan: Source, *, device: str = "cuda", **more: Any) -> "list[Mod
 def to_reshard(
     before: Source, after: Source, module: "nn.Module", *, compute_device: str | None = None
 ) -> "dict[str, tuple[float, EmbeddingModuleShardingPlan]]":
-    """The tables that change, by module path, for `DistributedModelParallel.reshard(changed, path)` of each path;
-    `reshard` calls that for all, with what TorchRec 1.8 needs besides.
+    """The tables that change, by module path. Call `reshard` of this module, which moves them, and not
+    `DistributedModelParallel.reshard(changed, path)`: TorchRec 1.8 may leave features in their old order there.
 
     `before` is the plan that the model runs and `after` the new one: plan documents or files of them. `module` is the
     model before it was sharded. The first of each pair is the megabytes (2^20) that the changed shards take, which

@@ -33,6 +33,55 @@ def test_writes_json_to_a_file_or_stdout(run, plan_file, tmp_path, to):
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(shown.stdout)
 
 
+@pytest.fixture
+def moving(tmp_path):
+    """Makes plans of two tables: the ways and ranks of the first are given."""
+    from cost_models.workload.models import Workload
+    from planner.api import plan
+    from planner.document import write_plan
+    from planner.policy import Policy
+
+    tables = [
+        {"name": name, "rows": 10_000, "dim": 64, "features": [name], "pooling_factor": 3, "optimizer": "sgd"}
+        for name in ("moving", "other")
+    ]
+    workload = Workload.model_validate({"name": "two", "batch_per_rank": 64, "tables": tables})
+
+    def made(sharding, rank=None):
+        rule = {"match": "moving", "shardings": [sharding]} | ({} if rank is None else {"ranks": [rank]})
+        other = {"match": "other", "shardings": ["table_wise"], "ranks": [0]}
+        policy = Policy.model_validate({"runtime": "torchrec", "tiers": ["hbm"], "tables": [rule, other]})
+        file = tmp_path / f"{sharding}-{rank}.json"
+        write_plan(plan("dgx-a100-80", workload, policy=policy, effort=0, simulate=False), file)
+        return file
+
+    return made
+
+
+def test_what_reshards_is_to_be_applied_by_our_reshard(run, moving, tmp_path):
+    """The line that names it, with a file and without: TorchRec's own may leave features in their old order."""
+    before, after = moving("table_wise", 1), moving("table_wise", 2)
+    words = ("export", after, "--to", "torchrec-reshard", "--from", before, "--module", "tables")
+    for more in ((), ("-o", tmp_path / "delta.json")):
+        done = run(*words, *more)
+        assert done.exit_code == 0
+        assert "call planner.integrations.torchrec_runtime.reshard with both plans" in done.stderr
+    assert list(json.loads((tmp_path / "delta.json").read_text())["plan"]["tables"]) == ["moving"]
+    assert "torchrec_runtime.reshard" not in run("export", after, "--to", "torchrec").stderr
+
+
+def test_diff_warns_where_checkpoints_do_not_resume(run, moving):
+    """Of a table between data_parallel and sharded, either way; of one that changes its rank, nothing."""
+    copied, held, elsewhere = moving("data_parallel"), moving("table_wise", 1), moving("table_wise", 2)
+    for pair in ((copied, held), (held, copied)):
+        found = run("diff", *pair)
+        assert "warning: moving: between data_parallel and sharded" in found.stderr
+        assert "do not resume across it" in found.stderr
+    found = run("diff", held, elsewhere)
+    assert "1 table differs" in found.stderr
+    assert "warning" not in found.stderr
+
+
 def test_torcheasyrec_writes_two_files(run, plan_file, tmp_path):
     """Its plan, and the variables of its environment."""
     done = run("export", plan_file, "--to", "torcheasyrec", "--module", "m.ebc", "-o", tmp_path / "plan")
