@@ -17,7 +17,8 @@ from planner.document import Plan, Provenance, Remedy, TimedWork
 from planner.loading import expect_sound, load_plan
 from planner.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.options import build_problem, enumerate_options
-from planner.permits import permits_of, planning_model
+from planner.permit_rules import permits_of
+from planner.permits import planning_model
 from planner.pipeline import searched
 from planner.policy import Policy, narrow, policy_document
 from planner.provenance import provenance

@@ -24,7 +24,8 @@ from cost_models.shards import (
     Ints,
     PlacementTier,
 )
-from planner.permits import Permits, permits_of, permitted_states
+from planner.permit_rules import permits_of
+from planner.permits import Permits, permitted_states
 from planner.policy import Policy
 from planner.problem import NODE, RANK, WORLD, Bools, Problem
 from planner.space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space

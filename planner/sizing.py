@@ -23,7 +23,8 @@ from planner.caches import with_own_fractions
 from planner.candidates import Candidate, descend
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
-from planner.permits import permits_of, planning_model
+from planner.permit_rules import permits_of
+from planner.permits import planning_model
 from planner.pipeline import completed
 from planner.policy import Policy, policy_document
 from planner.problem import Problem, load_state

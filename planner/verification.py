@@ -26,7 +26,8 @@ from planner.error_bars import faults_of_error_bars
 from planner.infeasibility import faults_of_reason
 from planner.migration import migration_from, plan_fingerprint
 from planner.options import build_problem, fixed_fractions
-from planner.permits import Held, Permits, permits_of, planning_model, violations
+from planner.permit_rules import permits_of
+from planner.permits import Held, Permits, planning_model, violations
 from planner.planned import placed_shards, planned_inputs
 from planner.proof import (
     faults_of,

@@ -16,7 +16,8 @@ from planner.document import Objective, Plan, Proof, Provenance, Shards, StageTi
 from planner.error_bars import with_error_bars
 from planner.infeasibility import explain_shortage
 from planner.options import build_problem, enumerate_options
-from planner.permits import permits_of, planning_model
+from planner.permit_rules import permits_of
+from planner.permits import planning_model
 from planner.planned import placed_tables
 from planner.policy import Policy
 from planner.proof import write_proof

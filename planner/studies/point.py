@@ -20,7 +20,8 @@ from planner.build import document
 from planner.caches import with_own_fractions
 from planner.document import Plan
 from planner.options import Options, build_problem, enumerate_options
-from planner.permits import permits_of, planning_model
+from planner.permit_rules import permits_of
+from planner.permits import planning_model
 from planner.pipeline import completed
 from planner.planned import placed_shards
 from planner.policy import Policy

@@ -14,7 +14,8 @@ from cost_models.step import StepModel
 from planner import plan
 from planner.document import Plan
 from planner.options import build_problem, enumerate_options
-from planner.permits import NO_LIMIT, permits_of, planning_model
+from planner.permit_rules import permits_of
+from planner.permits import NO_LIMIT, planning_model
 from planner.policy import RUNTIMES, Policy, load_policy, narrow, policy_document
 from planner.policy import replace as replace_value
 from planner.verification import verify

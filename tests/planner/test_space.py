@@ -20,7 +20,7 @@ from cost_models.shards import (
 )
 from cost_models.step import StepModel
 from planner.options import enumerate_options
-from planner.permits import permits_of
+from planner.permit_rules import permits_of
 from planner.policy import Policy
 from planner.space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, Cuts, Space
 from tests.oracles.instances import node_group, topology, workload
