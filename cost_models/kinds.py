@@ -49,6 +49,8 @@ class LookupRates:
     sector_bytes: float
     row_s: float = 0.0
     """Time of a row beyond its bytes."""
+    distinct_row_s: float | None = None
+    """Time of a distinct row of a batch beyond that; None where the caches hold small tables from step to step."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class RankKind:
     """Row reads per lookup of a pooled table's backward pass, where they were measured on the device."""
     update_row_s: float
     """Time of a lookup in that pass beyond the bytes it moves."""
+    update_distinct_row_s: float
+    """Time of a distinct row in that pass beyond the bytes it moves."""
+    update_row_passes: float
+    """Row reads for each distinct row that it rewrites."""
     id_cut_s: float
     """Time of an id that is sorted by the rank that holds its row, for tables cut by rows."""
     dense_update_s: float
@@ -189,11 +195,14 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
             pcie_bytes_per_s=host_rate,
             sector_bytes=device.sector_bytes.value,
             row_s=_or(device.lookup_row_s, 0.0),
+            distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
         ),
         lookup_launch_s=(device.lookup_launch_s or software.forward_launch_s).value,
         update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
         update_row_s=_or(device.update_row_s, 0.0),
+        update_distinct_row_s=_or(device.update_distinct_row_s, 0.0),
+        update_row_passes=_or(device.update_passes_per_row, software.row_update_passes.value),
         id_cut_s=_or(device.id_cut_s, 0.0),
         dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,

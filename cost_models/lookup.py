@@ -182,7 +182,10 @@ class Lookup:
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
         hot, cold = self._on_device, self._in_place
-        on_device = terms.backward(hot, passes, kind.lookup, software)
+        if kind.lookup.distinct_row_s is not None:
+            of_vectors, on_device = terms.evicted_backward(hot, passes, kind, software)
+        else:
+            of_vectors, on_device = np.zeros(len(passes)), terms.backward(hot, passes, kind.lookup, software)
         on_device = on_device + terms.backward_in_place(cold, passes, kind.lookup)
         managed = KEEPS_STATE_BELOW[self._blocks.tier]
         on_device = on_device + np.where(managed, self._unique * software.cache_update_s.value, 0.0)
@@ -195,13 +198,14 @@ class Lookup:
             busy_s = terms.update_seconds(here, reads.row_bytes, rates)
             busy_s = busy_s + terms.update_seconds(state, reads.state_bytes, rates)
             host[name] = _Crossing(here * reads.row_bytes + state * reads.state_bytes, busy_s)
-        if kind.update_passes is not None:  # a calibrated device: its cache serves the update as it does the lookup
+        if kind.update_passes is not None and kind.lookup.distinct_row_s is None:
+            # a calibrated device: its cache serves the update as it does the lookup
             on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
         seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
         whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
-        return self._in_turn(BlockLoad(fixed=codec + whole, by_rows=seconds, everywhere=everywhere), host)
+        return self._in_turn(BlockLoad(fixed=codec + whole + of_vectors, by_rows=seconds, everywhere=everywhere), host)
 
     def _at(self, memory: MemoryTier) -> NDArray[np.bool_]:
         """[n] whether what HBM does not hold of a block is in this memory."""

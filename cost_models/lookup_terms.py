@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import LookupRates, MemoryRates
+from cost_models.kinds import LookupRates, MemoryRates, RankKind
 from cost_models.shards import Floats
 
 Numbers = Floats | float
@@ -49,17 +49,26 @@ def l2_share(table_bytes: Numbers, rates: LookupRates) -> Floats:
     return np.asarray(1 / np.sqrt(1 + (size / rates.l2_reach_bytes) ** 2))
 
 
+def cache_share(reads: Reads, rates: LookupRates) -> Floats:
+    """Share of the reads that a cache serves: of a small table most of them; where the tables of a rank push each
+    other's rows out from step to step, those of rows that the batch has read before."""
+    if rates.distinct_row_s is None:
+        return l2_share(reads.table_bytes, rates)
+    return np.asarray(1 - np.asarray(reads.unique) / np.maximum(reads.lookups, 1e-9))
+
+
 def cached_reads(reads: Reads, rates: LookupRates) -> Floats:
     """Time of reading rows over that of reading them all from device memory."""
-    share = l2_share(reads.table_bytes, rates)
+    share = cache_share(reads, rates)
     return np.asarray(1 - share + share * rates.hbm_bytes_per_s / rates.l2_bytes_per_s)
 
 
 def read_rows(reads: Reads, rates: LookupRates) -> Floats:
     """Rows of device memory, some of them out of the L2 cache."""
-    share = l2_share(reads.table_bytes, rates)
+    share = cache_share(reads, rates)
     per_byte = share / rates.l2_bytes_per_s + (1 - share) / rates.hbm_bytes_per_s
-    return np.asarray(np.asarray(reads.lookups) * (reads.row_bytes * per_byte + rates.row_s))
+    each = np.asarray(reads.lookups) * (reads.row_bytes * per_byte + rates.row_s)
+    return np.asarray(each + np.asarray(reads.unique) * (rates.distinct_row_s or 0.0))
 
 
 def stream(reads: Reads, rates: LookupRates) -> tuple[Floats, Floats]:
@@ -118,6 +127,20 @@ def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: Softwa
     update = software.row_update_passes.value + software.update_passes.value * np.asarray(reads.state_arrays)
     crossings = np.asarray(passes) * reads.lookups + update * np.asarray(reads.unique)
     return np.asarray(crossings * reads.row_bytes / rates.hbm_bytes_per_s)
+
+
+def evicted_backward(
+    reads: Reads, passes: Numbers, kind: RankKind, software: SoftwareCoefficients
+) -> tuple[Floats, Floats]:
+    """(for all vectors, for the rows) the same where the tables of a rank push each other's rows out of the caches.
+
+    The gradient of a vector comes from memory once, for further lookups from a cache; distinct rows come from memory.
+    """
+    once, again = 1 / kind.lookup.hbm_bytes_per_s, 1 / kind.lookup.l2_bytes_per_s
+    update = kind.update_row_passes + software.update_passes.value * np.asarray(reads.state_arrays)
+    rewritten = np.asarray(reads.unique) * (update * reads.row_bytes * once + kind.update_distinct_row_s)
+    gradients = np.asarray(passes) * reads.lookups * reads.row_bytes * again
+    return np.asarray(np.asarray(passes) * reads.output_bytes * (once - again)), np.asarray(gradients + rewritten)
 
 
 def backward_in_place(reads: Reads, passes: Numbers, rates: LookupRates) -> Floats:

@@ -45,7 +45,9 @@ from topologies.units import format_seconds
 DEVICE, TAU, SLOWER = "gloo-cpu", 0.8, 1.02
 """Targets: Kendall's tau over pairs that the rounds tell apart; our step over that of TorchRec's plan."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trainers.md"
-TORCHREC, OURS = "TorchRec's planner", "ours"
+TORCHREC, OURS, COLUMNS = "TorchRec's planner", "ours", "columns over all"
+LEAST_COLUMNS = 4
+"""Of a block: TorchRec's kernels take multiples of it."""
 KEEP_PAGES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
 """For glibc's allocator: it gives large blocks back when they are freed, and getting their pages anew took up to half
 of a step. Trainers on CPU run on an allocator that keeps them."""
@@ -96,7 +98,7 @@ def workloads() -> Iterator[Workload]:
         "long bags": (10, (32, 64, 128), (10, 40, 100), 512, (4.0, 5.3)),
         "varied": (20, (8, 32, 64, 192), (1, 4, 16, 48), 1024, (2.5, 5.5)),
     }
-    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items(), start=100):
+    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items(), start=300):
         draw = np.random.default_rng(seed)
         tables = [
             {
@@ -159,7 +161,6 @@ def policies(workload: Workload, ranks: int) -> dict[str, Policy]:
         "two thirds on one rank": {"shardings": ["table_wise"], "tables": lopsided},
         "dealt out in turn": {"shardings": ["table_wise"], "tables": dealt},
         "heavy third by rows": {"tables": thirds},
-        "columns over all": {"shardings": ["column_wise"]},
         "rows over all": {"shardings": ["row_wise"]},
         "replicated": {"shardings": ["data_parallel"]},
     }
@@ -185,10 +186,23 @@ def of_torchrec(workload: Workload, cluster: Topology) -> Plan:
     return adopted(held, told, "torchrec", TORCHREC, simulate=False)
 
 
+def columns_over_all(workload: Workload, cluster: Topology) -> Plan:
+    """Every table cut into one block of columns for each rank, of 4 columns or more."""
+    world = cluster.world_size
+    parameters: dict[tuple[str, str], dict[str, object]] = {}
+    for i, table in enumerate(workload.tables):
+        ranks = [(i + part) % world for part in range(min(world, table.dim // LEAST_COLUMNS))]
+        cut = {"sharding_type": "column_wise", "compute_kernel": "fused", "ranks": ranks}
+        parameters["tables", table.name] = cut
+    told = Inputs(cluster, workload, "physical", Policy(runtime="torchrec"))
+    return adopted(torchrec_tables(parameters, told, COLUMNS), told, "torchrec", COLUMNS, simulate=False)
+
+
 def race(workload: Workload, processes: Processes, rounds: int) -> Race:
     """All plans of a workload, which take turns."""
     cluster = topology(processes.world)
     plans = {TORCHREC: of_torchrec(workload, cluster)}
+    plans[COLUMNS] = columns_over_all(workload, cluster)
     for name, policy in policies(workload, processes.world).items():
         plans[name] = plan(cluster, workload, policy=policy, effort=1, simulate=False)
     files = [torchrec_plan(found, modules=["tables"], compute_device="cpu") for found in plans.values()]

@@ -7,6 +7,8 @@ hits all of them: by CUDA events on a GPU, by the clock on a CPU, and where PyTo
 there, by the time that the processor worked for it, whatever else the machine does. Ids change from run to run.
 
 On a CPU with fbgemm_gpu, lookups and updates (SGD) are those of its table-batched embeddings, which TorchRec runs.
+Before each of their runs on a CPU other data pass through its caches: a rank holds many tables, and when a table's turn
+comes the others have pushed its rows out.
 """
 
 import itertools
@@ -14,7 +16,8 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +34,9 @@ REGROUPED_SAMPLES, REGROUPED_BYTES = 1024, (2**13, 2**22, 2**23, 2**24, 2**25, 2
 CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 PASSES, RUNS = 3, 3
 """Through all cases, and of a case in each pass."""
+LEAST_EVICTED_BYTES = 2**26
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""Of Linux: a folder for each cache that serves the first core, with its `size`."""
 ID_SETS = 3
 """Ids that take turns, so that one run does not find the rows of the one before in a cache."""
 SEED = 20240613
@@ -58,10 +64,10 @@ class Plan:
 
 _CPU = Plan(
     dims=(4, 16, 32, 64, 128),
-    rows=(50_000, 200_000, 1_000_000),
-    poolings=(10, 40),
+    rows=(1000, 30_000, 200_000, 1_000_000),
+    poolings=(1, 10, 40),
     alphas=(0.0, 1.05),
-    lookups=(256, 50_000),
+    lookups=(256, 20_000),
     largest_table_bytes=2**29,
     copy_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
     stream_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
@@ -150,6 +156,10 @@ def _without_run(kernel: Callable[[], object]) -> Callable[[int], object]:
     return lambda _run: kernel()
 
 
+def _same(run: int) -> int:
+    return run
+
+
 def _torch(device: Device) -> Any:
     try:
         import torch
@@ -188,12 +198,14 @@ class _Bench:
             if dim * rows * ELEMENT_BYTES > plan.largest_table_bytes:
                 continue
             table = torch.rand((rows, dim), device=self.device)
+            evicted = {"evicted": self.evicted_bytes} if self.device == "cpu" else {}
             batched = self._batched(rows, dim)
             for lookups, alpha, pooling in itertools.product(plan.lookups, plan.alphas, plan.poolings):
                 if lookups == min(plan.lookups) and (rows, pooling, alpha) != smallest:
                     continue  # the fewest tell the launch, which is the same for all tables
                 ids = [self._ids(rows, lookups, alpha) for _ in range(ID_SETS)]
                 case = {"lookups": lookups, "dim": dim, "rows": rows, "pooling": pooling, "alpha": alpha}
+                case |= evicted
                 if batched is None:
                     times = self._lookup(table, ids, pooling), self._update(table, ids, pooling)
                 else:
@@ -229,14 +241,16 @@ class _Bench:
         torch = self.torch
         offsets = torch.arange(0, len(ids[0]) + pooling, pooling).clamp(max=len(ids[0]))
         gradient = torch.rand_like(batched(ids[0], offsets))
-        forward = self.seconds(lambda run: batched(ids[run % ID_SETS], offsets))
-        both = self.seconds(lambda run: batched(ids[run % ID_SETS], offsets).backward(gradient))
-        return forward, max(both - forward, both * 1e-3)
+
+        def forward(run: int) -> Any:
+            return batched(ids[run % ID_SETS], offsets)
+
+        return self.evicted_seconds(forward), self.evicted_seconds(lambda out: out.backward(gradient), forward)
 
     def _lookup(self, table: Any, ids: list[Any], pooling: int) -> float:
         bags = self.torch.nn.functional.embedding_bag
         offsets = self.torch.arange(0, len(ids[0]), pooling, device=self.device)
-        return self.seconds(lambda run: bags(ids[run % ID_SETS], table, offsets, mode="sum"))
+        return self.evicted_seconds(lambda run: bags(ids[run % ID_SETS], table, offsets, mode="sum"))
 
     def _update(self, table: Any, ids: list[Any], pooling: int) -> float:
         torch, dim = self.torch, table.shape[1]
@@ -247,7 +261,7 @@ class _Bench:
             of_ids = gradient.index_select(0, sample)
             table.scatter_add_(0, ids[run % ID_SETS].unsqueeze(1).expand(-1, dim), of_ids)
 
-        return self.seconds(add)
+        return self.evicted_seconds(add)
 
     def copies(self, plan: Plan) -> Iterator[dict[str, object]]:
         """From pinned host memory to the device; on a CPU within its memory."""
@@ -333,6 +347,30 @@ class _Bench:
         once = self._timed(kernel, 0, 1)
         repetitions = max(1, min(200, int(1e-3 / max(once, 1e-7))))
         return min(self._timed(kernel, run, repetitions) for run in range(RUNS)) / repetitions
+
+    def evicted_seconds(self, kernel: Callable[[Any], object], before: Callable[[int], Any] = _same) -> float:
+        """On a CPU, the fastest of RUNS of a kernel that finds other data in the caches, after one that is not counted.
+
+        It is given what `before` gives for the number of the run; that is not timed.
+        """
+        if self.device != "cpu":
+            return self.seconds(kernel)
+        found = []
+        for run in range(RUNS + 1):
+            given = before(run)
+            self._other_data.mul_(1.0001)
+            found.append(self._timed(_without_run(partial(kernel, given)), run, 1))
+        return min(found[1:])
+
+    @cached_property
+    def _other_data(self) -> Any:
+        return self.torch.ones(self.evicted_bytes // ELEMENT_BYTES)
+
+    @cached_property
+    def evicted_bytes(self) -> int:
+        """Twice the largest cache of the processor, as far as the system tells."""
+        sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
+        return max([LEAST_EVICTED_BYTES, *(2 * 1024 * int(size[:-1]) for size in sizes if size.endswith("K"))])
 
     def _timed(self, kernel: Callable[[int], object], first: int, repetitions: int) -> float:
         torch = self.torch

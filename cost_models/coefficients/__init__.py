@@ -141,6 +141,10 @@ class DeviceCoefficients(NamedCoefficients):
     """Instead of lookup_efficiency: what rows of device memory were read at, whatever the data sheet says."""
     lookup_row_s: Coefficient | None = None
     """Time of a row beyond its bytes: what short rows waste."""
+    lookup_distinct_row_s: Coefficient | None = None
+    """Time of a distinct row of a batch beyond that, and its bytes. Where set, the tables of a rank push each other's
+    rows out of the caches from step to step: distinct rows come from memory, and a cache (l2_speedup) serves those that
+    the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
     lookup_launch_s: Coefficient | None = None
     """Of a forward pass, instead of the software's."""
     l2_reach_bytes: Coefficient | None = None
@@ -149,6 +153,10 @@ class DeviceCoefficients(NamedCoefficients):
     """Row reads per lookup of a backward pass over pooled tables, instead of the software's."""
     update_row_s: Coefficient | None = None
     """Time of a lookup in a backward pass beyond the bytes it moves."""
+    update_distinct_row_s: Coefficient | None = None
+    """The same of a distinct row that is rewritten."""
+    update_passes_per_row: Coefficient | None = None
+    """Row reads for each distinct row that is rewritten, instead of the software's."""
     update_launch_s: Coefficient | None = None
     """Of a backward pass, instead of the software's."""
     copy_bytes_per_s: Coefficient | None = None

@@ -247,6 +247,7 @@ class Counter:
         written = self._vectors * self._blocks.columns * tables.written_bytes
         forward = reads.lookups * tables.id_bytes[table] * hbm_s + written * hbm_s
         forward = forward + (reads.lookups - reads.in_place) * (row_s + rates.row_s)
+        forward = forward + (reads.unique - reads.unique_in_place) * (rates.distinct_row_s or 0.0)
         forward = forward + np.where(IS_CACHED[self._blocks.tier], reads.unique * software.cache_search_s.value, 0.0)
         if software.vector_s:
             forward = forward + self._vectors * software.vector_s.value
@@ -278,7 +279,10 @@ class Counter:
         """[n] seconds of a row that is read, out of L2 or device memory."""
         rates = kind.lookup
         from_l2: Floats = np.zeros(len(self.table))
-        if rates.l2_reach_bytes:
+        if rates.distinct_row_s is not None:
+            on_device = np.maximum(reads.lookups - reads.in_place, 1e-9)
+            from_l2 = 1 - (reads.unique - reads.unique_in_place) / on_device
+        elif rates.l2_reach_bytes:
             kept = np.where(IS_SPLIT[self._blocks.tier], self._blocks.cache_fraction, 1.0)
             size = kept * self._tables.rows[self.table] * reads.row_bytes
             from_l2 = (1 + (size / rates.l2_reach_bytes) ** 2) ** -0.5
@@ -298,11 +302,17 @@ class Counter:
             pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[table]
         row_s = reads.row_bytes * hbm_s
-        if kind.update_passes is not None:
+        if kind.update_passes is not None and kind.lookup.distinct_row_s is None:
             row_s = self._row_s(kind, reads)
-        rows_again = software.row_update_passes.value * hot * row_s
+        of_gradients = reads.lookups * passes * row_s
+        if kind.lookup.distinct_row_s is not None:
+            again_s = 1 / kind.lookup.l2_bytes_per_s
+            written = self._vectors * self._blocks.columns * tables.written_bytes
+            summed = written * (hbm_s - again_s) + (reads.lookups - reads.in_place) * reads.row_bytes * again_s
+            of_gradients = passes * (summed + reads.in_place * row_s) + hot * kind.update_distinct_row_s
+        rows_again = kind.update_row_passes * hot * row_s
         state_again = software.update_passes.value * tables.state_arrays[table] * hot * row_s
-        backward = reads.lookups * (passes * row_s + kind.update_row_s)
+        backward = of_gradients + reads.lookups * kind.update_row_s
         backward = backward + rows_again + np.where(self._state_apart, 0.0, state_again)
         backward = backward + np.where(KEEPS_STATE_BELOW[tier], software.cache_update_s.value * reads.unique, 0.0)
         codec_s = software.codec_passes.value / kind.hbm_bytes_per_s

@@ -13,8 +13,8 @@ from cost_models.calibration.kernels import (
     Calibration,
     calibrate,
     device_coefficients_of,
-    hottest_share,
 )
+from cost_models.calibration.lookups import hottest_share
 from cost_models.coefficients import device_coefficients, software_coefficients
 from topologies.errors import InputError
 
