@@ -1,6 +1,7 @@
 """Predicted against measured steps: TorchRec on CPU processes over gloo, a few workloads by good and bad plans.
 
-    python -m benchmarks.gloo [--processes 2,4] [--rounds N] [--coefficients DIR] [--docs] [--check]
+    python -m benchmarks.gloo [--processes 2,4] [--rounds N] [--seed N] [--coefficients DIR] [--save FILE]
+                              [--docs] [--check]
 
 Calibrates this machine first (`planner calibrate --device cpu`, kernels and collectives), unless a folder has the
 coefficients already. Needs torch and torchrec. A step is measured by the work of the processes (`gloo.clock`): as long
@@ -8,6 +9,7 @@ as it would be with a core for each rank, whatever else the machine does; the ti
 """
 
 import argparse
+import json
 import logging
 import os
 import platform
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import permutations
 from pathlib import Path
@@ -91,14 +93,14 @@ class Race:
         return median(ours / theirs for ours, theirs in pairs)
 
 
-def workloads() -> Iterator[Workload]:
-    """Three models: short bags of many tables, long bags of few, and tables of all kinds."""
+def workloads(first_seed: int) -> Iterator[Workload]:
+    """Three models: short bags of many tables, long bags of few, and tables of all kinds; each has a seed of its own."""
     sizes = {
         "short bags": (30, (8, 16, 32), (1, 2, 4), 2048, (3.0, 5.7)),
         "long bags": (10, (32, 64, 128), (10, 40, 100), 512, (4.0, 5.3)),
         "varied": (20, (8, 32, 64, 192), (1, 4, 16, 48), 1024, (2.5, 5.5)),
     }
-    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items(), start=300):
+    for seed, (name, (count, dims, pooling, batch, rows)) in enumerate(sizes.items(), start=first_seed):
         draw = np.random.default_rng(seed)
         tables = [
             {
@@ -238,7 +240,7 @@ def calibrate(folder: Path, ranks: Sequence[int]) -> None:
 HEAD = """# Steps of trainers
 
 Written by `python -m benchmarks.gloo --docs`. TorchRec {torchrec}, torch {torch}, fbgemm-gpu-cpu {fbgemm}, Python
-{python}, {cores} cores; {rounds} rounds in which the plans take turns. The machine was calibrated with
+{python}, {cores} cores; seed {seed}; {rounds} rounds in which the plans take turns. The machine was calibrated with
 `planner calibrate --device cpu`, kernels and collectives ([how](../how-to/calibrate.md)).
 
 A step is measured by the work of the processes, as long as it is where each rank has a core of its own
@@ -253,7 +255,7 @@ than 2 % slower than TorchRec's.
 """
 
 
-def page(races: Sequence[Race], rounds: int) -> str:
+def page(races: Sequence[Race], rounds: int, seed: int) -> str:
     """The page of the documentation."""
     head = HEAD.format(
         torchrec=version("torchrec"),
@@ -262,8 +264,16 @@ def page(races: Sequence[Race], rounds: int) -> str:
         cores=os.cpu_count(),
         python=platform.python_version(),
         rounds=rounds,
+        seed=seed,
     )
     return head + "\n".join(lines(races)) + "\n"
+
+
+def saved(races: Sequence[Race], seed: int) -> dict[str, object]:
+    """What was measured, and with what."""
+    packages = {name: version(name) for name in ("torch", "torchrec", "fbgemm_gpu-cpu")}
+    machine = {"platform": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()}
+    return {"seed": seed, **machine, "packages": packages, "races": [asdict(one) for one in races]}
 
 
 def lines(races: Sequence[Race]) -> Iterator[str]:
@@ -297,7 +307,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gloo", description=__doc__.splitlines()[0])
     parser.add_argument("--processes", default="2,4")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--coefficients", type=Path)
+    parser.add_argument("--seed", type=int, default=300, help="of the first model; the next ones have the next")
+    parser.add_argument("--coefficients", type=Path, help="made by `planner calibrate`; left out: made first")
+    parser.add_argument("--save", type=Path, help="write every round of every plan here, as JSON")
     parser.add_argument("--docs", action="store_true", help=f"write {PAGE.name}")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     arguments = parser.parse_args()
@@ -312,14 +324,16 @@ def main() -> int:
             calibrate(Path(folder), ranks)
         for count in ranks:
             with Processes(count, count) as processes:
-                for workload in workloads():
+                for workload in workloads(arguments.seed):
                     races.append(race(workload, processes, arguments.rounds))
                     found = f"tau {races[-1].tau:.2f}, ours {races[-1].of_torchrec:.3f} of TorchRec's"
                     print(f"{workload.name}, {count}: {found}", file=sys.stderr, flush=True)
     print("\n".join(lines(races)))
+    if arguments.save:
+        arguments.save.write_text(json.dumps(saved(races, arguments.seed), indent=1) + "\n")
     missed = any(one.tau < TAU or one.of_torchrec > SLOWER for one in races)
     if arguments.docs:
-        PAGE.write_text(page(races, arguments.rounds))
+        PAGE.write_text(page(races, arguments.rounds, arguments.seed))
     return 1 if arguments.check and missed else 0
 
 

@@ -35,6 +35,9 @@ def test_every_kind_of_kernel_is_measured() -> None:
     assert (rows.seconds > 0).all()
     assert set(rows.operation) == {"lookup", "update", "copy", "stream", "dense_update", "regroup", "id_cut", "matmul"}
     assert not ((rows.dim == 64) & (rows.rows == 20_000)).any()
+    of_rows = rows.operation.isin(["lookup", "update"])
+    assert (rows.evicted[of_rows] >= 2**26).all()
+    assert rows.evicted[~of_rows].isna().all()
 
 
 def test_the_command_measures_fits_and_writes(tmp_path: Path) -> None:
