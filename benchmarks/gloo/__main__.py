@@ -94,7 +94,7 @@ class Race:
 
 
 def workloads(first_seed: int) -> Iterator[Workload]:
-    """Three models: short bags of many tables, long bags of few, and tables of all kinds; each has a seed of its own."""
+    """Three models: short bags of many tables, long bags of few, and tables of all kinds; each has its own seed."""
     sizes = {
         "short bags": (30, (8, 16, 32), (1, 2, 4), 2048, (3.0, 5.7)),
         "long bags": (10, (32, 64, 128), (10, 40, 100), 512, (4.0, 5.3)),
