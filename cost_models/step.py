@@ -197,16 +197,19 @@ class StepModel(CostModel):
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
 
     def mixing_seconds(self, shardings: Ints) -> float:
-        """Exchanges of every kind of sharding beyond the first one, and their vectors joined. 0 for devices on which
-        the latter was not measured."""
-        per_byte = max(kind.regroup_s for kind in self.kinds)
-        if not per_byte or len(set(shardings.tolist())) < 2:
+        """Kernels and exchanges of every kind of sharding beyond the first one, and their vectors joined. 0 for devices
+        on which the latter was not measured."""
+        per_byte, used = max(kind.regroup_s for kind in self.kinds), set(shardings.tolist())
+        if not per_byte or len(used) < 2:
             return 0.0
         vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
+        launches_s = max(kind.lookup_launch_s + kind.update_launch_s for kind in self.kinds) * (len(used) - 1)
         exchanges = [i for i, stage in enumerate(self.stages) if stage.endswith("_dist")]
-        latency_s = float(self.schedule.constants[exchanges].sum())
-        more = max(len(set(shardings.tolist()) - {DATA_PARALLEL}) - 1, 0)
-        return latency_s * more + per_byte * NUMBER_BYTES * vectors * self.batching.samples_per_rank
+        exchanges_s = self.schedule.constants[exchanges].sum() * max(len(used - {DATA_PARALLEL}) - 1, 0)
+        if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
+            exchanges_s += max(kind.link_all_reduce_latency_s or 0.0 for kind in self.kinds)
+        joined_s = per_byte * NUMBER_BYTES * vectors * self.batching.samples_per_rank
+        return float(launches_s + exchanges_s + joined_s)
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""

@@ -22,6 +22,8 @@ TERMS = {
     "dense_update_bytes_per_s": 2e9,
     "regroup_bytes_per_s": 1e9,
     "id_cut_s": 2e-7,
+    "lookup_launch_s": 3e-4,
+    "update_launch_s": 2e-4,
     "update_passes_per_lookup": 3.0,
     "l2_reach_bytes": 3e7,
 }
@@ -133,13 +135,18 @@ def test_cut_columns_are_put_in_order(measured: None) -> None:
 
 
 def test_kinds_in_use_are_weighed(measured: None) -> None:
-    """One kind costs nothing more; a mix joins all vectors, and has the latency of one more round of exchanges."""
+    """One kind costs nothing more; a mix joins all vectors, and each further kind has kernels and exchanges of its own:
+    cut columns as many as whole tables, replicas one reduction."""
     model = StepModel(*inputs())
     assert model.mixing_seconds(np.array([TABLE_WISE])) == 0
     joined = 1024 * 8 * 64 * 4 / TERMS["regroup_bytes_per_s"]
-    assert model.mixing_seconds(np.array([TABLE_WISE, DATA_PARALLEL])) == pytest.approx(joined)
+    launches = TERMS["lookup_launch_s"] + TERMS["update_launch_s"]
+    replicated = model.mixing_seconds(np.array([TABLE_WISE, DATA_PARALLEL]))
+    assert replicated == pytest.approx(joined + launches + 1e-4)
     mixed = model.mixing_seconds(np.array([TABLE_WISE, COLUMN_WISE]))
-    assert mixed == pytest.approx(joined + 3 * 1e-4)
+    assert mixed == pytest.approx(joined + launches + 3 * 1e-4)
+    every = model.mixing_seconds(np.array([TABLE_WISE, COLUMN_WISE, DATA_PARALLEL]))
+    assert every == pytest.approx(joined + 2 * launches + 4 * 1e-4)
 
 
 @pytest.mark.parametrize("measured", [{"lookup_bytes_per_s": 5e9}], indirect=True)
