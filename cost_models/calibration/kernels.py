@@ -147,7 +147,7 @@ def device_coefficients_of(
     """The coefficients of a device called `name`: the terms, and what `base` says of everything else."""
     values: dict[str, Coefficient | DtypeCoefficient] = {}
     found = {term.name for term in calibration.terms}
-    for term_name in WITHOUT.keys() & calibration.taken.keys() - found:
+    for term_name in sorted(WITHOUT.keys() & calibration.taken.keys() - found):
         values[term_name] = Coefficient(
             value=calibration.taken[term_name],
             unit=UNITS[term_name],
@@ -209,7 +209,7 @@ def _id_cut_law(rows: pd.DataFrame, measured: Floats) -> Law:
 
 
 WITHOUT = {
-    "l2_reach_bytes": "no cache shows in these times",
+    "l2_reach_bytes": "no cache shows that keeps tables in these times",
     "l2_speedup": "not determined by these times",
     "lookup_distinct_row_s": "none shows in these times, only bytes of distinct rows",
     "update_passes_per_lookup": "none shows in these times, only time of each lookup",
