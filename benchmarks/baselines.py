@@ -22,7 +22,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, HBM, MEMORY_HBM, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
-from planner.space import NARROWEST_OF_FEW
+from planner.formulation.option_space import NARROWEST_OF_FEW
 
 BEAM, CANDIDATES, STEPS = 3, 10, 10
 """Plans kept; tables tried by size, and by cost, in each step; splits of one plan at most: NeuroShard's k, n, l."""

@@ -15,15 +15,15 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import EXTENT_OF_SHARDING, RANK, PlacedShards
 from cost_models.workload.models import Workload
-from planner import api
-from planner.document import Plan
-from planner.planned import placed_shards
+from planner.document.plan import Plan
+from planner.planning import planning as api
+from planner.verification.planned import placed_shards
 from topologies.cluster import Topology
 
 
 @dataclass(frozen=True)
 class Search:
-    """Our planner with limits; see `planner.api.plan`. None: its defaults."""
+    """Our planner with limits; see `planner.planning.planning.plan`. None: its defaults."""
 
     time_limit_s: float | None = None
     effort: int | None = None

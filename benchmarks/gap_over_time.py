@@ -12,8 +12,8 @@ import time
 
 from cost_models.registry import cost_model
 from cost_models.workload.loading import load_workload
-from planner.options import build_problem, enumerate_options
-from planner.policy import Policy
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
 from topologies.loading import load_topology

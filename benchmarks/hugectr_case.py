@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.contest import Search, attempt
 from benchmarks.instances import HUGECTR
-from planner.document import write_plan
+from planner.document.plan import write_plan
 from topologies.units import parse_fraction, parse_quantity
 
 PUBLISHED, RERUN = (objective for _, objective in HUGECTR.peers)

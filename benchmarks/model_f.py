@@ -20,7 +20,7 @@ from cost_models.access import unique_rows
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from topologies.loading import load_topology
 
 CLUSTER, MODEL = "zionex-16", "model-f"

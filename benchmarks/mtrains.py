@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from cost_models.shards import HOME_OF_TIER, MemoryTier
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.policy import Policy
-from planner.sizing import Sizing, size
+from planner.capacity.sizing import Sizing, size
+from planner.formulation.policy import Policy
 from topologies.cluster import StorageClass, Topology
 from topologies.loading import load_topology
 

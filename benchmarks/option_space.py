@@ -16,14 +16,14 @@ from unittest import mock
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner import space
-from planner.options import build_problem, enumerate_options
-from planner.permits import planning_model
-from planner.policy import Policy
-from planner.restrictions import restrictions
+from planner.formulation import option_space as space
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, Cuts
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.formulation.restrictions import restrictions
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
-from planner.space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, Cuts
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 

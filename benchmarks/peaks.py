@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.policy import Policy
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
 from planner.reports.memory import ALLOCATOR, of_plan
 from topologies.loading import load_topology
 

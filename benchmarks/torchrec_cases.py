@@ -18,7 +18,7 @@ from statistics import geometric_mean
 
 from benchmarks.contest import Attempt, Search, attempt
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
-from planner.document import write_plan
+from planner.document.plan import write_plan
 from topologies.units import format_seconds, parse_fraction, parse_quantity
 
 HEADER = ("case", "seed", "rating", "bound", "gap", "shards/rank", "time", "TorchRec", "its time", "ratio")

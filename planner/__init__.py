@@ -6,12 +6,12 @@ from planner._version import VERSION
 
 if TYPE_CHECKING:
     from cost_models.workload.loading import load_workload
-    from planner.api import plan
-    from planner.document import Plan, read_plan, write_plan
-    from planner.policy import Policy, load_policy
+    from planner.document.plan import Plan, read_plan, write_plan
+    from planner.formulation.policy import Policy, load_policy
+    from planner.planning.planning import plan
     from planner.reports.frames import shard_frame
     from planner.studies.run import run_study
-    from planner.verification import verify
+    from planner.verification.verify import verify
     from topologies.loading import load_topology
 
 __version__ = VERSION
@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Plan": "planner.document",
-    "Policy": "planner.policy",
-    "load_policy": "planner.policy",
+    "Plan": "planner.document.plan",
+    "Policy": "planner.formulation.policy",
+    "load_policy": "planner.formulation.policy",
     "load_topology": "topologies.loading",
     "load_workload": "cost_models.workload.loading",
-    "plan": "planner.api",
-    "read_plan": "planner.document",
+    "plan": "planner.planning.planning",
+    "read_plan": "planner.document.plan",
     "run_study": "planner.studies.run",
     "shard_frame": "planner.reports.frames",
-    "verify": "planner.verification",
-    "write_plan": "planner.document",
+    "verify": "planner.verification.verify",
+    "write_plan": "planner.document.plan",
 }
 
 

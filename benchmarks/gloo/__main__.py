@@ -34,12 +34,12 @@ from benchmarks.gloo.training import SHARDERS, WIDTH, step_times
 from benchmarks.running import COMMAND
 from cost_models.coefficients import USER_DIRECTORY
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
+from planner.formulation.policy import Policy
 from planner.importers.adoption import Inputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables
-from planner.policy import Policy
+from planner.planning.planning import plan
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.units import format_seconds

@@ -19,7 +19,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from benchmarks.gloo.clock import Clock, Event
 from benchmarks.gloo.model import Draw, Tables, Vectors, batch_of, first_weights
 from cost_models.workload.models import Workload
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_runtime import reshard
 

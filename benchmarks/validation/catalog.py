@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from cost_models.registry import cost_model
 from cost_models.workload.loading import WORKLOADS, load_workload
-from planner.build import document
-from planner.document import Plan
-from planner.options import build_problem, enumerate_options
-from planner.policy import Policy
-from planner.provenance import provenance
-from planner.simulation import play, with_simulation
+from planner.document.plan import Plan
+from planner.document.provenance import provenance
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.planning.assembly import document
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve
+from planner.verification.simulation import play, with_simulation
 from topologies.loading import TOPOLOGIES, load_topology
 
 LIMITS = Limits(time_limit_s=60.0, gap=0.2, effort=0)

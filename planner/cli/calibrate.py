@@ -321,15 +321,15 @@ def device_terms(
 def write(output: Path | None, text: str) -> None:
     """Write a coefficient file where one is asked for."""
     if output is not None:
-        from planner.files import write_file
+        from planner.document.files import write_file
 
         write_file(output, text.encode())
         streams.say(f"wrote {output}")
 
 
 def _write_measurements(path: Path, rows: "pd.DataFrame") -> None:
-    from planner import spreadsheets
-    from planner.files import write_file
+    from planner.document import spreadsheets
+    from planner.document.files import write_file
 
     write_file(path, spreadsheets.of_frame(rows).encode())
     streams.say(f"wrote {path}")

@@ -189,7 +189,7 @@ def _studies() -> list[Record]:
 
 
 def _price_sheets() -> list[Record]:
-    from planner.prices import load_prices
+    from planner.capacity.prices import load_prices
 
     sheets = {name: load_prices(name) for name in flags.catalog_names(Kind.PRICES)}
     return [

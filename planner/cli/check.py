@@ -109,7 +109,7 @@ def _workload_summary(file: str, global_batch: int | None) -> Inspection:
 
 
 def _inspect_policy(file: str) -> Inspection:
-    from planner.policy import load_policy
+    from planner.formulation.policy import load_policy
 
     policy = load_policy(file)
     groups = len(policy.colocate) + len(policy.separate)
@@ -131,14 +131,14 @@ def _inspect_study(file: str) -> Inspection:
 
 
 def _inspect_prices(file: str) -> Inspection:
-    from planner.prices import load_prices
+    from planner.capacity.prices import load_prices
 
     sheet = load_prices(file)
     return f"{counted(len(sheet.accelerators) + len(sheet.nodes), 'rate')} of {sheet.date}", ()
 
 
 def _inspect_plan(file: str) -> Inspection:
-    from planner.document import read_plan
+    from planner.document.plan import read_plan
 
     plan = read_plan(Path(file))
     where = f"{counted(len(plan.tables), 'table')} on {counted(len(plan.ranks), 'rank')}"

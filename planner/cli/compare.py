@@ -28,12 +28,12 @@ def compare(
     """
     if len(plans) < 2:
         raise typer.BadParameter("name at least two plan documents", param_hint="PLAN...")
-    from planner.document import Plan
+    from planner.capacity.prices import load_prices, notes
+    from planner.document.plan import Plan
     from planner.errors import UnsoundPlanError
-    from planner.loading import load_plan
-    from planner.planned import planned_inputs
-    from planner.prices import load_prices, notes
     from planner.reports import comparison as report
+    from planner.verification.loading import load_plan
+    from planner.verification.planned import planned_inputs
     from topologies.errors import InputError
 
     found: dict[str, Plan] = {}

@@ -33,8 +33,8 @@ def diff(
     Example:
       planner diff monday.json tuesday.json
     """
-    from planner.loading import load_plan
-    from planner.migration import differences, restarted
+    from planner.document.migration import differences, restarted
+    from planner.verification.loading import load_plan
     from topologies.units import format_bytes
 
     gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)

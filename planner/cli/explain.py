@@ -29,10 +29,10 @@ def explain(
       planner explain plan.json
       planner explain plan.json --table cat_20
     """
-    from planner.explanation import Explainer
-    from planner.loading import load_plan
+    from planner.diagnosis.explanation import Explainer
     from planner.reports import explanation as report
     from planner.reports import plan_summary
+    from planner.verification.loading import load_plan
 
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)

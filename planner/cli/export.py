@@ -83,10 +83,10 @@ def export(
     where = flags.word("--device", device or DEVICES[0], DEVICES)
     called = flags.word("--names", names or NAMES[0], NAMES)
 
+    from planner.document.files import write_file
     from planner.exporters import hugectr, torchrec, torchrec_qcomms, torchrec_reshard
-    from planner.files import write_file
-    from planner.loading import load_plan
-    from planner.planned import planned_inputs
+    from planner.verification.loading import load_plan
+    from planner.verification.planned import planned_inputs
 
     document, source, modules = load_plan(plan), str(plan), module or ()
     if kind == "torchrec":
@@ -125,9 +125,9 @@ def export(
 
 def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
     """Write the files, and show what the counts say of the plan."""
-    from planner.counts import CountSource
     from planner.exporters import remap
-    from planner.loading import load_plan
+    from planner.importers.counts import CountSource
+    from planner.verification.loading import load_plan
 
     source = CountSource(counts)
     found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))

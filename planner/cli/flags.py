@@ -27,7 +27,7 @@ SHELVES = {
     "topology": resources.files("topologies") / "catalog",
     "workload": resources.files("cost_models") / "workload" / "catalog",
     "study": resources.files("planner") / "studies" / "catalog",
-    "price sheet": resources.files("planner") / "price_sheets",
+    "price sheet": resources.files("planner") / "capacity" / "price_sheets",
 }
 """The kinds of the catalog, and where their files are."""
 PLANNED_FROM = ("topology", "workload")
@@ -269,7 +269,7 @@ def policy(
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
-    from planner.policy import Runtime, narrow, policy_document, replace
+    from planner.formulation.policy import Runtime, narrow, policy_document, replace
 
     document = policy_document(file)
     for key, text, known in (
@@ -304,7 +304,7 @@ def policy(
 def _forbid(document: "Document", text: str) -> None:
     """`0-3`, `ad_*=8-15,ssd_cached`: what begins with a digit is a rank, the rest are tiers."""
     from cost_models.shards import PLACEMENT_TIERS
-    from planner.policy import narrow
+    from planner.formulation.policy import narrow
 
     match, _, what = text.rpartition("=")
     split = [word.strip() for word in what.split(",")]

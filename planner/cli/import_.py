@@ -11,7 +11,7 @@ from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
-    from planner.document import Plan
+    from planner.document.plan import Plan
     from planner.importers.adoption import Held, Inputs
 
 FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology")
@@ -83,9 +83,9 @@ def import_(
     if topology is None or workload is None:
         raise typer.BadParameter("says what the plan is for; it is needed", param_hint="--topology and --workload")
     from cost_models.registry import COST_MODELS
-    from planner.files import faults_located
+    from planner.document.files import faults_located
+    from planner.formulation.policy import Policy
     from planner.importers.adoption import Inputs, adopted
-    from planner.policy import Policy
 
     costs = flags.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
@@ -101,7 +101,7 @@ def import_(
 
 def _cost_model_of(kind: str, file: Path) -> str:
     """The cost model where none is given: that of the plan that we exported, or what the format is planned with."""
-    from planner.files import faults_located, read_json
+    from planner.document.files import faults_located, read_json
     from planner.importers.hugectr import planned_with
 
     with faults_located(file):
@@ -113,9 +113,9 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
     """The placement of a file; where TorchRec uses key-value tables (SSD), the policy allows them, too."""
     from dataclasses import replace
 
-    from planner.files import read_json
+    from planner.document.files import read_json
+    from planner.formulation.policy import Policy
     from planner.importers import hugectr, torchrec
-    from planner.policy import Policy
 
     source = str(file)
     if kind == "hugectr":
@@ -135,9 +135,9 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
 
 def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
     """Write and show the plan, and what does not hold."""
-    from planner.document import write_plan
+    from planner.document.plan import write_plan
     from planner.reports import plan_summary
-    from planner.verification import verify_limits
+    from planner.verification.verify import verify_limits
 
     write_plan(plan, output)
     plan_summary.render(plan, streams.console())
@@ -151,7 +151,7 @@ def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
 def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Path) -> None:
     import yaml
 
-    from planner.files import faults_located, read_json, write_file
+    from planner.document.files import faults_located, read_json, write_file
     from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, topology_of
     from topologies.loading import load_topology
 

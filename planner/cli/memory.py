@@ -33,10 +33,10 @@ def memory(
     if (plan is None) == (topology is None):
         raise typer.BadParameter("give either a plan document or --topology and --workload")
 
-    from planner.loading import load_plan
-    from planner.policy import Policy
+    from planner.formulation.policy import Policy
     from planner.reports import memory as report
     from planner.reports import words
+    from planner.verification.loading import load_plan
     from topologies.documents import validate
 
     if plan is not None:

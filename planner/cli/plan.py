@@ -14,7 +14,7 @@ from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
-    from planner.document import Plan
+    from planner.document.plan import Plan
 
 STATUS_EXITS = {
     "optimal": ExitCode.DONE,
@@ -137,7 +137,7 @@ def plan(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
 
-    from planner import api
+    from planner.planning import planning as api
 
     with streams.progress(quiet=quiet, limit=_limit(time_limit_s, effort)) as report, interruption() as interrupted:
         found = api.plan(
@@ -168,7 +168,7 @@ def _limit(time_limit_s: float | None, effort: int | None) -> str:
     """Until when the search goes on at most."""
     if time_limit_s is not None:
         return f"at most {time_limit_s:g} s"
-    from planner.api import DEFAULT_TIME_LIMIT_S
+    from planner.planning.planning import DEFAULT_TIME_LIMIT_S
 
     return f"at most {DEFAULT_TIME_LIMIT_S:g} s" if effort is None else f"effort {effort}"
 
@@ -183,7 +183,7 @@ def _objective(cost_model: str) -> tuple[str, str, str]:
 
 def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
     """The plan document as a file, where that is wanted, and the plan on stdout."""
-    from planner.document import write_plan
+    from planner.document.plan import write_plan
     from planner.reports import frames, plan_summary
 
     if output is not None:

@@ -55,7 +55,7 @@ def report(
         flags.expect_unused("without --pictures", picture_format=picture_format)
     names = f"*.{(picture_format or PictureFormat.PNG).value}"
     Outputs({"--output": output}, {"RESULTS": results}, {"--pictures": (pictures, names)})
-    from planner.files import write_file
+    from planner.document.files import write_file
     from planner.reports.pages import to_html, write_pictures
 
     streams.doing(f"drawing {results.name}")
@@ -72,10 +72,10 @@ def report(
 
 def _page(results: Path) -> "Page":
     """The page of a file, by what the file holds."""
-    from planner.files import read_json
-    from planner.loading import load_plan
+    from planner.document.files import read_json
     from planner.reports.pages import plan_page, study_page
     from planner.studies.results import read_results
+    from planner.verification.loading import load_plan
     from topologies.errors import InputError
 
     if results.suffix.lower() == ".csv":

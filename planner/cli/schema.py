@@ -72,7 +72,7 @@ def _model(kind: Kind) -> "type[BaseModel]":
 
         return Workload
     if kind is Kind.POLICY:
-        from planner.policy import Policy
+        from planner.formulation.policy import Policy
 
         return Policy
     if kind is Kind.STUDY:
@@ -80,9 +80,9 @@ def _model(kind: Kind) -> "type[BaseModel]":
 
         return Study
     if kind is Kind.PRICES:
-        from planner.prices import PriceSheet
+        from planner.capacity.prices import PriceSheet
 
         return PriceSheet
-    from planner.document import Plan
+    from planner.document.plan import Plan
 
     return Plan

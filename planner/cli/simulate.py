@@ -76,11 +76,11 @@ def simulate(
     if trace is None:
         flags.expect_unused("without --trace", ranks=ranks)
     Outputs({"--picture": picture}, {"PLAN": plan}, {"--trace": (trace, "rank_*.json.gz")})
-    from planner import simulation
-    from planner.loading import load_plan
     from planner.reports import simulation as report
     from planner.reports.timeline import picture as draw
     from planner.reports.timeline import write_timeline
+    from planner.verification import simulation
+    from planner.verification.loading import load_plan
 
     conditions = _conditions(
         pooling=pooling,

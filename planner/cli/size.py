@@ -14,7 +14,7 @@ from planner.cli.streams import Format
 
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
-    from planner.capacity import Case
+    from planner.capacity.clusters import Case
     from topologies.cluster import Topology
     from topologies.errors import Fault
 
@@ -107,8 +107,8 @@ def size(
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
-    from planner.capacity import Question, size_all
-    from planner.prices import load_prices
+    from planner.capacity.clusters import Question, size_all
+    from planner.capacity.prices import load_prices
     from planner.reports import sizing as report
 
     question = Question(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
@@ -151,7 +151,7 @@ def _cases(
 
     `group` goes to the clusters that have it, and is not needed for another one that has a single group.
     """
-    from planner.capacity import Case
+    from planner.capacity.clusters import Case
     from topologies.errors import InputError
 
     for flag, words in (("--topology", topologies), ("--try", tries)):

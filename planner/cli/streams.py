@@ -198,7 +198,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 def write_csv(records: Sequence[Record]) -> None:
     """Print records as CSV with a header line; None is an empty field."""
-    from planner import spreadsheets
+    from planner.document import spreadsheets
 
     activity.hide()
     print(spreadsheets.of_records(records), end="")
@@ -206,7 +206,7 @@ def write_csv(records: Sequence[Record]) -> None:
 
 def write_frame(frame: "pd.DataFrame") -> None:
     """Print a data frame as CSV with a header line; what is missing is an empty field."""
-    from planner import spreadsheets
+    from planner.document import spreadsheets
 
     activity.hide()
     print(spreadsheets.of_frame(frame), end="")

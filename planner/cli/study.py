@@ -213,14 +213,14 @@ def _runner(name: RunnerName, workers: int | None, scheduler: str | None, points
 
 
 def _write_page(results: "StudyResults", page: Path) -> None:
-    from planner.files import write_file
+    from planner.document.files import write_file
     from planner.reports.pages import study_page, to_html
 
     write_file(page, to_html(study_page(results), results.name).encode())
 
 
 def _write_plan(directory: Path, one: "Done") -> None:
-    from planner.files import write_file
+    from planner.document.files import write_file
 
     assert one.answer.plan is not None
     write_file(directory / f"point-{one.point.number}.json", one.answer.plan.encode())

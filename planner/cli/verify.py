@@ -54,13 +54,13 @@ def verify(
       planner verify plan.json
       planner verify plan.json -t zionex-16 -w dlrm-dcnv2 --policy policy.yaml
     """
-    from planner.document import read_plan
-    from planner.loading import load_plan
-    from planner.planned import planned_inputs
-    from planner.policy import Policy
-    from planner.software import priced_as_run
-    from planner.unchecked import INPUTS, in_words, unchecked
-    from planner.verification import verify as violations_of
+    from planner.document.plan import read_plan
+    from planner.formulation.policy import Policy
+    from planner.formulation.software import priced_as_run
+    from planner.verification.loading import load_plan
+    from planner.verification.planned import planned_inputs
+    from planner.verification.unchecked import INPUTS, in_words, unchecked
+    from planner.verification.verify import verify as violations_of
     from topologies.documents import validate
 
     of = flags.split_overrides(set_ or ())
@@ -108,7 +108,7 @@ def verify(
 
 def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:
     """In which fields the input that a plan was made for is not the given one; the first few."""
-    from planner.differences import differences
+    from planner.document.differences import differences
 
     found = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
     return [

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.refusals import Placed, refuse
 
 Names = Literal["name", "index"]

@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Sequence
 
-from planner.document import Plan
+from planner.document.plan import Plan
 from topologies.errors import Fault, InputError
 
 

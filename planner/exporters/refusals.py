@@ -7,11 +7,11 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, Ints
-from planner.coverage import coverage_fault
-from planner.document import Plan, TablePlan
-from planner.permits import planning_model
-from planner.planned import planned_inputs
-from planner.policy import RUNTIMES, Runtime
+from planner.document.plan import Plan, TablePlan
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.policy import RUNTIMES, Runtime
+from planner.verification.coverage import coverage_fault
+from planner.verification.planned import planned_inputs
 from topologies.errors import Fault, InputError
 
 

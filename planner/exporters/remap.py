@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from planner.counts import CountSource
-from planner.coverage import coverage_fault
-from planner.document import Plan, Remap, TablePlan, write_plan
+from planner.document.files import replacing, write_file
+from planner.document.plan import Plan, Remap, TablePlan, write_plan
+from planner.document.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
 from planner.exporters.refusals import Placed, expect_own_tables, first_ranks
-from planner.files import replacing, write_file
-from planner.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
+from planner.importers.counts import CountSource
+from planner.verification.coverage import coverage_fault
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 

@@ -12,7 +12,7 @@ from cost_models.shards import Ints
 from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
-from planner.document import Plan, TablePlan
+from planner.document.plan import Plan, TablePlan
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
 from planner.exporters.torchrec_qcomms import qcomms

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cost_models.workload.models import TableProfile, Workload
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import VERSION, torchrec_plan
-from planner.planned import planned_inputs
+from planner.verification.planned import planned_inputs
 from topologies.errors import Fault, InputError
 
 RESHARDED = ("table_wise", "column_wise")

@@ -9,25 +9,25 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
-from planner import api
-from planner.build import rank_plans
-from planner.coverage import coverage_fault
-from planner.document import Objective, Plan, Proof, Provenance, Shards, StageTime, TablePlan
-from planner.error_bars import with_error_bars
-from planner.infeasibility import explain_shortage
-from planner.options import build_problem, enumerate_options
-from planner.permit_rules import permits_of
-from planner.permits import planning_model
-from planner.planned import placed_tables
-from planner.policy import Policy
-from planner.proof import write_proof
-from planner.provenance import provenance
-from planner.simulation import with_simulation
-from planner.software import priced_as_run
+from planner.document.plan import Objective, Plan, Proof, Provenance, Shards, StageTime, TablePlan
+from planner.document.provenance import provenance
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.choice_rules import permits_of
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.formulation.software import priced_as_run
+from planner.planning import planning as api
+from planner.planning.assembly import rank_plans
+from planner.solvers.bound.infeasible import Shortage
 from planner.solvers.incumbent import OPTIMAL_GAP
-from planner.solvers.infeasible import Shortage
 from planner.solvers.search import relaxed
-from planner.verification import outside_options
+from planner.verification.coverage import coverage_fault
+from planner.verification.error_bars import with_error_bars
+from planner.verification.infeasibility import explain_shortage
+from planner.verification.planned import placed_tables
+from planner.verification.proof import write_proof
+from planner.verification.simulation import with_simulation
+from planner.verification.verify import outside_options
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 

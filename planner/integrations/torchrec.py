@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import DATA_TYPES, torchrec_constraints, torchrec_plan
 from planner.importers.torchrec_kernels import settings_of
 from planner.integrations.torchrec_collections import collections_of, sharded_collections, shared_names
@@ -93,7 +93,7 @@ def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
 
 def exported_document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:
     """The plan or the exported dictionary, and what messages call it."""
-    from planner.loading import load_plan
+    from planner.verification.loading import load_plan
 
     if isinstance(plan, Plan):
         return plan, "plan"

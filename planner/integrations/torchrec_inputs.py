@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
+from planner.formulation.policy import Policy
 from planner.integrations.torchrec_collections import (
     Collection,
     collections_of,
@@ -27,7 +28,6 @@ from planner.integrations.torchrec_exchanges import with_exchanges
 from planner.integrations.torchrec_limits import Kernels
 from planner.integrations.torchrec_optimizers import table_optimizer
 from planner.integrations.torchrec_tables import table_profile
-from planner.policy import Policy
 from topologies.cluster import Topology
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError

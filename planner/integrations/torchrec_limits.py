@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from planner.formulation.policy import RUNTIMES
 from planner.importers.torchrec import TIER_OF_KERNEL
-from planner.policy import RUNTIMES
 from topologies.documents import did_you_mean
 from topologies.errors import InputError
 

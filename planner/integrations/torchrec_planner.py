@@ -38,8 +38,8 @@ from torchrec.distributed.types import ModuleSharder, ShardingPlan
 from cost_models.dense import parameter_bytes
 from cost_models.shards import HOME_OF_TIER
 from cost_models.workload.models import Workload
-from planner import api
-from planner.document import Infeasibility, Plan
+from planner.document.plan import Infeasibility, Plan
+from planner.formulation.policy import Policy
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections
 from planner.integrations.torchrec_components import DeferredEnumerator, expect_defaults, expect_same
@@ -48,7 +48,7 @@ from planner.integrations.torchrec_inputs import ModuleReader, in_pipeline_of_es
 from planner.integrations.torchrec_options import sharding_options, with_loaded_shards
 from planner.integrations.torchrec_reservation import described, their_topology, with_more_reserved, with_reserved
 from planner.integrations.torchrec_topology import cluster_of
-from planner.policy import Policy
+from planner.planning import planning as api
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 from topologies.loading import load_topology

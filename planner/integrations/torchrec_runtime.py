@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec_qcomms import qcomms
 from planner.exporters.torchrec_reshard import torchrec_reshard
 from planner.integrations.torchrec import Source, exported_document, to_sharding_plan
-from planner.planned import planned_inputs
+from planner.verification.planned import planned_inputs
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _expect_one_hash() -> None:
 
 
 def _plan(source: Source) -> tuple[Plan, str]:
-    from planner.loading import load_plan
+    from planner.verification.loading import load_plan
 
     if isinstance(source, Plan):
         return source, "plan"

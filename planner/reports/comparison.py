@@ -8,11 +8,11 @@ import numpy as np
 
 from cost_models.registry import COST_MODELS
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
-from planner.document import Plan
-from planner.permits import planning_model
-from planner.planned import planned_inputs
-from planner.prices import PriceSheet, bill
+from planner.capacity.prices import PriceSheet, bill
+from planner.document.plan import Plan
+from planner.formulation.allowed_choices import planning_model
 from planner.reports.tables import Grid
+from planner.verification.planned import planned_inputs
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

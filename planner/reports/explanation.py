@@ -6,12 +6,12 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
-from planner.document import Plan
-from planner.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
-from planner.fixed_part import FixedCost, fixed_part
+from planner.diagnosis.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
+from planner.diagnosis.fixed_part import FixedCost, fixed_part
+from planner.diagnosis.sensitivity import describe
+from planner.document.plan import Plan
 from planner.reports.tables import Grid
 from planner.reports.words import amount, fixed_words, render_error_bar, resource_words
-from planner.sensitivity import describe
 from topologies.sentences import counted
 from topologies.units import format_bytes
 

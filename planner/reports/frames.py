@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.shards import MEMORY_TIERS
-from planner.document import Plan
+from planner.document.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,11 +20,11 @@ from cost_models.shards import (
 )
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.document import Plan
-from planner.permits import planning_model
-from planner.planned import placed_shards, planned_inputs
-from planner.policy import Policy
+from planner.document.plan import Plan
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.policy import Policy
 from planner.reports.tables import Grid
+from planner.verification.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
-from planner.document import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
-from planner.fixed_part import fixed_part
-from planner.migration import is_limit_too_small
-from planner.permits import planning_model
-from planner.planned import placed_shards, planned_inputs
+from planner.diagnosis.fixed_part import fixed_part
+from planner.diagnosis.sensitivity import deduplication, describe, gains
+from planner.document.migration import is_limit_too_small
+from planner.document.plan import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
+from planner.formulation.allowed_choices import planning_model
 from planner.reports.tables import Grid
 from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words
-from planner.sensitivity import deduplication, describe, gains
+from planner.verification.planned import placed_shards, planned_inputs
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 

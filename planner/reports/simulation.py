@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.document import Plan
-from planner.permits import planning_model
-from planner.planned import planned_inputs
+from planner.document.plan import Plan
+from planner.formulation.allowed_choices import planning_model
 from planner.reports.tables import Grid
 from planner.reports.words import resource_words
-from planner.simulation import Judgement, simulated
+from planner.verification.planned import planned_inputs
+from planner.verification.simulation import Judgement, simulated
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:

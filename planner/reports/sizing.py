@@ -5,9 +5,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.candidates import Candidate
-from planner.capacity import Choice, Question, ranked
-from planner.prices import notes
+from planner.capacity.candidates import Candidate
+from planner.capacity.clusters import Choice, Question, ranked
+from planner.capacity.prices import notes
 from planner.reports.tables import Grid
 from topologies.sentences import counted
 from topologies.units import format_seconds

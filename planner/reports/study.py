@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.reports.tables import Grid
-from planner.scales import value_text
 from planner.studies.results import Axis, Row, StudyResults
+from planner.studies.scales import value_text
 from planner.studies.study import LARGER_IS_BETTER
 from topologies.units import format_seconds
 

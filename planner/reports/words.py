@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
-from planner.document import Objective, Plan
-from planner.fixed_part import FixedPart
+from planner.diagnosis.fixed_part import FixedPart
+from planner.document.plan import Objective, Plan
 from planner.solvers.finishing import CROWDED
 from topologies.cluster import Topology
 from topologies.units import format_bytes, format_seconds

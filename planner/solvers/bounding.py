@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from planner.solvers.branching import Branches, Stop
-from planner.solvers.fluid import Fluid, FluidSolution
+from planner.certificates.multipliers import Bound
+from planner.solvers.bound.branching import Branches, Stop
+from planner.solvers.bound.dual_feasible_cuts import sharpen
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.threshold import least_of_stages, tighten
+from planner.solvers.exhaustion import Trials
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import Limits
-from planner.solvers.prices import Bound
-from planner.solvers.sharpening import sharpen
-from planner.solvers.threshold import least_of_stages, tighten
-from planner.solvers.trials import Trials
 
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from planner.problem import Bools, load_state
+from planner.problem.arrays import Bools, load_state
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
-from planner.solvers.fluid import Fluid
+from planner.solvers.construct.fallback import last_resort
+from planner.solvers.exhaustion import LONGER_TRIES, Trials
+from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
+from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
-from planner.solvers.ladder import Ladder
-from planner.solvers.last_resort import last_resort
 from planner.solvers.limits import Limits
-from planner.solvers.local_search import LATER_SQUARINGS, LocalSearch
 from planner.solvers.overfull_starts import OverfullStarts
-from planner.solvers.passes import Passes
-from planner.solvers.trials import LONGER_TRIES, Trials
+from planner.solvers.start_portfolio import Ladder
 
 GOOD_FIT = 0.02
 """Gap of over-full starts below which no others are tried."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.problem import RANK, Floats, Ints, Placement, Problem, load_state
-from planner.solvers.changes import Change, Changeable
+from planner.problem.arrays import RANK, Floats, Ints, Placement, Problem, load_state
+from planner.solvers.improve.changes import Change, Changeable
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 
 GIVE = 1e-3

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem import Floats, Ints, Placement
+from planner.problem.arrays import Floats, Ints, Placement
 from planner.solvers.finishing import GIVE
-from planner.solvers.homeward import Way
+from planner.solvers.improve.homeward import Way
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem import Placement
-from planner.solvers.infeasible import Shortage
+from planner.certificates.multipliers import Bound
+from planner.problem.arrays import Placement
+from planner.solvers.bound.infeasible import Shortage
 from planner.solvers.limits import Clock, Limits
-from planner.solvers.prices import Bound
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""

@@ -4,17 +4,17 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem import Bools, Ints, LoadState, Placement, Problem, load_state
-from planner.solvers.fitting import fitted
-from planner.solvers.fluid import Fluid, FluidSolution
-from planner.solvers.greedy import place
+from planner.problem.arrays import Bools, Ints, LoadState, Placement, Problem, load_state
+from planner.solvers.bound.column_reduction import Slim, slimmed
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.construct.greedy import place
+from planner.solvers.construct.overfull import with_priced_memory
+from planner.solvers.construct.rounding import choose
+from planner.solvers.improve.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
+from planner.solvers.improve.passes import FINALISTS
+from planner.solvers.improve.repair import fitted
+from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Incumbent, Start
-from planner.solvers.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
-from planner.solvers.overfull import with_priced_memory
-from planner.solvers.passes import FINALISTS
-from planner.solvers.repartition import ROUNDING_BYTES
-from planner.solvers.rounding import choose
-from planner.solvers.slimming import Slim, slimmed
 
 HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 """Shares of the memory that the choice of options may use: hardly less than all of it."""

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.grains import grain_seconds
-from planner.problem import Bools, Ints, Placement, Problem, load_state
-from planner.solvers.composing import composed
+from planner.problem.arrays import Bools, Ints, Placement, Problem, load_state
+from planner.problem.integrality import grain_seconds
+from planner.solvers.bound.column_reduction import with_blocks
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import shortage
+from planner.solvers.bound.presolve import composed
 from planner.solvers.deepening import Deepening
-from planner.solvers.descent import descended
-from planner.solvers.fluid import Fluid
+from planner.solvers.improve.descent import descended
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
-from planner.solvers.infeasible import shortage
 from planner.solvers.limits import Limits
-from planner.solvers.slimming import with_blocks
 
 LITTLE = 1_000
 """Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan

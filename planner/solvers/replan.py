@@ -17,24 +17,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.moves import Homes, ranks_of
-from planner.problem import RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.certificates.multipliers import Bound
+from planner.problem.arrays import RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.problem.relocation import Homes, ranks_of
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.infeasible import shortage
+from planner.solvers.bound.threshold import tighten
 from planner.solvers.bounding import TIGHTEN_BLOCKS
-from planner.solvers.fluid import Fluid, FluidSolution
+from planner.solvers.construct.greedy import place
+from planner.solvers.construct.rounding import round_picks
 from planner.solvers.front import Front, Met, MoveTerms
-from planner.solvers.greedy import place
-from planner.solvers.homeward import Homeward, in_order, part_of
-from planner.solvers.improve import Improver
+from planner.solvers.improve.homeward import Homeward, in_order, part_of
+from planner.solvers.improve.improver import Improver
+from planner.solvers.improve.local_search import IDLE_ROUNDS, SQUARINGS
+from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
+from planner.solvers.improve.target import target_seconds
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Status
-from planner.solvers.infeasible import shortage
 from planner.solvers.limits import Clock, Limits
-from planner.solvers.local_search import IDLE_ROUNDS, SQUARINGS
-from planner.solvers.prices import Bound
-from planner.solvers.rounding import round_picks
-from planner.solvers.ruin import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.search import solve
-from planner.solvers.target import target_seconds
-from planner.solvers.threshold import tighten
 
 BUDGETS = (0.0, 1 / 512, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Shares of all bytes that may move beyond what must, one after the other."""

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.grains import grain_seconds
-from planner.problem import Bools, Placement, Problem, load_state
+from planner.certificates.multipliers import Bound
+from planner.problem.arrays import Bools, Placement, Problem, load_state
+from planner.problem.integrality import grain_seconds
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import Shortage, shortage
 from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.deepening import Deepening
-from planner.solvers.fluid import Fluid
 from planner.solvers.incumbent import Outcome, Progress
-from planner.solvers.infeasible import Shortage, shortage
 from planner.solvers.limits import Limits
 from planner.solvers.portfolio import Portfolio
-from planner.solvers.prices import Bound
 
 
 def solve(

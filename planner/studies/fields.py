@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 
 from cost_models.workload.models import Workload
-from planner.policy import Policy
+from planner.formulation.policy import Policy
 from topologies.cluster import Topology
 from topologies.documents import EVERY, did_you_mean, field_names
 from topologies.errors import shown

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from planner.scales import value_text
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
+from planner.studies.scales import value_text
 from planner.studies.study import LARGER_IS_BETTER, Study
 from topologies.units import format_seconds
 

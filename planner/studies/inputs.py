@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from cost_models.workload.loading import changed_workload
 from cost_models.workload.models import Workload
-from planner.policy import Policy, policy_document
-from planner.prices import PriceSheet, load_prices
-from planner.software import priced_as_run
+from planner.capacity.prices import PriceSheet, load_prices
+from planner.formulation.policy import Policy, policy_document
+from planner.formulation.software import priced_as_run
 from planner.studies.grid import Change, Grid, Point
 from planner.studies.growth import check_factor, grown
 from topologies.cluster import Topology

@@ -16,24 +16,24 @@ from cost_models.model import CostModel
 from cost_models.schedule import WITH_IDS
 from cost_models.workload.models import Workload
 from planner._version import VERSION
-from planner.build import document
-from planner.caches import with_own_fractions
-from planner.document import Plan
-from planner.options import Options, build_problem, enumerate_options
-from planner.permit_rules import permits_of
-from planner.permits import planning_model
-from planner.pipeline import completed
-from planner.planned import placed_shards
-from planner.policy import Policy
-from planner.problem import Placement, Problem
-from planner.provenance import provenance
-from planner.sensitivity import GROWTH, RESOURCES, gains
-from planner.simulation import with_simulation
+from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
+from planner.document.plan import Plan
+from planner.document.provenance import provenance
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.choice_rules import permits_of
+from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.planning.assembly import document
+from planner.planning.caches import with_own_fractions
+from planner.planning.pipeline import completed
+from planner.planning.widening import solved
+from planner.problem.arrays import Placement, Problem
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import better, bounded
 from planner.studies.study import Search
-from planner.widening import solved
+from planner.verification.planned import placed_shards
+from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.errors import InputError
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from planner import spreadsheets
-from planner.files import read_json, write_file
+from planner.document import spreadsheets
+from planner.document.files import read_json, write_file
 from topologies.errors import InputError
 
 KIND, SCHEMA_VERSION = "study_results", 1

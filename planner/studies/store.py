@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.files import write_file
+from planner.document.files import write_file
 from planner.studies.point import Answer, Start
 from topologies.errors import InputError
 

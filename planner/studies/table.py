@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from planner.prices import bill
-from planner.software import software_warnings
+from planner.capacity.prices import bill
+from planner.formulation.software import software_warnings
 from planner.studies.execution import Done
 from planner.studies.fields import StudyField
 from planner.studies.findings import findings

@@ -11,7 +11,7 @@ from cost_models.shards import DDR, HBM
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.verification import verify
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 
 

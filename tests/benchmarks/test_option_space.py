@@ -1,7 +1,7 @@
 """The benchmark of the option space compares what it says."""
 
 from benchmarks.option_space import CUTS, searched, tables_of
-from planner.policy import Policy
+from planner.formulation.policy import Policy
 from topologies.loading import load_topology
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from planner.cli.app import Program
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import Terminated
-from planner.document import read_plan
+from planner.document.plan import read_plan
 from topologies.errors import Fault, InputError
 
 

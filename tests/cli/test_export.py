@@ -14,9 +14,9 @@ ROWS = (3_000_000, 1_000_000, 400_000)
 @pytest.fixture(scope="module")
 def plan_file(tmp_path_factory):
     """A plan that TorchRec and HugeCTR both execute."""
-    from planner.api import plan
-    from planner.document import write_plan
-    from planner.policy import Policy
+    from planner.document.plan import write_plan
+    from planner.formulation.policy import Policy
+    from planner.planning.planning import plan
 
     file = tmp_path_factory.mktemp("plans") / "plan.json"
     policy = Policy(runtime="hugectr")
@@ -37,9 +37,9 @@ def test_writes_json_to_a_file_or_stdout(run, plan_file, tmp_path, to):
 def moving(tmp_path):
     """Makes plans of two tables: the ways and ranks of the first are given."""
     from cost_models.workload.models import Workload
-    from planner.api import plan
-    from planner.document import write_plan
-    from planner.policy import Policy
+    from planner.document.plan import write_plan
+    from planner.formulation.policy import Policy
+    from planner.planning.planning import plan
 
     tables = [
         {"name": name, "rows": 10_000, "dim": 64, "features": [name], "pooling_factor": 3, "optimizer": "sgd"}
@@ -127,7 +127,7 @@ def test_what_cannot_run_ends_with_3(run, plan_file, tmp_path):
 def split_plan_file(tmp_path_factory):
     """A plan of three tables in ddr_split, one of them cut by rows."""
     from planner import plan, write_plan
-    from planner.policy import Policy
+    from planner.formulation.policy import Policy
     from tests.oracles.instances import node_group, topology, workload
 
     cluster = topology(node_group("a", nodes=1, ranks=4, hbm_bytes=8e7, ddr_bytes=1e11))

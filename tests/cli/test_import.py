@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from cost_models.simulator import simulation
-from planner.document import read_plan
+from planner.document.plan import read_plan
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_step_is_played_once_or_not_at_all(run, theirs, tmp_path, monkeypatc
         played.append(words)
         return simulation.simulate(*words, **more)
 
-    monkeypatch.setattr("planner.simulation.simulate", counted)
+    monkeypatch.setattr("planner.verification.simulation.simulate", counted)
     words = ("import", theirs, "--from", "torchrec", *INPUTS, "-o", tmp_path / "ours.json")
     for flags, times in (((), 1), (("--no-simulate",), 0)):
         played.clear()

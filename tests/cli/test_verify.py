@@ -5,7 +5,7 @@ import json
 import pytest
 
 from planner.cli.verify import SHOWN_DIFFERENCES, other_input
-from planner.differences import differences
+from planner.document.differences import differences
 from topologies.cluster import NodeGroup
 
 GROUP = {

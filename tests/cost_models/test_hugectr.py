@@ -21,8 +21,8 @@ from cost_models.shards import (
     PlacedShards,
 )
 from cost_models.workload.loading import load_workload
-from planner.api import plan
-from planner.verification import verify
+from planner.planning.planning import plan
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 

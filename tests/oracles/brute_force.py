@@ -1,15 +1,15 @@
 """The true optimum of a tiny problem, by trying everything.
 
-Written from the definition in the docstring of `planner.problem` alone: plain loops over ranks, columns and pools,
-and nothing taken from there but the data. Partial placements are given up when they already take as long as the best
-one known or overfill a memory, which is right because no load and no size is negative.
+Written from the definition in the docstring of `planner.problem.arrays` alone: plain loops over ranks, columns and
+pools, and nothing taken from there but the data. Partial placements are given up when they already take as long as the
+best one known or overfill a memory, which is right because no load and no size is negative.
 """
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.problem import NODE, RANK, WORLD, Problem, TableGroup
+from planner.problem.arrays import NODE, RANK, WORLD, Problem, TableGroup
 
 Place = tuple[int, int]
 """(block, rank or node or -1)."""

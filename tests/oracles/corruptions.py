@@ -18,11 +18,11 @@ from typing import Any
 from cost_models.workload.models import Workload
 from planner import plan
 from planner.cli.verify import other_input
-from planner.document import Plan, read_plan
-from planner.planned import planned_inputs
-from planner.policy import Policy
-from planner.unchecked import INPUTS, unchecked
-from planner.verification import verify
+from planner.document.plan import Plan, read_plan
+from planner.formulation.policy import Policy
+from planner.verification.planned import planned_inputs
+from planner.verification.unchecked import INPUTS, unchecked
+from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError

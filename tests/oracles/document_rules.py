@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, TIER_FORMS, Floats, Ints
-from planner.policy import Policy
+from planner.formulation.policy import Policy
 
 COLUMN_UNIT = 4
 COARSE_FRACTIONS: dict[str, tuple[float, ...]] = {

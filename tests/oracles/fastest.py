@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shards import COLUMN_WISE, Floats, Ints
-from planner.document import TablePlan
+from planner.document.plan import TablePlan
 from tests.oracles.choices import Cluster, Family, TableChoices, Variant
 from tests.oracles.covers import Covers
 

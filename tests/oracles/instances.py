@@ -10,10 +10,10 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, PlacementTier
 from cost_models.workload.models import Workload
-from planner.options import Options, build_problem, enumerate_options
-from planner.permits import planning_model
-from planner.policy import Policy
-from planner.problem import Problem
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Problem
 from topologies.cluster import Topology
 from topologies.errors import InputError
 

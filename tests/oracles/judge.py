@@ -15,9 +15,9 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS
 from planner import plan
-from planner.document import Objective, Plan, RankPlan, StageTime, TablePlan, TierBytes
-from planner.planned import placed_tables
-from planner.verification import verify
+from planner.document.plan import Objective, Plan, RankPlan, StageTime, TablePlan, TierBytes
+from planner.verification.planned import placed_tables
+from planner.verification.verify import verify
 from tests.oracles import legality
 from tests.oracles.choices import Cluster
 from tests.oracles.document_rules import rules_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem import NODE, RANK, Ints, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Ints, Placement, Problem, load_state
 from tests.oracles.instances import tiny_instance
 
 

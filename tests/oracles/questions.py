@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from cost_models.workload.models import Workload
-from planner.policy import Policy
+from planner.formulation.policy import Policy
 from topologies.cluster import Topology
 
 SHAPES = (

@@ -3,8 +3,8 @@
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import Simulation
 from planner import plan
-from planner.policy import Policy
-from planner.simulation import play
+from planner.formulation.policy import Policy
+from planner.verification.simulation import play
 from tests.oracles.instances import node_group, topology, workload
 
 DENSE = {

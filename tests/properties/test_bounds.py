@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.options import build_problem, enumerate_options
-from planner.permits import planning_model
-from planner.policy import Policy
-from planner.problem import NODE, RANK, Placement, load_state
-from planner.solvers.fluid import Fluid
-from planner.solvers.infeasible import shortage
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import NODE, RANK, Placement, load_state
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import shortage
 from tests.oracles.instances import confined_instance, tiny_instance
 from tests.oracles.placements import random_placement
 from topologies.cluster import Topology

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.verification import verify
+from planner.verification.verify import verify
 from tests.oracles.corruptions import Base, bases, corruptions, slip
 
 EACH = 40

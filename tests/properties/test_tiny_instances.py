@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from planner.problem import Problem, load_state
-from planner.solvers.fluid import Fluid
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import Problem, load_state
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
-from planner.solvers.prices import Prices
-from planner.solvers.repartition import ROUNDING_BYTES
 from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, confined_instance, tiny_instance

@@ -15,7 +15,7 @@ from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backwa
 
 from cost_models.workload.models import Workload
 from planner.integrations.torchrec_planner import ShardPlanner
-from planner.verification import verify
+from planner.verification.verify import verify
 
 GIB = 2**30
 META = torch.device("meta")
@@ -86,9 +86,10 @@ def counted(planner: ShardPlanner) -> dict[str, np.ndarray]:
 
 
 def of_document(planner: ShardPlanner) -> dict[str, np.ndarray]:
-    assert verify(planner.document) == []
+    assert verify(planner.document.plan) == []
     return {
-        memory: np.array([getattr(rank.bytes, memory) for rank in planner.document.ranks]) for memory in ("hbm", "ddr")
+        memory: np.array([getattr(rank.bytes, memory) for rank in planner.document.plan.ranks])
+        for memory in ("hbm", "ddr")
     }
 
 
@@ -160,5 +161,5 @@ def test_a_pipeline_that_is_stated_is_counted() -> None:
         topology(), 512, constraints=constraints, cost_model="torchrec", workload=workload, stats=[], effort=0
     )
     planner.plan(module)
-    assert planner.document.provenance.workload.content.get("pipeline", "sparse-dist") == "sparse-dist"
+    assert planner.document.plan.provenance.workload.content.get("pipeline", "sparse-dist") == "sparse-dist"
     assert (of_document(planner)["hbm"] < counted(planner)["hbm"]).any()

@@ -25,14 +25,14 @@ from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, Emb
 from benchmarks.gloo.model import Tables
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
+from planner.formulation.policy import Policy
 from planner.importers.adoption import Inputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.integrations.torchrec import to_constraints, to_sharding_plan
-from planner.policy import Policy
-from planner.verification import verify
+from planner.planning.planning import plan
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import load_topology

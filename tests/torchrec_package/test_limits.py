@@ -10,7 +10,7 @@ from torchrec.distributed.types import CacheParams
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 
 from planner.integrations.torchrec_planner import ShardPlanner
-from planner.verification import verify
+from planner.verification.verify import verify
 from topologies.errors import InputError
 
 CLUSTER = Topology(world_size=4, local_world_size=2, compute_device="cuda", hbm_cap=2**30, ddr_cap=2**34)
@@ -40,7 +40,7 @@ class Only(EmbeddingBagCollectionSharder):
 
 def ways(planner: ShardPlanner, sharder: EmbeddingBagCollectionSharder | None = None) -> dict[str, tuple[str, str]]:
     found = planner.plan(bags(), [sharder or EmbeddingBagCollectionSharder()]).plan["bags"]
-    assert verify(planner.document) == []
+    assert verify(planner.document.plan) == []
     return {name: (held.sharding_type, held.compute_kernel) for name, held in found.items()}
 
 

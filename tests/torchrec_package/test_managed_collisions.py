@@ -24,7 +24,7 @@ from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backwa
 from benchmarks.gloo.processes import Processes
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_planner import ShardPlanner
-from planner.verification import verify
+from planner.verification.verify import verify
 from topologies.errors import InputError
 
 SHARDERS = [ManagedCollisionEmbeddingBagCollectionSharder(), ManagedCollisionEmbeddingCollectionSharder()]
@@ -87,7 +87,7 @@ def trained(pooled: bool) -> tuple[list[float], dict, dict, dict, dict]:
     if pooled:  # the sharder has no sharding for CPUs, on which TorchRec trains row_wise all the same
         planner = ShardPlanner(GPUS, batch_size=BATCH)
         planner.plan(model, SHARDERS)
-        plan = to_sharding_plan(planner.document, model, compute_device="cpu")
+        plan = to_sharding_plan(planner.document.plan, model, compute_device="cpu")
     else:
         plan = ShardPlanner(CPUS, batch_size=BATCH).collective_plan(model, SHARDERS, torch.distributed.group.WORLD)
     whole = DistributedModelParallel(model, device=torch.device("cpu"), plan=plan, sharders=SHARDERS)
@@ -147,7 +147,7 @@ def test_the_plan_is_that_of_torchrecs_planner(pooled: bool) -> None:
         planner = ShardPlanner(GPUS, batch_size=BATCH)
         ours = planner.plan(Model(pooled=pooled, buckets=buckets), SHARDERS)
         assert ours._serialize() == theirs._serialize()
-        assert verify(planner.document) == []
+        assert verify(planner.document.plan) == []
     with pytest.raises(ValueError, match="uneven buckets"):
         EmbeddingShardingPlanner(topology=GPUS, batch_size=BATCH).plan(Model(pooled=pooled), SHARDERS)
 

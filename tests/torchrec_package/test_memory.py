@@ -10,10 +10,10 @@ from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan, TablePlan
+from planner.document.plan import Plan, TablePlan
 from planner.exporters.torchrec import KERNELS
-from planner.policy import Policy
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
 from tests.torchrec_package.oracle import DTYPES, OPTIMIZERS, default_topology
 from topologies.loading import load_topology
 

@@ -11,10 +11,10 @@ from benchmarks.gloo.processes import Processes
 from benchmarks.gloo.training import train, unsharded
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
-from planner.policy import RUNTIMES, Policy
+from planner.formulation.policy import RUNTIMES, Policy
+from planner.planning.planning import plan
 from topologies.loading import load_topology
 
 SEEDS, LOCAL, BATCH, STEPS = range(25), 2, 6, 3

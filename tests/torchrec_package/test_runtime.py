@@ -11,12 +11,12 @@ from benchmarks.gloo.model import Tables
 from benchmarks.gloo.processes import Processes
 from benchmarks.gloo.training import train_resharded
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan, write_plan
+from planner.document.plan import Plan, write_plan
 from planner.exporters.torchrec import torchrec_plan
 from planner.exporters.torchrec_reshard import torchrec_reshard
+from planner.formulation.policy import Policy
 from planner.integrations.torchrec_runtime import qcomms_config, sharders_of, to_reshard
-from planner.policy import Policy
+from planner.planning.planning import plan
 from topologies.errors import InputError
 from topologies.loading import load_topology
 

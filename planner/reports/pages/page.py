@@ -12,7 +12,7 @@ import pandas as pd
 
 from planner._version import VERSION
 from planner.reports.pages.charts import Chart, LeftOut
-from planner.scales import aligned, scale_of, value_text
+from planner.studies.scales import aligned, scale_of, value_text
 from topologies.errors import MissingPackageError
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"

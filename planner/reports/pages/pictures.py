@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from planner.files import write_file
+from planner.document.files import write_file
 from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped, legend_px
 from planner.reports.pages.page import Page
 from topologies.errors import InputError, MissingPackageError

@@ -8,10 +8,9 @@ import pandas as pd
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
-from planner.document import Objective, Plan, StageTime
-from planner.fixed_part import fixed_part
-from planner.permits import planning_model
-from planner.planned import planned_inputs
+from planner.diagnosis.fixed_part import fixed_part
+from planner.document.plan import Objective, Plan, StageTime
+from planner.formulation.allowed_choices import planning_model
 from planner.reports.pages.charts import (
     INK,
     MEMORY_COLOURS,
@@ -31,7 +30,8 @@ from planner.reports.pages.charts import (
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Column, Page, Table
 from planner.reports.words import fixed_words
-from planner.scales import Scale, scale_of
+from planner.studies.scales import Scale, scale_of
+from planner.verification.planned import planned_inputs
 from topologies.sentences import counted
 from topologies.units import format_bytes
 

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from planner.reports.pages.charts import hover
-from planner.scales import Scale, scale_of, value_text
 from planner.studies.results import FIGURES, Axis, StudyResults
+from planner.studies.scales import Scale, scale_of, value_text
 
 TITLES = {
     "samples_per_s": "throughput",

@@ -24,8 +24,8 @@ from planner.reports.pages.charts import (
     named_axis,
 )
 from planner.reports.pages.points import Points
-from planner.scales import scale_of
 from planner.studies.results import SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX
+from planner.studies.scales import scale_of
 
 MOST_BARS = 40
 ROOM_FOR_TEXT = 1.12

@@ -21,8 +21,8 @@ from planner.reports.pages.charts import (
     spread_ticks,
 )
 from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
-from planner.scales import scale_of, significant, trimmed
 from planner.studies.results import Axis
+from planner.studies.scales import scale_of, significant, trimmed
 
 MOST_CURVES, MOST_MARKS = 8, 5000
 WIDE = 50.0

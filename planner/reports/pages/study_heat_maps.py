@@ -18,8 +18,8 @@ from planner.reports.pages.charts import (
     named_axis,
 )
 from planner.reports.pages.points import CHOSEN, TITLES, Points
-from planner.scales import significant, value_text
 from planner.studies.results import Axis
+from planner.studies.scales import significant, value_text
 
 MOST_SLICES, MOST_COLUMNS = 8, 16
 MARKS = {"infeasible": "✕", "timeout": "…", "error": "!"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cost_models.simulator.simulation import Simulation
-from planner.files import write_file
+from planner.document.files import write_file
 from planner.reports.timeline.kineto import documents
 from planner.reports.timeline.picture import picture
 from planner.reports.timeline.slices import loads, sample, slices

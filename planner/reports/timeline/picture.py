@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.simulator.program import COMPUTE, HOST, REDUCE, Task
 from cost_models.simulator.simulation import Piece, Simulation
-from planner.files import write_file
+from planner.document.files import write_file
 from planner.reports.timeline.slices import Load, Slice, critical_rank, loads, slices, streams
 from topologies.errors import InputError, MissingPackageError
 from topologies.units import format_seconds

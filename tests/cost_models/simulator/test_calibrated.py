@@ -12,9 +12,9 @@ from cost_models.lookup import Lookup
 from cost_models.shards import COLUMN_WISE, DATA_PARALLEL, HBM, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.policy import Policy
-from planner.verification import verify
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 

@@ -24,8 +24,8 @@ from cost_models.torchrec.model import TorchRecModel
 from cost_models.torchrec.tables import TorchRecTables
 from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.verification import verify
+from planner.planning.planning import plan
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import load_topology

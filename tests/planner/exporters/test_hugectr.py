@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from planner import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.hugectr import hugectr_sharding
+from planner.formulation.policy import Policy
 from planner.importers.adoption import Inputs, adopted
 from planner.importers.hugectr import differences, hugectr_tables, planned_with
-from planner.policy import Policy
 from tests.oracles.instances import tiny_instance
 from topologies.errors import InputError
 

@@ -13,12 +13,12 @@ import planner
 from cost_models.access import AccessCurves
 from cost_models.workload.models import TableProfile, Workload
 from planner import read_plan, verify, write_plan
-from planner.counts import CountSource
-from planner.document import Plan, Remap
+from planner.document.migration import differences, plan_fingerprint
+from planner.document.plan import Plan, Remap
+from planner.document.remaps import is_split
 from planner.exporters.remap import LONGEST_NAME, MANIFEST, PLAN, TOLERANCE, Remapped, file_name, write_remaps
-from planner.migration import differences, plan_fingerprint
-from planner.policy import Policy
-from planner.remaps import is_split
+from planner.formulation.policy import Policy
+from planner.importers.counts import CountSource
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 

@@ -5,11 +5,11 @@ import pytest
 
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan, Shards
+from planner.document.plan import Plan, Shards
 from planner.exporters.modules import module_paths
 from planner.exporters.torchrec import easyrec_environment, easyrec_plan, torchrec_constraints, torchrec_plan
-from planner.policy import Policy
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
 from topologies.errors import InputError
 from topologies.loading import load_topology
 

@@ -9,10 +9,10 @@ import pytest
 
 from cost_models.workload.loading import load_workload
 from planner.exporters.hugectr import hugectr_sharding
+from planner.formulation.policy import Policy
 from planner.importers.adoption import Inputs, adopted
 from planner.importers.hugectr import hugectr_tables
-from planner.policy import Policy
-from planner.verification import verify
+from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import load_topology

@@ -8,14 +8,14 @@ import pytest
 
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.api import plan
-from planner.document import Plan
+from planner.document.plan import Plan
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
+from planner.formulation.policy import Policy
 from planner.importers.adoption import PRICED_BOUND_ABOVE, Inputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
-from planner.planned import planned_inputs
-from planner.policy import Policy
-from planner.verification import verify
+from planner.planning.planning import plan
+from planner.verification.planned import planned_inputs
+from planner.verification.verify import verify
 from topologies.errors import InputError
 from topologies.loading import load_topology
 

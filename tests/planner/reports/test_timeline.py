@@ -16,7 +16,7 @@ from cost_models.simulator.program import COMPUTE
 from cost_models.simulator.simulation import Simulation
 from planner.reports.timeline import MOST_RANKS, picture, write_timeline
 from planner.reports.timeline.slices import critical_rank, loads, sample
-from planner.simulation import play
+from planner.verification.simulation import play
 from tests.oracles import simulations
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError, MissingPackageError

@@ -160,8 +160,8 @@ def test_results_read_back_are_the_same(computed: Callable[..., StudyResults], t
 
 def test_plans_are_kept_where_asked_for(grid: Callable[..., Grid], tmp_path: Path) -> None:
     """Documents that verify, also from the cache."""
-    from planner.document import read_plan
-    from planner.verification import verify
+    from planner.document.plan import read_plan
+    from planner.verification.verify import verify
 
     points, store = grid(axes={NODES: [1]}), Store(tmp_path)
     for _ in range(2):

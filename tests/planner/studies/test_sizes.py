@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cost_models.workload.loading import load_workload
-from planner.sizing import size
+from planner.capacity.sizing import size
 from planner.studies.results import StudyResults
 from topologies.loading import load_topology
 

@@ -1,0 +1,1 @@
+"""How large a cluster must be, and what it costs."""

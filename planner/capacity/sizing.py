@@ -1,0 +1,366 @@
+"""The smallest cluster that reaches a throughput, or whose memory suffices: by bisection over the nodes of a group.
+
+A size is judged by a search that ends as soon as it is decided. It is *rejected by proof* where the lower bound on the
+step is above the target's step, or where the memory is proven too small; it is *accepted by a plan* that reaches the
+target. What neither decides after a short search (no local search) is searched as long as `effort` says; where that
+finds no such plan either, the size is rejected without proof, and the candidate says so.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from cost_models.model import CostModel
+from cost_models.shards import BELOW_HBM, HOME_OF_TIER, PLACEMENT_TIERS, PlacementTier
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from planner.capacity.candidates import Candidate, descend
+from planner.capacity.size_floor import size_floor
+from planner.document.plan import Plan
+from planner.document.provenance import provenance
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.choice_rules import permits_of
+from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.policy import Policy, policy_document
+from planner.formulation.software import priced_as_run, software_warnings
+from planner.planning.assembly import document
+from planner.planning.caches import with_own_fractions
+from planner.planning.pipeline import completed
+from planner.planning.widening import solved
+from planner.problem.arrays import Problem, load_state
+from planner.solvers.incumbent import Outcome
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
+from planner.verification.simulation import with_simulation
+from topologies.cluster import Topology
+from topologies.documents import Document, did_you_mean, validate
+from topologies.errors import InputError
+from topologies.units import format_seconds
+
+DEFAULT_MAX_NODES = 128
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The smallest size with some tiers allowed, and all sizes that were judged on the way, ascending."""
+
+    label: str
+    tiers: tuple[PlacementTier, ...]
+    answer: Candidate | None
+    """With the figures of `plan`."""
+    plan: Plan | None
+    """For the answer, searched and simulated as `planner plan` does."""
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...] = ()
+    finished: bool = True
+    """False where it was interrupted: then the answer is only the smallest size known to do."""
+
+
+def size(
+    topology: Topology,
+    workload: Workload,
+    *,
+    target_samples_per_s: float | None = None,
+    max_step_s: float | None = None,
+    group: str | None = None,
+    max_nodes: int = DEFAULT_MAX_NODES,
+    policy: Policy | Document | str | Path | None = None,
+    each_tier: bool = True,
+    effort: int = 1,
+    gap: float = 0.01,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> tuple[Sizing, ...]:
+    """The smallest number of nodes that does, with all allowed tiers first, then without each memory below HBM.
+
+    `target_samples_per_s` and the longest step `max_step_s` are by the estimate; both None: that the tables fit is
+    enough. `group` names the node group that is sized (needed where there are several); its own count does not matter.
+    Sizes are multiples of the nodes that fill whole scale-up domains, up to `max_nodes`. With `each_tier` the memories
+    that the policy allows and the cluster has are left out one by one, then all of them.
+
+    A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
+
+    `stop` is asked now and then whether to end with what is known. Raises InputError for inputs that are wrong.
+    """
+    if target_samples_per_s is not None and not (math.isfinite(target_samples_per_s) and target_samples_per_s > 0):
+        raise InputError.at("target", f"{target_samples_per_s} samples/s must be above 0 and finite")
+    if max_step_s is not None and not (math.isfinite(max_step_s) and max_step_s > 0):
+        raise InputError.at("longest step", f"{max_step_s} s must be above 0 and finite")
+    rules = policy if isinstance(policy, Document) else policy_document(policy)
+    allowed = validate(rules, Policy)
+    index = group_index(topology, group)
+    stride = topology.nodes[index].stride
+    if max_nodes < stride:
+        raise InputError.at("max nodes", f"{max_nodes} is below {stride}, the nodes of one scale-up domain")
+    tell, is_over = progress or (lambda _: None), stop or (lambda: False)
+    longest_s = math.inf if max_step_s is None else max_step_s
+    priced = priced_as_run(workload, allowed)
+    trials = _Trials(
+        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
+    )
+    found: list[Sizing] = []
+    floor, most_s = size_floor(topology, priced), trials.longest_target_s(max_nodes)
+    if floor.seconds > most_s:
+        label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
+        return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
+    for label, tiers in _variants(topology, allowed, each_tier=each_tier):
+        if found and is_over():
+            break
+        found.append(_sized(trials, label, tiers, range(stride, max_nodes + 1, stride), tell))
+        if len(found) == 1 and trials.input_error and all(one.judged_by == "input" for one in found[0].candidates):
+            raise trials.input_error
+    return tuple(found)
+
+
+def group_index(topology: Topology, group: str | None) -> int:
+    """The number of the node group that is sized. Raises InputError where `group` does not say which."""
+    names = [each.name for each in topology.nodes]
+    if group is None and len(names) == 1:
+        return 0
+    if group is None:
+        raise InputError.at("group", f"there are {len(names)} node groups; name the one to size: {', '.join(names)}")
+    if group not in names:
+        raise InputError.at("group", f"{group!r} is not a node group{did_you_mean(group, names)}")
+    return names.index(group)
+
+
+def resized(topology: Topology, index: int, nodes: int) -> Topology:
+    """The cluster with another number of nodes in a group; not checked."""
+    groups = list(topology.nodes)
+    groups[index] = groups[index].model_copy(update={"count": nodes})
+    return topology.model_copy(update={"nodes": tuple(groups)})
+
+
+def _variants(
+    topology: Topology, policy: Policy, *, each_tier: bool
+) -> Iterator[tuple[str, tuple[PlacementTier, ...]]]:
+    """Labels and tiers: all whose memory the cluster has; without each memory below HBM; HBM alone."""
+    below = [name for name in BELOW_HBM if any(group.memory(name) is not None for group in topology.nodes)]
+    there = tuple(tier for tier in policy.tiers if HOME_OF_TIER[tier] in ("hbm", *below))
+    in_use = [name for name in below if any(HOME_OF_TIER[tier] == name for tier in there)]
+    yield "all tiers", there or policy.tiers
+    left_out = [(name,) for name in reversed(in_use)] + ([tuple(in_use)] if len(in_use) > 1 else [])
+    for names in left_out if each_tier else ():
+        tiers = tuple(tier for tier in there if HOME_OF_TIER[tier] not in names)
+        if tiers:
+            yield f"without {' and '.join(names)}", tiers
+
+
+def _sized(
+    trials: "_Trials",
+    label: str,
+    tiers: tuple[PlacementTier, ...],
+    counts: Sequence[int],
+    tell: Callable[[str], None],
+) -> Sizing:
+    seen: dict[int, Candidate] = {}
+
+    def suffices(position: int) -> bool:
+        if position not in seen:
+            if trials.is_over():
+                raise _Interrupted
+            tell(f"{label}: {_nodes(counts[position])}")
+            seen[position] = trials.judge(tiers, counts[position])
+        return seen[position].suffices
+
+    notes = list(software_warnings(trials.workload, trials.policy))
+    finished = True
+    try:
+        descend(suffices, seen, len(counts) - 1)
+    except _Interrupted:
+        finished = False
+    least = min((position for position, one in seen.items() if one.suffices), default=None)
+    answer, plan = None, None
+    if least is not None:
+        if finished:
+            tell(f"{label}: the plan for {_nodes(counts[least])}")
+        answer, plan = trials.finished(tiers, seen[least])
+        notes += _oddities(seen, least)
+        seen[least] = answer
+    if not finished:
+        notes.append("interrupted: not all sizes were judged")
+    return Sizing(label, tiers, answer, plan, tuple(seen[key] for key in sorted(seen)), tuple(notes), finished)
+
+
+def _nodes(count: int) -> str:
+    return f"{count:,} node{'s' * (count != 1)}"
+
+
+class _Interrupted(Exception):  # noqa: N818 - no error: the user has seen enough
+    pass
+
+
+def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
+    """Words for what a reader would not expect."""
+    above = [one.nodes for position, one in sorted(seen.items()) if position > least and not one.suffices]
+    if above:
+        yield f"more nodes do not always do: {', '.join(map(str, above))} are rejected"
+    below = [one for position, one in sorted(seen.items()) if position < least and not one.is_proven]
+    if below:
+        nodes = ", ".join(str(one.nodes) for one in below)
+        yield f"{nodes} nodes are rejected without proof: a longer search (--effort) may find that they do"
+
+
+@dataclass
+class _Watch:
+    """Hears of a search and ends it as soon as the target is met or proven out of reach."""
+
+    target_s: float
+    is_over: Callable[[], bool]
+    whole_step_s: Callable[[float], float]
+    """The step whose stages take so long together (see `CostModel`)."""
+    best_s: float = math.inf
+    bound_s: float = 0.0
+
+    def hear(self, _step: str, best_s: float | None, bound_s: float | None) -> None:
+        self.best_s = min(self.best_s, math.inf if best_s is None else self.whole_step_s(best_s))
+        self.bound_s = max(self.bound_s, self.whole_step_s(bound_s or 0.0))
+
+    def is_decided(self) -> bool:
+        is_met = math.isfinite(self.best_s) and self.best_s <= self.target_s
+        return is_met or self.bound_s > self.target_s or self.is_over()
+
+
+@dataclass
+class _Trials:
+    """Searches for sizes and tiers. What more tiers prove holds for fewer; so does a plan without the others."""
+
+    topology: Topology
+    workload: Workload
+    policy: Policy
+    rules: Document
+    index: int
+    target: float | None
+    longest_s: float
+    effort: int
+    gap: float
+    seed: int
+    is_over: Callable[[], bool]
+    input_error: InputError | None = None
+    judged: list[tuple[frozenset[str], frozenset[str], Candidate]] = field(default_factory=list)
+    """(allowed tiers, tiers that the plan uses, candidate)."""
+
+    def judge(self, tiers: Sequence[PlacementTier], nodes: int) -> Candidate:
+        """Whether so many nodes do."""
+        for allowed, used, known in self.judged:
+            if known.nodes != nodes or not set(tiers) <= allowed:
+                continue
+            if (known.suffices and used <= set(tiers)) or (not known.suffices and known.is_proven):
+                return known
+        try:
+            model, options, problem = self._problem(tiers, nodes)
+        except InputError as error:
+            self.input_error = error
+            return Candidate(nodes, 0, False, "input", reason=error.faults[0].message)
+        target_s = self._target_s(model)
+        for effort in sorted({0, self.effort}):
+            watch = _Watch(target_s, self.is_over, model.whole_step_s)
+            limits = Limits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
+            options, problem, outcome = solved(model, options, problem, limits, watch.hear)
+            candidate = self._candidate(model, options, problem, outcome, nodes)
+            if candidate.is_proven or self.is_over():
+                break
+        if candidate.judged_by == "search" and self.is_over():
+            raise _Interrupted
+        self.judged.append((frozenset(tiers), _tiers_used(options, problem, outcome), candidate))
+        return candidate
+
+    def finished(self, tiers: Sequence[PlacementTier], candidate: Candidate) -> tuple[Candidate, Plan]:
+        """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
+        model, options, problem = self._problem(tiers, candidate.nodes)
+        target_s = self._target_s(model)
+        limits = Limits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
+        options, problem, outcome = solved(model, options, problem, limits)
+        is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
+        if not is_met:  # ended by its gap, or by the user, before the target
+            watch = _Watch(target_s, lambda: False, model.whole_step_s)
+            decided = Limits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
+            outcome = solve(problem, decided, watch.hear)
+        final = completed(model, options, problem, outcome, limits, target_s)
+        options, problem, outcome = final.options, final.problem, final.outcome
+        policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
+        origin = provenance(model, policy, self.seed, options)
+        plan = with_simulation(document(model, options, problem, outcome, origin, best_step_s=final.best_step_s))
+        return self._candidate(model, options, problem, outcome, candidate.nodes), plan
+
+    def _target_s(self, model: CostModel) -> float:
+        return self._target_of(model.topology.world_size)
+
+    def _target_of(self, ranks: int) -> float:
+        target_s = math.inf if self.target is None else self.workload.batch(ranks) / self.target
+        return min(target_s, self.longest_s)
+
+    def longest_target_s(self, max_nodes: int) -> float:
+        """Of all sizes: that of the largest one, which has the largest batch."""
+        return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
+
+    def _problem(self, tiers: Sequence[PlacementTier], nodes: int) -> tuple[CostModel, Options, Problem]:
+        policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
+        model = planning_model(StepModel.name, self._grown(nodes), self.workload, policy)
+        options = enumerate_options(model, permits_of(model, policy, self.rules))
+        return model, *with_own_fractions(model, options, build_problem(model, options))
+
+    def _grown(self, nodes: int) -> Topology:
+        try:
+            return Topology.model_validate(resized(self.topology, self.index, nodes).model_dump(mode="json"))
+        except ValidationError as error:
+            message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+            raise InputError.at(self.topology.name, message) from None
+
+    def _candidate(
+        self, model: CostModel, options: Options, problem: Problem, outcome: Outcome, nodes: int
+    ) -> Candidate:
+        batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
+        step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
+        bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
+        found = Candidate(
+            nodes=nodes,
+            ranks=model.topology.world_size,
+            suffices=step_s is not None and step_s <= target_s,
+            judged_by="plan",
+            status=outcome.status,
+            step_s=step_s,
+            samples_per_s=None if step_s is None else batch / step_s,
+            lower_bound_s=bound_s,
+            target_s=target_s if math.isfinite(target_s) else None,
+            most_samples_per_s=batch / bound_s if bound_s else None,
+            gap=step_s / bound_s - 1 if step_s is not None and bound_s else None,
+        )
+        if found.suffices:
+            return found
+        if outcome.status == "infeasible":
+            origin = provenance(model, self.policy, self.seed, options)
+            why = document(model, options, problem, outcome, origin).infeasibility
+            return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
+        if bound_s is not None and bound_s > target_s:
+            reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
+            reason += f" {format_seconds(target_s)}{_longest(model, problem, outcome)}"
+            return replace(found, judged_by="bound", reason=reason)
+        if step_s is None:
+            return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
+        reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
+        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(model, problem, outcome)}"
+        return replace(found, judged_by="search", reason=reason)
+
+
+def _longest(model: CostModel, problem: Problem, outcome: Outcome) -> str:
+    """Words for the stage that takes most of the plan's step, fixed costs aside: no cluster lowers these."""
+    if outcome.placement is None or outcome.step_s is None:
+        return ""
+    if model.is_copy_time(outcome.step_s):
+        return "; the copy of a batch to the devices takes as long"
+    seconds = load_state(problem, outcome.placement).stage_seconds()
+    stage = int(np.argmax(seconds - problem.stage_constants))
+    return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"
+
+
+def _tiers_used(options: Options, problem: Problem, outcome: Outcome) -> frozenset[str]:
+    if outcome.placement is None:
+        return frozenset()
+    codes = options.tier[problem.block_option[outcome.placement.item_block]]
+    return frozenset(PLACEMENT_TIERS[code] for code in np.unique(codes).tolist())

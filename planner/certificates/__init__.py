@@ -1,0 +1,1 @@
+"""What proves a bound: data and arithmetic that a verifier needs, without a search."""

@@ -1,0 +1,464 @@
+"""Cases: plans told apart by what they do with some tables, and the least that each case takes.
+
+A case decides parts of tables: which block the largest part is, or between which widths, and where it is. Its bound is
+the Lagrangian one with a weight for every instance of a resource and a price for every memory pool: the decided parts
+load their places, and every other table costs at least its cheapest option where that may be. A block may not be where
+it overfills the memory or makes the step as long as the threshold. Ranks that nothing tells apart are equal: a case
+that places a part on one of them stands for all.
+
+Nothing here searches: the branching solver and the check of a proof both take their arithmetic from this module.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.problem.arrays import (
+    NODE,
+    RANK,
+    WORLD,
+    Bools,
+    Floats,
+    Ints,
+    LoadState,
+    Placement,
+    Problem,
+    place_block,
+    row_shares,
+)
+from planner.problem.symmetry import labels, node_labels, rank_symmetry
+
+ROUNDING = 1e-9
+"""Relative amount by which a bound is rounded down, and a filter is held back: above the rounding of sums."""
+
+
+class Part(NamedTuple):
+    """One decided block of a table: a type from `first` to `last`, on a place (rank, node, -1: the world) or open.
+
+    The first part of a free option is its widest block, the next one the widest of the rest, and so on; those of a
+    fixed option are its blocks in order. A range over several options says only with which block the option begins.
+    """
+
+    first: int
+    last: int
+    place: int | None
+
+
+Decisions = Mapping[int, tuple[Part, ...]]
+"""Parts of some tables. Only the last part of a table may be without a place, and only after parts of one width."""
+
+
+class Multipliers(NamedTuple):
+    """Of a case: what a second and a byte are worth."""
+
+    weight: Floats
+    """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
+    byte: Floats
+    """[M, W] of a byte of the pool that the rank uses."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A case on its ranks."""
+
+    decisions: Decisions
+    load: Floats
+    """[C, W] of the instance that the rank uses, by base and decided parts."""
+    free: Floats
+    """[M, W] of the pool that the rank uses."""
+    labels: Ints
+    """[W] equal for ranks that are interchangeable; numbered in the order of their first rank."""
+    node_labels: Ints
+    """[N] equal for nodes that are."""
+    step_s: float
+    """That the decided parts take by themselves."""
+    stage_seconds: Floats
+    """[S] and no plan takes less in any stage."""
+    rooms: "list[Room]"
+    """Where blocks may be, once it was asked for."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where the blocks may be in a case: by memory, by the threshold, by the kind of rank. G groups of equal ranks."""
+
+    ranks: Ints
+    """[G] first rank of each group."""
+    count: Ints
+    """[G] ranks of each group."""
+    nodes: Ints
+    """First node of each sort."""
+    on_rank: Bools
+    """[RANK blocks, G]"""
+    on_node: Bools
+    """[NODE blocks, sorts of node]"""
+    on_world: Bools
+    """[WORLD blocks]"""
+    usable: Bools
+    """[B] whether the block may be somewhere."""
+
+
+class Cases:
+    """All cases of one problem under a threshold: no plan that takes `threshold_s` or more is of interest.
+
+    `least` [S] are seconds that every plan takes in each stage.
+    """
+
+    def __init__(self, problem: Problem, threshold_s: float, least: Floats) -> None:
+        self.problem, self.threshold_s, self.least = problem, threshold_s, least
+        self.columns = len(problem.stage_of_column)
+        self._is_confined = problem.is_confined
+        self._blank = LoadState(problem)
+        self.fixed = np.concatenate([problem.fixed, problem.bytes_fixed], axis=2)
+        self.by_rows = np.concatenate([problem.by_rows, problem.bytes_by_rows], axis=2)
+        extent = problem.block_extent
+        self.of_rank, self.of_node = np.flatnonzero(extent == RANK), np.flatnonzero(extent == NODE)
+        self.of_world = np.flatnonzero(extent == WORLD)
+        self.row_of = np.cumsum(extent == RANK) - 1
+        self._sequences = [
+            [int(block) for block in np.repeat(types, problem.block_count[types])]
+            for types in map(np.arange, problem.block_start[:-1].tolist(), problem.block_start[1:].tolist())
+        ]
+        self.whole = self.fixed + self.by_rows
+        rows = problem.table_rows[problem.option_table[problem.block_option]]
+        nodes = np.diff(problem.node_start)
+        self.node_share = {
+            int(n): np.array([row_shares(int(r), int(n)) for r in rows[self.of_node]]).reshape(-1, int(n))
+            for n in np.unique(nodes)
+        }
+        world_shares = [problem.world_share(int(block)) for block in self.of_world]
+        self.world_share = np.array(world_shares).reshape(-1, problem.world)
+        self.first_of_instance = _opens(problem.resource_of_rank)
+        self.first_of_pool = _opens(problem.pool_of_rank)
+        self.fixed_options = np.flatnonzero(problem.option_units == 0)
+        self.tied = np.flatnonzero(problem.option_tied)
+
+    # -- the places of a case ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _colors(self) -> Ints:
+        """[W] equal where ranks are alike before anything is placed."""
+        return rank_symmetry(self.problem).color
+
+    def state(self, decisions: Decisions) -> State:
+        """Loads, free memory and equal ranks of a case."""
+        state = self._blank.copy()
+        for table in sorted(decisions):
+            for part in self.placed(decisions[table]):
+                self._add(state, part)
+        return self._settled(decisions, state)
+
+    def _settled(self, decisions: Decisions, state: LoadState) -> State:
+        """A case by its loads."""
+        problem = self.problem
+        held = []
+        for table in sorted(decisions):
+            placed = self.placed(decisions[table])
+            if problem.grouped[table]:
+                held.append(self._ranks_held(placed).astype(float))
+            if placed and problem.option_tied[problem.block_option[placed[0].first]]:
+                mark = np.zeros(problem.world)
+                mark[[part.place for part in placed if part.place is not None]] = 1.0
+                held.append(mark)
+        color = self._colors
+        of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in held]]))
+        of_node = node_labels(problem, of_rank)
+        both = labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))
+        longest = np.zeros(len(problem.stage_constants))
+        np.maximum.at(longest, problem.stage_of_column, state.load.max(axis=1))
+        stages = np.maximum(longest, self.least)
+        alone = float((longest + problem.stage_constants).sum())
+        return State(decisions, state.load, state.free, both, of_node, alone, stages, [])
+
+    def _add(self, state: LoadState, part: Part) -> None:
+        """Charge a decided part with the least of its range."""
+        problem, place = self.problem, part.place
+        assert place is not None
+        types = np.arange(part.first, part.last + 1)
+        state.add_everywhere(problem.everywhere[:, types].min(axis=1))
+        if part.first == part.last:
+            place_block(problem, state, part.first, place)
+            return
+        kind = problem.kind_of_rank[place]
+        load = (problem.fixed[kind, types] + problem.by_rows[kind, types]).min(axis=0)
+        size = (problem.bytes_fixed[kind, types] + problem.bytes_by_rows[kind, types]).min(axis=0)
+        state.add_on_rank(load, size, place)
+
+    def _ranks_held(self, placed: Iterable[Part]) -> Bools:
+        """[W] ranks that hold decided parts of one table."""
+        problem, found = self.problem, np.zeros(self.problem.world, dtype=bool)
+        for part in placed:
+            extent = problem.block_extent[part.first]
+            if extent == RANK:
+                found[part.place] = True
+            else:
+                found |= extent == WORLD or problem.node_of_rank == part.place
+        return found
+
+    def _open_ranks(self, state: State, table: int) -> Bools:
+        """[W] ranks that the policy leaves to a table, by its rank set and by what tables of its groups hold."""
+        problem = self.problem
+        found: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
+        for groups, stay in ((problem.together, True), (problem.apart, False)):
+            for group in groups:
+                if table not in group.tables:
+                    continue
+                for other in group.tables.tolist():
+                    if stay or other != table:
+                        held = self._ranks_held(self.placed(state.decisions.get(other, ())))
+                        near = np.isin(group.zone_of_rank, group.zone_of_rank[held])
+                        found &= (near | (not held.any())) if stay else ~near
+        return found
+
+    def places(self, state: State, block: int) -> list[int]:
+        """One place of each sort at which a block may be; the smallest of its sort."""
+        problem, extent = self.problem, self.problem.block_extent[block]
+        table = int(problem.table_of_block[block])
+        may = problem.allowed[problem.kind_of_rank, block] & self._open_ranks(state, table)
+        if extent == WORLD:
+            return [-1] if may.all() else []
+        if extent == NODE:
+            nodes = np.unique(state.node_labels, return_index=True)[1]
+            whole = np.logical_and.reduceat(may, problem.node_start[:-1])
+            return sorted(nodes[whole[nodes]].tolist())
+        ranks = np.unique(state.labels, return_index=True)[1]
+        return sorted(ranks[may[ranks]].tolist())
+
+    def stands_for(self, state: State, block: int, place: int) -> int:
+        """The smallest place of its sort."""
+        if self.problem.block_extent[block] == WORLD:
+            return -1
+        labels = state.node_labels if self.problem.block_extent[block] == NODE else state.labels
+        return int(np.flatnonzero(labels == labels[place])[0])
+
+    def child(self, state: State, table: int, index: int, part: Part) -> State | None:
+        """The case with one more decision: the table's part number `index`; None where no plan is of it."""
+        problem, place = self.problem, part.place
+        before = state.decisions.get(table, ())[:index]
+        if before and place is not None and problem.option_tied[problem.block_option[part.first]]:
+            ranks = [other.place for other in before if other.place is not None]
+            if place in ranks or problem.node_of_rank[place] != problem.node_of_rank[ranks[0]]:
+                return None
+        decisions = {**state.decisions, table: (*before, part)}
+        if place is None:
+            return replace(state, decisions=decisions)
+        if self._is_confined and (self._ranks_held([part]) & ~self._open_ranks(state, table)).any():
+            return None
+        if index < len(state.decisions.get(table, ())) and state.decisions[table][index].place is not None:
+            after = self.state(decisions)
+        else:
+            loads = self._blank.copy()
+            loads.load[:], loads.free[:] = state.load, state.free
+            self._add(loads, part)
+            after = self._settled(decisions, loads)
+        return after if self.is_possible(after) else None
+
+    def is_possible(self, state: State) -> bool:
+        """Whether a plan below the threshold may be of the case: its parts fit and are not too slow."""
+        capacity = max(float(of_pool.max(initial=0.0)) for of_pool in self.problem.pool_capacity)
+        if state.free.min() < -(1.0 + ROUNDING * capacity):
+            return False
+        step_s = float((state.stage_seconds + self.problem.stage_constants).sum())
+        return bool(step_s * (1 - ROUNDING) < self.threshold_s)
+
+    # -- tables ---------------------------------------------------------------------------------------------------
+
+    def sequence(self, option: int) -> list[int]:
+        """Blocks of a fixed option in the order of its parts."""
+        return self._sequences[option]
+
+    def units_left(self, parts: tuple[Part, ...]) -> tuple[int, int]:
+        """Fewest and most column units of a free option that its placed parts leave."""
+        problem = self.problem
+        whole = int(problem.option_units[problem.block_option[parts[0].first]])
+        placed = self.placed(parts)
+        most = whole - sum(int(problem.block_units[part.first]) for part in placed)
+        fewest = whole - sum(int(problem.block_units[part.last]) for part in placed)
+        return max(fewest, 0), most
+
+    def open_range(self, table: int, parts: tuple[Part, ...]) -> tuple[int, int] | None:
+        """Block types from which a table's next undecided part is taken; None where nothing is left or not known."""
+        problem = self.problem
+        if not parts:
+            return int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]) - 1
+        if parts[-1].place is None:
+            return parts[-1].first, parts[-1].last
+        option = int(problem.block_option[parts[0].first])
+        if not problem.option_units[option]:
+            sequence = self.sequence(option)
+            return (sequence[len(parts)],) * 2 if len(parts) < len(sequence) else None
+        fewest, most = self.units_left(parts)
+        if fewest != most or not most:
+            return None
+        return int(problem.block_start[option]), parts[-1].last
+
+    def placed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Those that have a place."""
+        return tuple(part for part in parts if part.place is not None)
+
+    def is_inexact(self, parts: tuple[Part, ...]) -> bool:
+        """Whether the last part is placed with more than one width."""
+        return bool(parts) and parts[-1].place is not None and parts[-1].first < parts[-1].last
+
+    def spread(self, multipliers: Multipliers, part: Part) -> float:
+        """What the widest block of a part's range is worth above the narrowest."""
+        rank = part.place
+        kind = self.problem.kind_of_rank[rank]
+        both = np.concatenate([multipliers.weight[:, rank], multipliers.byte[:, rank]])
+        ask = self.whole[kind, [part.first, part.last]] @ both
+        return float(abs(ask[1] - ask[0]))
+
+    def plan(self, state: State) -> Placement | None:
+        """The placement that a case is, where it decides everything."""
+        if len(state.decisions) < self.problem.tables:
+            return None
+        if any(self.is_inexact(parts) or self._is_unfinished(parts) for parts in state.decisions.values()):
+            return None
+        every = [part for table in sorted(state.decisions) for part in state.decisions[table]]
+        return Placement(np.array([part.first for part in every]), np.array([part.place for part in every]))
+
+    def _is_unfinished(self, parts: tuple[Part, ...]) -> bool:
+        if parts[-1].place is None:
+            return True
+        option = int(self.problem.block_option[parts[0].first])
+        if self.problem.option_units[option]:
+            return self.units_left(parts)[1] > 0
+        return len(parts) < len(self.sequence(option))
+
+    def gap_in(self, state: State, table: int, index: int, parts: list[Part]) -> str | None:
+        """What a case can do with a table's part number `index` that none of the `parts` covers; None for nothing."""
+        before = state.decisions.get(table, ())
+        around = self._undecided_range(table, before, index)
+        if around is None:
+            return f"its part {index} is not to be decided"
+        fixed_place = before[index].place if index < len(before) else None
+        for part in parts:
+            if not (around[0] <= part.first <= part.last <= around[1]) or not self._is_part(part, before[:index]):
+                return f"block types {part.first} to {part.last} are no part of it"
+            if fixed_place is not None and part.place != fixed_place:
+                return f"its part {index} has another place"
+        usable = self.room(state).usable
+        for block in range(around[0], around[1] + 1):
+            covering = [part.place for part in parts if part.first <= block <= part.last]
+            if fixed_place is not None:
+                places = [] if covering else [fixed_place]
+            elif None in covering or not usable[block] or not self._is_part(Part(block, block, 0), before[:index]):
+                places = []
+            else:
+                held = {self.stands_for(state, block, place) for place in covering if place is not None}
+                places = [place for place in self.places(state, block) if place not in held]
+            for place in places:
+                if self.child(state, table, index, Part(block, block, place)) is not None:
+                    return f"block type {block} on place {place} is left out"
+        return None
+
+    def _undecided_range(self, table: int, before: tuple[Part, ...], index: int) -> tuple[int, int] | None:
+        """Block types among which a part is still to be decided."""
+        if index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
+            return before[-1].first, before[-1].last
+        if index == len(before) and not (before and before[-1].place is None):
+            return self.open_range(table, before)
+        return None
+
+    def _is_part(self, part: Part, before: tuple[Part, ...]) -> bool:
+        """Whether a part with a place is of one option, and of a fixed one the block whose turn it is."""
+        if part.place is None:
+            return True
+        option = int(self.problem.block_option[part.first])
+        if self.problem.option_units[option]:
+            return bool(option == self.problem.block_option[part.last])
+        turn = self.sequence(option)[len(before) : len(before) + 1]
+        return bool(part.first == part.last and [part.first] == turn)
+
+    # -- where blocks may be --------------------------------------------------------------------------------------
+
+    def room(self, state: State) -> Room:
+        """Where the blocks may be in a case."""
+        if not state.rooms:
+            state.rooms.append(self._room(state))
+        return state.rooms[0]
+
+    def _room(self, state: State) -> Room:
+        problem = self.problem
+        _, ranks, count = np.unique(state.labels, return_index=True, return_counts=True)
+        nodes = np.unique(state.node_labels, return_index=True)[1]
+        kind = problem.kind_of_rank[ranks]
+        ask = self.whole[kind][:, self.of_rank].transpose(1, 0, 2)
+        on_rank = problem.allowed[kind][:, self.of_rank].T & self._fits(state, ask, ranks)
+        on_node = np.zeros((len(self.of_node), len(nodes)), dtype=bool)
+        for i, node in enumerate(nodes.tolist()):
+            members = np.arange(problem.node_start[node], problem.node_start[node + 1])
+            first = np.unique(state.labels[members], return_index=True)[1]
+            share = self.node_share[len(members)][:, first]
+            of = problem.kind_of_rank[members[0]]
+            ask = self.fixed[of][self.of_node][:, None] + self.by_rows[of][self.of_node][:, None] * share[..., None]
+            on_node[:, i] = self._fits(state, ask, members[first]).all(axis=1) & problem.allowed[of, self.of_node]
+        share = self.world_share[:, ranks].T[..., None]
+        ask = (self.fixed[kind][:, self.of_world] + self.by_rows[kind][:, self.of_world] * share).transpose(1, 0, 2)
+        on_world = np.asarray(self._fits(state, ask, ranks).all(axis=1) & problem.allowed[:, self.of_world].all(axis=0))
+        if self._is_confined:
+            self._confine(state, ranks, nodes, on_rank, on_node, on_world)
+        usable = np.zeros(len(problem.block_option), dtype=bool)
+        usable[self.of_rank], usable[self.of_node] = on_rank.any(axis=1), on_node.any(axis=1)
+        usable[self.of_world] = on_world
+        return Room(ranks, count, nodes, on_rank, on_node, on_world, usable)
+
+    def _confine(self, state: State, ranks: Ints, nodes: Ints, on_rank: Bools, on_node: Bools, on_world: Bools) -> None:
+        """Take away what the policy does not leave to the tables."""
+        problem = self.problem
+        leaves = np.stack([self._open_ranks(state, table) for table in range(problem.tables)])
+        whole = np.logical_and.reduceat(leaves, problem.node_start[:-1], axis=1)
+        on_rank &= leaves[problem.table_of_block[self.of_rank]][:, ranks]
+        on_node &= whole[problem.table_of_block[self.of_node]][:, nodes]
+        on_world &= leaves[problem.table_of_block[self.of_world]].all(axis=1)
+
+    def _fits(self, state: State, ask: Floats, ranks: Ints) -> Bools:
+        """[n, g] whether blocks that add seconds and bytes `ask` [n, g, C + M] to these ranks may be there."""
+        free = state.free[:, ranks].T
+        room = (ask[..., self.columns :] <= free + 1.0 + ROUNDING * np.abs(free)).all(axis=2)
+        busy = ask[..., : self.columns] + state.load[:, ranks].T
+        step = np.full(busy.shape[:2], float(self.problem.stage_constants.sum()))
+        for stage, least in enumerate(state.stage_seconds):
+            of_stage = busy[:, :, self.problem.stage_of_column == stage]
+            step += np.maximum(of_stage.max(axis=2, initial=0.0), least)
+        return np.asarray(room & (step * (1 - ROUNDING) < self.threshold_s))
+
+    # -- the bound ------------------------------------------------------------------------------------------------
+
+    def evened(self, state: State, multipliers: Multipliers) -> Multipliers:
+        """The same multipliers for equal ranks: the mean of what they have. That proves no less than any other."""
+        count = np.bincount(state.labels)
+        mean = [
+            np.stack([np.bincount(state.labels, weights=row) / count for row in table])[:, state.labels]
+            for table in multipliers
+        ]
+        return Multipliers(*mean)
+
+    def excess_weight(self, multipliers: Multipliers) -> float:
+        """By how much the weights of the worst stage sum to more than one; infinite for weights that are none."""
+        problem, weight = self.problem, multipliers.weight
+        first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
+        of_instance = np.take_along_axis(weight, first, axis=1)
+        if weight.min() < 0 or multipliers.byte.min() < 0 or np.abs(weight - of_instance).max() > ROUNDING:
+            return np.inf
+        return float(self._shares(multipliers).max() - 1.0)
+
+    def _shares(self, multipliers: Multipliers) -> Floats:
+        """[S] sums of the weights of each stage."""
+        total = np.zeros(len(self.problem.stage_constants))
+        np.add.at(total, self.problem.stage_of_column, (multipliers.weight * self.first_of_instance).sum(axis=1))
+        return total
+
+    def idle_shares(self, multipliers: Multipliers) -> Floats:
+        """[S] what the weights of each stage leave; it counts the seconds that the stage takes in any case."""
+        return np.maximum(1.0 - self._shares(multipliers), 0.0)
+
+
+def _opens(instances: Ints) -> Bools:
+    """[R, W] whether the rank is the first to use its instance; instances ascend along the ranks."""
+    first = np.ones(instances.shape, dtype=bool)
+    first[:, 1:] = instances[:, 1:] != instances[:, :-1]
+    return first

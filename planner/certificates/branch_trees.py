@@ -1,0 +1,106 @@
+"""Trees of cases: do their leaves hold every plan, and what do they prove together."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.certificates.branch_nodes import ROUNDING, Cases, Multipliers, Part, State
+from planner.certificates.node_bounds import CaseBounds
+from planner.problem.arrays import Floats, Problem
+
+
+class CaseNode(NamedTuple):
+    """A case of a tree."""
+
+    parent: int
+    """-1 for the root."""
+    part: Part | None
+    """What the case decides of the table and the part by which its parent is divided; None for the root."""
+    divides: tuple[int, int] | None
+    """Table and number of the part by which the case is divided; None for a leaf."""
+    multipliers: Multipliers | None
+    """None for those of the parent."""
+
+
+class CaseTree(NamedTuple):
+    """Cases that together hold every plan below the threshold; parents come before their children."""
+
+    threshold_s: float
+    nodes: tuple[CaseNode, ...]
+
+
+def tree_faults(problem: Problem, tree: CaseTree, least: Floats) -> Iterator[str]:
+    """What keeps a tree from being a proof: cases that leave something out, or weights that are none."""
+    yield from _Walk(problem, tree, least).faults
+
+
+def tree_bound_s(problem: Problem, tree: CaseTree, least: Floats) -> float:
+    """What a tree without faults proves: no plan is faster. Every plan takes `least` [S] seconds in the stages."""
+    return _Walk(problem, tree, least).bound_s
+
+
+class _Walk:
+    """One walk over a tree, from the root to the leaves."""
+
+    def __init__(self, problem: Problem, tree: CaseTree, least: Floats) -> None:
+        self.cases = Cases(problem, tree.threshold_s, least)
+        self.bounds = CaseBounds(self.cases)
+        self.faults: list[str] = []
+        self.bound_s = tree.threshold_s
+        children: dict[int, list[int]] = {}
+        for number, node in enumerate(tree.nodes):
+            if (node.parent < 0) != (number == 0) or node.parent >= number or (node.part is None) != (number == 0):
+                self.faults.append(f"case {number}: not in the order of a tree")
+                return
+            children.setdefault(node.parent, []).append(number)
+        found: dict[int, tuple[State, Multipliers, float]] = {}
+        for number, node in enumerate(tree.nodes):
+            entered = self._enter(tree, number, found)
+            if entered is None:
+                continue
+            state, multipliers, bound = entered
+            bound = max(bound, self.bounds.bound(state, multipliers))
+            found[number] = state, multipliers, bound
+            below = children.get(number, [])
+            if node.divides is None:
+                self.bound_s = min(self.bound_s, bound)
+                gap = "is a leaf with cases below it" if below else None
+            else:
+                parts = [part for part in (tree.nodes[child].part for child in below) if part is not None]
+                gap = self._gap(state, node.divides, parts)
+            if gap:
+                self.faults.append(f"case {number}: {gap}")
+                return
+
+    def _gap(self, state: State, divides: tuple[int, int], parts: list[Part]) -> str | None:
+        table, index = divides
+        if not 0 <= table < self.cases.problem.tables:
+            return "is divided by a table that does not exist"
+        return self.cases.gap_in(state, table, index, parts)
+
+    def _enter(
+        self, tree: CaseTree, number: int, found: dict[int, tuple[State, Multipliers, float]]
+    ) -> tuple[State, Multipliers, float] | None:
+        """State, multipliers and the parent's bound of a case; None where no plan below the threshold is of it."""
+        node = tree.nodes[number]
+        if number == 0:
+            state, inherited, bound = self.cases.state({}), node.multipliers, -np.inf
+        else:
+            parent = tree.nodes[node.parent]
+            if node.parent not in found or parent.divides is None or node.part is None:
+                return None
+            above, inherited, bound = found[node.parent]
+            after = self.cases.child(above, *parent.divides, node.part)
+            if after is None:
+                return None
+            state = after
+        multipliers = node.multipliers or inherited
+        if multipliers is None:
+            self.faults.append("the first case has no multipliers")
+            return None
+        even = self.cases.evened(state, multipliers)
+        if self.cases.excess_weight(even) > ROUNDING:
+            self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
+            return None
+        return state, multipliers, bound

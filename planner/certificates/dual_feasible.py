@@ -1,0 +1,196 @@
+"""Dual feasible functions: what a plan below a threshold may put on one rank, beyond the sum of its seconds.
+
+A plan faster than z loads an instance of a resource by less than what z leaves of its stage, so the shares of that
+room which its blocks take sum to one at most. A function u is dual feasible if the u(x) of any shares that sum to one
+at most do so, too: blocks of 0.7 that leave holes which nothing fills count for more than 0.7. So every instance has
+a room of one for the transformed shares, and a price for it makes a Lagrangian bound, as memory does.
+
+Sources: Fekete & Schepers, Math. Program. 91, 2001; Clautiaux, Alves & Valério de Carvalho, Ann. Oper. Res. 179, 2010.
+Nothing here searches: the solver and the check of a proof both take their arithmetic from this module.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.certificates.node_bounds import Widths
+from planner.problem.arrays import NODE, RANK, WORLD, Floats, Ints, Problem
+
+ROUNDING = 1e-9
+"""Relative amount by which rooms are rounded up and shares down: above the rounding of sums."""
+
+
+class PricedFunction(NamedTuple):
+    """What a function proves of the instances of a column's resource that the ranks of one kind use, and its price."""
+
+    kind: int
+    column: int
+    family: str
+    parameter: float
+    price_s: float
+    """Seconds that the whole room of one instance is worth."""
+
+
+class Items(NamedTuple):
+    """Loads that single ranks get of blocks; n of them."""
+
+    block: Ints
+    """[n]"""
+    seconds: Floats
+    """[n]"""
+    ranks: Floats
+    """[n] that get so much each."""
+
+
+def _fekete_schepers(x: Floats, k: float) -> Floats:
+    """u^(k): blocks of more than 1 / (k + 1) count as 1 / k."""
+    return np.minimum(np.floor((k + 1) * x) / k, 1.0)
+
+
+def _martello_toth(x: Floats, epsilon: float) -> Floats:
+    """U^(epsilon): large blocks fill the rank, blocks that fit beside them count for nothing."""
+    return np.where(x > 1 - epsilon, 1.0, np.where(x < epsilon, 0.0, x))
+
+
+def _burdett_johnson(x: Floats, c: float) -> Floats:
+    """f_BJ,1: the rounding of mixed integer cuts."""
+    whole, part = np.floor(c), c - np.floor(c)
+    floor = np.floor(c * x)
+    return np.asarray((floor + np.maximum(c * x - floor - part, 0.0) / (1 - part)) / whole)
+
+
+def _carlier(x: Floats, c: float) -> Floats:
+    """f_CCM,1 (Carlier, Clautiaux & Moukrim, Comput. Oper. Res. 34, 2007): rounded down, and the rest of it up."""
+    whole = np.floor(c)
+    below = np.where(x < 0.5, np.floor(c * x) / whole, 0.5)
+    return np.asarray(np.where(x > 0.5, 1 - np.floor(c * (1 - x)) / whole, below))
+
+
+_MOST = 1e6
+FAMILIES: Mapping[str, tuple[Callable[[Floats, float], Floats], float, float]] = {
+    "fekete_schepers": (_fekete_schepers, 1.0, _MOST),
+    "martello_toth": (_martello_toth, 0.0, 0.5),
+    "burdett_johnson": (_burdett_johnson, 1.0, _MOST),
+    "carlier_clautiaux_moukrim": (_carlier, 1.0, _MOST),
+}
+"""The function of shares and a parameter, and the range of the parameter. None decreases."""
+
+
+def is_function(family: str, parameter: float) -> bool:
+    """Whether there is such a function: a known family, its parameter in range, and whole where it must be."""
+    if family not in FAMILIES:
+        return False
+    _, low, high = FAMILIES[family]
+    return low <= parameter <= high and (family != "fekete_schepers" or parameter == int(parameter))
+
+
+def transformed(family: str, parameter: float, shares: Floats) -> Floats:
+    """[n] what the shares count for; a share above one as one."""
+    return np.asarray(FAMILIES[family][0](np.minimum(shares, 1.0), parameter))
+
+
+def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> Floats:
+    """[S] seconds that each stage of a plan faster than the threshold lasts at most, its constant aside.
+
+    Every plan takes `least` [S] seconds in the stages.
+    """
+    others = least.sum() - least
+    return np.asarray(threshold_s * (1 + ROUNDING) - problem.stage_constants.sum() - others * (1 - ROUNDING))
+
+
+def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, seconds: Floats) -> Floats:
+    """[n] what `seconds` [n] are of the room that the base leaves, rounded down."""
+    room = rooms[problem.stage_of_column[column]] - float(problem.base_of_instance[kind, column]) * (1 - ROUNDING)
+    return np.asarray(seconds * (1 - ROUNDING) / max(room, 1e-300))
+
+
+def instances(problem: Problem, kind: int, column: int) -> int:
+    """Instances of a column's resource that the ranks of a kind use, of those that tables may use."""
+    return len(np.unique(problem.resource_of_rank[column, problem.reach & (problem.kind_of_rank == kind)]))
+
+
+def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Items:
+    """What ranks of a kind get of blocks if they are placed there, for each sort of rank that holds a part."""
+    extent, rows = problem.block_extent[blocks], problem.table_rows[problem.table_of_block[blocks]]
+    fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
+    of_kind = np.flatnonzero(problem.kind_of_rank == kind)
+    whole = (extent == RANK) | problem.block_replicated[blocks]
+    parts = np.where(extent == NODE, problem.node_ranks_of_kind[kind], problem.world)
+    size = -(-rows // parts)
+    full = rows // size
+    held = np.where(extent == NODE, full, np.searchsorted(of_kind, full))
+    ranks = np.where(extent == NODE, parts, len(of_kind))
+    rest = np.where(extent == NODE, 1, np.isin(full, of_kind)) * (rows % size > 0)
+    found = [
+        (np.flatnonzero(whole), fixed + by_rows, np.where(extent == WORLD, len(of_kind), 1)),
+        (np.flatnonzero(~whole), fixed + by_rows * (size / rows), held),
+        (np.flatnonzero(~whole), fixed + by_rows * (rows % size / rows), rest),
+        (np.flatnonzero(~whole), fixed, ranks - held - rest),
+    ]
+    some = [(at[(count[at] > 0) & (load[at] > 0)], load, count) for at, load, count in found]
+    return Items(
+        np.concatenate([at for at, _, _ in some]),
+        np.concatenate([load[at] for at, load, _ in some]),
+        np.concatenate([count[at] for at, _, count in some]).astype(float),
+    )
+
+
+def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Items:
+    """What all ranks of a kind get of blocks wherever these are placed."""
+    seconds = problem.everywhere[kind, blocks, column]
+    found = np.flatnonzero(seconds > 0)
+    ranks = float((problem.reach & (problem.kind_of_rank == kind)).sum())
+    return Items(found, seconds[found], np.full(len(found), ranks))
+
+
+def priced_shares(
+    problem: Problem, functions: tuple[PricedFunction, ...], rooms: Floats
+) -> tuple[Floats, Floats, float]:
+    """What blocks pay: [K, B] where they are placed on a kind, and [B] wherever they are; and what all room costs."""
+    blocks = np.arange(len(problem.block_option))
+    placed, anywhere, paid = np.zeros((problem.kinds, len(blocks))), np.zeros(len(blocks)), 0.0
+    for kind, column, family, parameter, price in functions:
+        for items, target in (
+            (placed_items(problem, kind, column, blocks), placed[kind]),
+            (everywhere_items(problem, kind, column, blocks), anywhere),
+        ):
+            counted = transformed(family, parameter, shares_of(problem, kind, column, rooms, items.seconds))
+            target += price * np.bincount(items.block, weights=items.ranks * counted, minlength=len(blocks))
+        paid += price * instances(problem, kind, column)
+    return placed, anywhere, paid
+
+
+def cheapest_wholes(problem: Problem, values: Floats, widths: list[Widths]) -> tuple[Floats, Ints, list[Ints]]:
+    """[T] least value of each table, its columns cut into whole blocks; [T] the option; and the tilings behind it.
+
+    `values` [B] are those of the blocks, infinite where one may not be.
+    """
+    options = np.full(len(problem.option_table), np.inf)
+    fixed = np.flatnonzero(problem.option_units == 0)
+    total = np.add.reduceat(
+        np.where(problem.block_is_free, 0.0, values * problem.block_count), problem.block_start[:-1]
+    )
+    options[fixed] = total[fixed]
+    ends = np.append(values, np.inf)
+    tilings = []
+    for of_units in widths:
+        best, width = of_units.cheapest(ends)
+        options[of_units.options] = best[:, -1]
+        tilings.append(width)
+    cheapest = np.full(problem.tables, np.inf)
+    np.minimum.at(cheapest, problem.option_table, options)
+    best_options = np.flatnonzero(options == cheapest[problem.option_table])
+    _, first = np.unique(problem.option_table[best_options], return_index=True)
+    return cheapest, best_options[first], tilings
+
+
+def taken_blocks(problem: Problem, chosen: Ints, widths: list[Widths], tilings: list[Ints]) -> Floats:
+    """[B] how often each block is taken by the chosen options [T] and their tilings."""
+    options = np.zeros(len(problem.option_table), dtype=bool)
+    options[chosen] = True
+    mine = options[problem.block_option] & ~problem.block_is_free
+    taken = np.where(mine, problem.block_count, 0).astype(float)
+    for of_units, width in zip(widths, tilings, strict=True):
+        of_units.count(width, options[of_units.options], taken)
+    return taken

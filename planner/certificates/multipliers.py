@@ -1,0 +1,51 @@
+"""The multipliers of a lower bound."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from planner.certificates.branch_trees import CaseTree
+from planner.certificates.dual_feasible import PricedFunction
+from planner.problem.arrays import Floats
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem.arrays`."""
+
+    weight: Floats
+    """[D, C] of one second on the resource that a rank of the district uses. A rank that is in several districts has
+    the sum of their weights. Per stage they sum to one at most over instances, together with those of tables; what is
+    missing is the weight of the seconds that the stage takes in any case (`planner.problem.integrality`)."""
+    byte: Floats
+    """[D, M] of one byte, in seconds."""
+    of_table: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """(table, stage) -> weight of one second that the table's largest block alone makes the stage last."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """No placement is faster than the threshold: its blocks would not pack into the ranks, as priced dual feasible
+    functions show (`planner.certificates.dual_feasible`), at prices of their own."""
+
+    threshold_s: float
+    prices: Prices
+    functions: tuple[PricedFunction, ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound with what proves it.
+
+    No placement takes less than `seconds`: at the `prices`, the fluid relaxation over the blocks that a plan faster
+    than `threshold_s` may hold (all of them, where it is None) takes at least that, and so does any other plan.
+    """
+
+    seconds: float
+    prices: Prices
+    threshold_s: float | None
+    packed: Packed | None = None
+    """What proves more than the prices do, where blocks pack badly."""
+    tree: CaseTree | None = None
+    """Cases that prove more than the prices do."""
+    tried_s: float | None = None
+    """Every plan faster than this was tried: there is none."""

@@ -1,0 +1,1 @@
+"""The plan document and the files around it."""

@@ -1,0 +1,130 @@
+"""What a plan was computed for, with and by."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.coefficients import Evidence
+from cost_models.kinds import CoefficientsUsed
+from cost_models.model import CostModel
+from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
+from planner._version import VERSION
+from planner.document.plan import CoefficientSources, Provenance, Source
+from planner.formulation.allowed_choices import Permits
+from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
+from planner.formulation.policy import Policy
+from planner.formulation.software import software_warnings
+from topologies.cluster import Topology, fingerprint
+from topologies.documents import Record
+
+SOLVER = "fluid prices, longest-first, local search"
+
+
+def provenance(model: CostModel, policy: Policy, seed: int, options: Options) -> Provenance:
+    """What the plan was computed for, with and by, and chosen from."""
+    return Provenance(
+        planner_version=VERSION,
+        topology=_source(model.topology),
+        workload=_source(model.workload),
+        coefficients=coefficient_sources(model.coefficients),
+        cost_model=model.name,
+        solver=SOLVER,
+        seed=seed,
+        policy=policy,
+        policy_fingerprint=fingerprint(policy),
+        cuts=options.cuts,
+        warnings=software_warnings(model.workload, policy),
+        cache_fractions={} if options.fractions is None else _written(model, options.fractions),
+    )
+
+
+def planned_options(origin: Provenance, model: CostModel, permits: Policy | Permits) -> Options:
+    """The options that the plan was chosen from, in its planner's order."""
+    return enumerate_options(model, permits, planned_fractions(origin, model), origin.cuts)
+
+
+def tried_fractions(origin: Provenance, model: CostModel) -> CacheFractions:
+    """The cache sizes that were options."""
+    return planned_fractions(origin, model) or coarse_fractions(model)
+
+
+def planned_fractions(origin: Provenance, model: CostModel) -> CacheFractions | None:
+    """The cache sizes that were options; None where every table has the same few, as have those that are not listed."""
+    if not origin.cache_fractions:
+        return None
+    found = dict(coarse_fractions(model))
+    for tier, of_table in origin.cache_fractions.items():
+        usual = found[tier][0].tolist()
+        rows = [of_table.get(table.name, usual) for table in model.workload.tables]
+        shares: Floats = np.full((len(rows), max(map(len, rows))), np.nan)
+        for row, listed in zip(shares, rows, strict=True):
+            row[: len(listed)] = listed
+        found[tier] = shares
+    return found
+
+
+def faults_of_cuts(origin: Provenance, model: CostModel, permits: Permits) -> Iterator[str]:
+    """Column cuts that are fewer than those that would be searched; a document from before there were any to state
+    covers few."""
+    own, widest = origin.cuts, enumerate_options(model, permits).cuts
+    pairs = ((own.hbm, widest.hbm), (own.below_hbm, widest.below_hbm))
+    if "cuts" in origin.model_fields_set and ("few", "every") in pairs:
+        yield f"cuts: {origin.cuts.words}, where it is {widest.words} that are searched"
+
+
+def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:
+    """Cache sizes of tables that do not exist, not in ascending order, or without those that are tried of every table:
+    a bound on plans of fewer sizes would say less than it seems to."""
+    known, usual = {table.name for table in model.workload.tables}, coarse_fractions(model)
+    for tier, of_table in origin.cache_fractions.items():
+        if tier not in PARTLY_IN_HBM:
+            yield f"cache_fractions: {tier}: has no caches"
+            continue
+        always: list[float] = usual[tier][0].tolist()
+        for name, shares in of_table.items():
+            if name not in known:
+                yield f"cache_fractions: {name} in {tier}: there is no such table"
+            if not shares or list(shares) != sorted(set(shares)):
+                yield f"cache_fractions: {name} in {tier}: none, or not in ascending order"
+            elif missing := [share for share in always if share not in shares]:
+                yield f"cache_fractions: {name} in {tier}: without {missing[0]!r}, which is tried of every table"
+
+
+def _written(model: CostModel, fractions: CacheFractions) -> dict[PlacementTier, dict[str, tuple[float, ...]]]:
+    """Of the tiers of which tables have shares of their own."""
+    usual, names = coarse_fractions(model), [table.name for table in model.workload.tables]
+    return {
+        tier: {name: tuple(row[~np.isnan(row)].tolist()) for name, row in zip(names, of_tier, strict=True)}
+        for tier, of_tier in fractions.items()
+        if not np.array_equal(of_tier, usual[tier])
+    }
+
+
+def _source(record: Topology | Record) -> Source:
+    name = str(getattr(record, "name", ""))
+    return Source(
+        name=name, fingerprint=fingerprint(record), content=record.model_dump(mode="json", exclude_defaults=True)
+    )
+
+
+def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
+    """The coefficient files behind some costs, with a hash over all their fields."""
+    records: list[Record] = [used.software, *used.devices, *used.links, *used.collectives]
+    kinds: Counter[str] = Counter()
+    for record in records:
+        for name in type(record).model_fields:
+            value = getattr(record, name)
+            if isinstance(value, Evidence):
+                kinds[value.kind] += 1
+    for system in used.collectives:
+        kinds[system.kind] += len(system.laws)
+    digest = hashlib.sha256("".join(map(fingerprint, records)).encode()).hexdigest()
+    return CoefficientSources(
+        fingerprint=f"sha256:{digest}",
+        software=used.software.name,
+        devices=tuple(device.name for device in used.devices),
+        links=tuple(link.name for link in used.links),
+        kinds=dict(sorted(kinds.items())),
+    )

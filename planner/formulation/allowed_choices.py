@@ -1,0 +1,171 @@
+"""What a policy means for the tables of a workload on a cluster: a row of permits for each table.
+
+T tables, W ranks, R sets of ranks.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from cost_models.shards import (
+    HOME_OF_TIER,
+    IS_SPLIT,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    Floats,
+    Ints,
+)
+from cost_models.workload.formats import DTYPES
+from cost_models.workload.models import Workload
+from planner.formulation.policy import Amount, Policy
+from planner.problem.arrays import Bools, TableGroup
+from topologies.cluster import Topology
+
+NO_LIMIT = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Permits:
+    """What each table may use."""
+
+    tiers: Bools
+    """[T, PLACEMENT_TIERS]"""
+    shardings: Bools
+    """[T, 7]"""
+    pairs: Bools
+    """[T, 7, PLACEMENT_TIERS] shardings in tiers; both must be permitted by themselves, too."""
+    cache_fraction: Floats
+    """[T] the only share of the rows that HBM may hold of a table in a tier that is partly there; NaN: any."""
+    dtypes: Bools
+    """[T, DTYPES] formats of the stored rows: the workload's alone, unless the policy names some."""
+    states: Bools
+    """[T, STATE_PLACES] where the optimizer state may be: with the rows alone, unless the policy names other places."""
+    max_shards: Ints
+    """[T] parts that a table may be cut into; NO_LIMIT where any number."""
+    column_multiple: Ints
+    """[T]"""
+    rank_sets: Bools
+    """[R, W] sets of ranks; the first one holds all."""
+    table_rank_set: Ints
+    """[T] the set within which every block of the table must stay."""
+    together: tuple[TableGroup, ...]
+    apart: tuple[TableGroup, ...]
+    rules: tuple[tuple[str, Bools], ...]
+    """What limits which tables: words, and [T]."""
+
+    def may(self, sharding: int, tier: int) -> Bools:
+        """[T] tables that may be held so."""
+        return np.asarray(self.shardings[:, sharding] & self.tiers[:, tier] & self.pairs[:, sharding, tier])
+
+    def may_at_all(self, sharding: int) -> Bools:
+        """[T] tables that may be held so in some tier."""
+        return np.asarray(np.any([self.may(sharding, tier) for tier in range(len(PLACEMENT_TIERS))], axis=0))
+
+    def words(self, table: int) -> str:
+        """The limits that hold for a table, in words; empty where there are none."""
+        return "; ".join(words for words, tables in self.rules if tables[table])
+
+
+def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
+    """The cost model with the policy's reserve taken from its memory. Raises InputError for an unknown name."""
+    model = cost_model(name, topology, workload)
+    if policy.reserve == Policy().reserve:
+        return model
+    reduced = copy.copy(model)
+    ranks_of_host = np.bincount(model.host_of_rank)
+    kept = []
+    for tier, capacity, pool in zip(model.memories, model.memory_capacity, model.memory_pool_of_rank, strict=True):
+        amount: Amount = getattr(policy.reserve, tier)
+        # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
+        ranks = np.maximum(ranks_of_host[model.host_of_rank], np.bincount(pool)[pool])
+        part = 1.0 if tier == "hbm" else 1.0 / ranks
+        size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
+        kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
+    reduced.memory_capacity = tuple(kept)
+    return reduced
+
+
+@dataclass(frozen=True)
+class Held:
+    """How a plan holds one table."""
+
+    name: str
+    tier: int
+    sharding: int
+    dtype: int
+    state: int
+    """Index into STATE_PLACES."""
+    ranks: Ints
+    """Of its shards."""
+    parts: int
+    """Shards, replicas counted once."""
+    widths: Ints
+    """Columns of its column blocks."""
+    cache_fraction: float | None = None
+    """Share of its rows that HBM holds, where it is in a tier that is partly there."""
+
+
+def permitted_states(permits: Permits, tier: int) -> Bools:
+    """[T, STATE_PLACES] places for the state of tables in a tier; where their rows are at home it is with them."""
+    found, home = permits.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
+    if home in STATE_PLACES:
+        at_home = STATE_PLACES.index(home)
+        if not IS_SPLIT[tier]:
+            found[:, 0] |= found[:, at_home]
+        found[:, at_home] = False
+    return found
+
+
+def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+    """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
+    for number, held in enumerate(tables):
+        because = permits.words(number)
+        if not permits.may(held.sharding, held.tier)[number]:
+            yield (
+                f"table {held.name}: {SHARDINGS[held.sharding]} in {PLACEMENT_TIERS[held.tier]} is not what the "
+                f"policy allows: {because}"
+            )
+        if not permits.dtypes[number, held.dtype]:
+            yield f"table {held.name}: is stored as {DTYPES[held.dtype]}, which neither workload nor policy says"
+        if not permitted_states(permits, held.tier)[number, held.state]:
+            yield f"table {held.name}: its optimizer state is in {STATE_PLACES[held.state]}, which no policy says"
+        share = float(permits.cache_fraction[number])
+        if held.cache_fraction is not None and not np.isnan(share) and held.cache_fraction != share:
+            yield f"table {held.name}: HBM holds {held.cache_fraction:g} of its rows, against the policy: {because}"
+        outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
+        if len(outside):
+            yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"
+        if held.parts > permits.max_shards[number]:
+            yield f"table {held.name}: is cut into {held.parts} parts, against the policy: {because}"
+        odd = held.widths[(held.widths % permits.column_multiple[number] > 0) & (len(held.widths) > 1)]
+        if len(odd):
+            yield f"table {held.name}: has a block of {odd[0]} columns, against the policy: {because}"
+    yield from _group_violations(permits, tables)
+
+
+def _group_violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+    for group in permits.together:
+        zones = [group.zone_of_rank[tables[t].ranks] for t in group.tables.tolist()]
+        first = zones[0][0]
+        for t, of_table in zip(group.tables.tolist(), zones, strict=True):
+            if (of_table != first).any():
+                rank = int(tables[t].ranks[of_table != first][0])
+                yield (
+                    f"table {tables[t].name}: is on rank {rank}, away from {tables[group.tables[0]].name}, against "
+                    f"the policy: {permits.words(t)}"
+                )
+    for group in permits.apart:
+        owner: dict[int, int] = {}
+        for t in group.tables.tolist():
+            for zone in np.unique(group.zone_of_rank[tables[t].ranks]).tolist():
+                if owner.setdefault(zone, t) != t:
+                    rank = int(tables[t].ranks[group.zone_of_rank[tables[t].ranks] == zone][0])
+                    yield (
+                        f"table {tables[t].name}: is on rank {rank}, beside {tables[owner[zone]].name}, against "
+                        f"the policy: {permits.words(t)}"
+                    )

@@ -1,0 +1,238 @@
+"""The permits of a policy: limits of its runtime, of its top and of its rules, and of its groups, one after the other.
+
+T tables.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    COLUMN_WISE,
+    GRID_SHARD,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    TABLE_COLUMN_WISE,
+    TABLE_ROW_WISE,
+    Sharding,
+)
+from cost_models.workload.formats import DTYPES, FORMATS
+from cost_models.workload.words import Dtype
+from planner.formulation.allowed_choices import Permits
+from planner.formulation.choice_groups import groups_of, join, part
+from planner.formulation.narrowing import Narrowing, Path
+from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Limits, Policy, TableRule, rank_ranges
+from planner.problem.arrays import Bools
+from topologies.documents import Document
+from topologies.errors import InputError
+
+WIDEST = 1 << 40
+"""A column multiple beyond every width."""
+
+
+def permits_of(model: CostModel, policy: Policy, document: Document | None = None) -> Permits:
+    """The permits of a policy for the tables and ranks of a model.
+
+    `document` says where each key of the policy stood. Raises InputError with every name that matches no table, every
+    rank that does not exist and every table for which the limits leave nothing.
+    """
+    return _Resolver(model, policy, document or Document({}, "policy")).run()
+
+
+class _Resolver(Narrowing):
+    """Narrows by what a policy says."""
+
+    def run(self) -> Permits:
+        """Narrow step by step, then say everything that contradicts."""
+        self._apply_runtime()
+        every = np.ones(len(self.names), dtype=bool)
+        self._apply((), self.policy, every)
+        for number, rule in enumerate(self.policy.tables):
+            self._apply(("tables", number), rule, self._matching(("tables", number), rule))
+        together = groups_of(self, "colocate", self.policy.colocate)
+        apart = groups_of(self, "separate", self.policy.separate)
+        labels = join(self, together)
+        part(self, apart, labels)
+        self.follow_ranks()
+        self._refuse_formats_of_runtime()
+        self.leave_what_there_is()
+        self.refuse_nothing_left()
+        if self.faults:
+            raise InputError(dict.fromkeys(self.faults))
+        sets, which = self.used_sets()
+        return Permits(
+            self.tiers,
+            self.shardings,
+            self.pairs,
+            self.cache_fraction,
+            self._dtypes(),
+            self._states(),
+            self.max_shards,
+            self.column_multiple,
+            sets,
+            which,
+            tuple(group for _, _, group in together),
+            tuple(group for _, _, group in apart),
+            tuple(self.rules),
+        )
+
+    def _apply_runtime(self) -> None:
+        runtime, model = self.policy.runtime, self.model
+        if runtime == "any":
+            return
+        rules = RUNTIMES[runtime]
+        shardings = [sharding in rules.shardings for sharding in SHARDINGS]
+        if runtime == "hugectr" and COLUMN_WISE in model.tied_shardings:
+            shardings[COLUMN_WISE] = True  # its own cost model's word for rows cut over some ranks
+        if len(set(np.bincount(model.host_of_rank).tolist())) > 1:
+            shardings = [may and s not in rules.needs_equal_nodes for s, may in zip(SHARDINGS, shardings, strict=True)]
+        if runtime == "torchrec" and (model.node_of_rank != model.host_of_rank).any():
+            # its cost model takes ranks of one scale-up domain for a node's; the runtime knows those of one host
+            of_node = (TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD)
+            shardings = [may and s not in of_node for s, may in enumerate(shardings)]
+        every = np.ones(len(self.names), dtype=bool)
+        words, formats = f"runtime {runtime}", rules.dtypes_in(model.workload.mode)
+        self.narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])
+        self.narrow("shardings", ("runtime",), words, every, shardings)
+        self.narrow("dtypes", ("runtime",), words, every, [dtype in formats for dtype in DTYPES])
+        self.narrow("states", ("runtime",), words, every, [place in rules.state_places for place in STATE_PLACES])
+        own = [model.workload.dtype_of(table) for table in model.workload.tables]
+        self.runtime_lacks = np.array([dtype not in formats for dtype in own], dtype=bool)
+        sequences = np.array([not table.pooled for table in model.workload.tables], dtype=bool)
+        if rules.pooled_only and sequences.any():
+            bags = f"{words} (not pooled)"
+            self.narrow("shardings", ("runtime",), bags, sequences, [s not in rules.pooled_only for s in SHARDINGS])
+        self.column_multiple = np.lcm(self.column_multiple, rules.column_multiple)
+        self.rules.append((words, every))
+
+    def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
+        said: list[str] = []
+        where = f" ({'.'.join(map(str, path))})" if path else ""
+        for key, every, usual, words in (
+            ("tiers", PLACEMENT_TIERS, USUAL_TIERS, limits.tiers),
+            ("shardings", SHARDINGS, SHARDINGS, limits.shardings),
+        ):
+            if words is not None:
+                said += [f"{key} {', '.join(words)}"] if words != usual else []
+                allowed = [word in words for word in every]
+                self.narrow(key, (*path, key), f"{key} {', '.join(words)}{where}", tables, allowed)
+        said += self._apply_pairs(path, limits.tiers_of or {}, tables, where)
+        said += self._apply_formats(path, limits, tables, where)
+        if limits.forbid_tiers is not None:
+            said.append(f"forbid_tiers {', '.join(limits.forbid_tiers)}")
+            allowed = [tier not in limits.forbid_tiers for tier in PLACEMENT_TIERS]
+            self.narrow("tiers", (*path, "forbid_tiers"), said[-1] + where, tables, allowed)
+        for key, numbers in (("ranks", limits.ranks), ("nodes", limits.nodes), ("forbid_ranks", limits.forbid_ranks)):
+            if numbers is not None and self._exist((*path, key), numbers):
+                said.append(f"{key} {rank_ranges(numbers)}")
+                self.keep_within((*path, key), said[-1] + where, tables, self._rank_mask(key, numbers))
+        if limits.max_shards is not None:
+            said.append(f"max_shards {limits.max_shards}")
+            self.max_shards[tables] = np.minimum(self.max_shards[tables], limits.max_shards)
+        if limits.column_multiple is not None:
+            said.append(f"column_multiple {limits.column_multiple}")
+            multiples = (math.lcm(limits.column_multiple, int(n)) for n in self.column_multiple[tables])
+            self.column_multiple[tables] = [min(multiple, WIDEST) for multiple in multiples]
+        if said:
+            self.rules.append((", ".join(said) + where, tables))
+
+    def _apply_formats(self, path: Path, limits: Limits, tables: Bools, where: str) -> list[str]:
+        """Formats of rows, places of optimizer state and shares of caches; what was asked for, in words."""
+        said: list[str] = []
+        if limits.dtypes is not None:
+            said.append(f"dtypes {', '.join(limits.dtypes)}")
+            self.narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
+            self.dtypes_named |= tables
+            self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
+        if limits.optimizer_state is not None:
+            said.append(f"optimizer_state {', '.join(limits.optimizer_state)}")
+            allowed = [place in limits.optimizer_state for place in STATE_PLACES]
+            self.narrow("states", (*path, "optimizer_state"), said[-1] + where, tables, allowed)
+            self.states_named |= tables
+            if not self.model.chooses_dtypes and limits.optimizer_state != ("with_table",):
+                message = f"the cost model {self.model.name} keeps state with the rows; use --cost-model physical"
+                self.fault((*path, "optimizer_state"), message)
+        if limits.cache_fraction is not None:
+            said.append(f"cache_fraction {limits.cache_fraction:g}")
+            self._fix_cache((*path, "cache_fraction"), limits.cache_fraction, tables)
+        return said
+
+    def _apply_pairs(
+        self, path: Path, tiers_of: Mapping[Sharding, Sequence[str]], tables: Bools, where: str
+    ) -> list[str]:
+        """Narrow tiers by sharding; what was asked for, in words."""
+        if not tiers_of:
+            return []
+        said = [f"{sharding} in {', '.join(tiers)} only" for sharding, tiers in tiers_of.items()]
+        every = np.ones((len(SHARDINGS), len(PLACEMENT_TIERS)), dtype=bool)
+        for sharding, tiers in tiers_of.items():
+            every[SHARDINGS.index(sharding)] = [tier in tiers for tier in PLACEMENT_TIERS]
+        self.narrow("pairs", (*path, "tiers_of"), "; ".join(said) + where, tables, every)
+        return said
+
+    def _fix_cache(self, path: Path, share: float, tables: Bools) -> None:
+        stated = self.cache_fraction[tables]
+        if (other := stated[~np.isnan(stated) & (stated != share)]).size:
+            self.fault(path, f"is {share:g} here and {other[0]:g} in another rule for the same table; give one")
+        self.cache_fraction[tables] = share
+
+    def _refuse_dtypes(self, path: Path, dtypes: Sequence[Dtype], tables: Bools) -> None:
+        """Formats that no training kernel writes, and cost models that know one format of each table."""
+        model = self.model
+        if not model.chooses_dtypes:
+            self.fault(path, f"the cost model {model.name} takes the workload's formats; use --cost-model physical")
+        rigid = [dtype for dtype in dtypes if not FORMATS[dtype].updates_in_place]
+        profiles = [model.workload.tables[t] for t in np.flatnonzero(tables).tolist()]
+        bare = [table.name for table in profiles if table.precision_cache is None]
+        if rigid and bare and model.workload.mode == "training":
+            more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
+            message = f"training cannot write {', '.join(rigid)} in place: give {bare[0]!r}{more} a precision_cache"
+            self.fault(path, message)
+
+    def _dtypes(self) -> Bools:
+        """[T, DTYPES] what is named, or the table's own."""
+        own = np.array([DTYPES.index(self.model.workload.dtype_of(table)) for table in self.model.workload.tables])
+        return np.where(self.dtypes_named[:, None], self.dtypes, np.arange(len(DTYPES)) == own[:, None])
+
+    def _refuse_formats_of_runtime(self) -> None:
+        """Tables for which no format is named and whose own the runtime does not have."""
+        runtime, workload = self.policy.runtime, self.model.workload
+        stranded = np.flatnonzero(self.runtime_lacks & ~self.dtypes_named)
+        if len(stranded):
+            first, more = workload.tables[int(stranded[0])], len(stranded) - 1
+            others = f" and {more} more" if more else ""
+            lacks = f"{runtime} has no tables in {workload.dtype_of(first)}, the format of {first.name!r}{others}"
+            formats = ", ".join(RUNTIMES[runtime].dtypes_in(workload.mode))
+            self.fault(("runtime",), f"{lacks}; give them one of {formats}")
+
+    def _states(self) -> Bools:
+        """[T, STATE_PLACES] what is named; of tables without optimizer state, nothing but with the rows."""
+        of, every = self.model.tables, np.arange(len(self.names))
+        stateless = of.row_state_bytes(every, of.dim) == 0
+        plain = stateless | ~self.states_named
+        return np.where(plain[:, None], np.arange(len(STATE_PLACES)) == 0, self.states)
+
+    def _exist(self, path: Path, numbers: Sequence[int]) -> bool:
+        key = str(path[-1])
+        count = self.model.topology.node_count if key == "nodes" else self.world
+        outside = [number for number in numbers if number >= count]
+        if outside:
+            what = "node" if key == "nodes" else "rank"
+            name = self.model.topology.name
+            there = f"{name} has {what}s 0 to {count - 1}" if count > 1 else f"{name} has {what} 0 only"
+            self.fault(path, f"there is no {what} {rank_ranges(outside)}: {there}")
+        return not outside
+
+    def _rank_mask(self, key: str, numbers: Sequence[int]) -> Bools:
+        of = self.model.host_of_rank if key == "nodes" else np.arange(self.world)
+        inside = np.isin(of, numbers)
+        return ~inside if key == "forbid_ranks" else inside
+
+    def _matching(self, path: Path, rule: TableRule) -> Bools:
+        found = self.named((*path, "match"), rule.match)
+        if rule.unless is not None:
+            found = found & ~self.named((*path, "unless"), rule.unless)
+        return found

@@ -1,0 +1,188 @@
+"""What limits leave of the ways to hold each table, narrowed key by key, and what contradicts.
+
+T tables, W ranks.
+"""
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    EXTENT_OF_SHARDING,
+    HOME_OF_TIER,
+    NODE,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    WORLD,
+    Ints,
+)
+from cost_models.workload.formats import DTYPES
+from planner.formulation.allowed_choices import NO_LIMIT
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Bools
+from topologies.documents import Document, did_you_mean
+from topologies.errors import Fault
+from topologies.messages import Key
+
+Path = tuple[Key, ...]
+
+
+@dataclass
+class Step:
+    """One narrowing: the key that asks for it, in words, and the tables it concerns."""
+
+    path: Path
+    words: str
+    tables: Bools
+
+
+@dataclass
+class Narrowing:
+    """The ways that are left, and every fault that was found."""
+
+    model: CostModel
+    policy: Policy
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.names = [table.name for table in model.workload.tables]
+        self.world = len(model.kind_of_rank)
+        self.sets: list[Bools] = [np.ones(self.world, dtype=bool)]
+        count = len(self.names)
+        self.set_of = np.zeros(count, dtype=np.int64)
+        self.tiers = np.ones((count, len(PLACEMENT_TIERS)), dtype=bool)
+        self.shardings = np.ones((count, len(SHARDINGS)), dtype=bool)
+        self.pairs = np.ones((count, len(SHARDINGS), len(PLACEMENT_TIERS)), dtype=bool)
+        self.cache_fraction = np.full(count, np.nan)
+        self.dtypes = np.ones((count, len(DTYPES)), dtype=bool)
+        self.states = np.ones((count, len(STATE_PLACES)), dtype=bool)
+        self.dtypes_named, self.states_named = (np.zeros(count, dtype=bool) for _ in range(2))
+        self.runtime_lacks: Bools = np.zeros(count, dtype=bool)
+        self.max_shards = np.full(count, NO_LIMIT)
+        self.column_multiple = np.ones(count, dtype=np.int64)
+        keys = ("tiers", "shardings", "pairs", "dtypes", "states", "ranks")
+        self.steps: dict[str, list[Step]] = {key: [] for key in keys}
+        self.rules: list[tuple[str, Bools]] = []
+
+    def fault(self, path: Path, message: str) -> None:
+        """Note what is wrong with a key."""
+        self.faults.append(self.document.fault(path, message))
+
+    def narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool] | Bools) -> None:
+        """Leave some tables what is allowed of tiers, shardings, pairs, dtypes or states."""
+        permits: Bools = getattr(self, what)
+        permits[tables] &= np.array(allowed)
+        self.steps[what].append(Step(path, words, tables))
+
+    def keep_within(self, path: Path, words: str, tables: Bools, ranks: Bools) -> None:
+        """Narrow the rank sets of some tables: one new set for each that they had."""
+        for number in np.unique(self.set_of[tables]).tolist():
+            narrower = self.sets[number] & ranks
+            found = next((i for i, known in enumerate(self.sets) if np.array_equal(known, narrower)), None)
+            if found is None:
+                found = len(self.sets)
+                self.sets.append(narrower)
+            self.set_of[tables & (self.set_of == number)] = found
+        self.steps["ranks"].append(Step(path, words, tables))
+
+    def used_sets(self) -> tuple[Bools, Ints]:
+        """[R, W] the rank sets that tables have, and [T] which: the first one holds all."""
+        used = sorted({0, *self.set_of.tolist()})
+        return np.stack([self.sets[number] for number in used]), np.searchsorted(used, self.set_of)
+
+    def named(self, path: Path, patterns: Sequence[str]) -> Bools:
+        """[T] tables that one of the patterns names; a pattern that names none is a fault."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for number, pattern in enumerate(patterns):
+            matches = re.compile(fnmatch.translate(pattern)).match
+            mine = np.array([name == pattern or matches(name) is not None for name in self.names], dtype=bool)
+            if not mine.any():
+                self.fault((*path, number), f"no table is called {pattern!r}{_near(pattern, self.names)}")
+            found |= mine
+        return found
+
+    def follow_ranks(self) -> None:
+        """World-wide shardings need all ranks, node-wide ones a whole node."""
+        node_of_rank = self.model.node_of_rank
+        for number in np.unique(self.set_of).tolist():
+            ranks, tables = self.sets[number], self.set_of == number
+            if ranks.all() or not ranks.any():
+                continue
+            whole = bool((np.bincount(node_of_rank, weights=~ranks) == 0).any())
+            allowed = [extent != WORLD and (extent != NODE or whole) for extent in EXTENT_OF_SHARDING.tolist()]
+            last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
+            self.narrow("shardings", last.path, last.words, tables, allowed)
+
+    def leave_what_there_is(self) -> None:
+        """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
+        held = {
+            memory
+            for memory, capacity in zip(self.model.memories, self.model.memory_capacity, strict=True)
+            if memory == "hbm" or capacity.any()
+        }
+        there = np.array([HOME_OF_TIER[tier] in held for tier in PLACEMENT_TIERS])
+        stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
+        for tiers in np.unique(self.tiers[stranded], axis=0):
+            victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()
+            named = [tier for tier, may in zip(PLACEMENT_TIERS, tiers.tolist(), strict=True) if may]
+            memories = ", ".join(dict.fromkeys(HOME_OF_TIER[tier] for tier in named))
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            last = next(step for step in reversed(self.steps["tiers"]) if step.tables[victims[0]])
+            message = (
+                f"{self.names[victims[0]]!r}{more} may only be in {', '.join(named)}, and {self.model.topology.name}"
+                f" has no {memories} with a capacity and a bandwidth (as the cost model {self.model.name} counts);"
+                " describe it in the topology, or allow another tier"
+            )
+            self.fault(last.path, message)
+        self.tiers[~stranded] &= there
+        has_place = np.array([place == "with_table" or place in held for place in STATE_PLACES])
+        stranded = np.asarray(self.states_named & self.states.any(axis=1) & ~(self.states & has_place).any(axis=1))
+        if stranded.any():
+            first = int(np.flatnonzero(stranded)[0])
+            last = next(step for step in reversed(self.steps["states"]) if step.tables[first])
+            places = [place for place, may in zip(STATE_PLACES, self.states[first].tolist(), strict=True) if may]
+            message = (
+                f"the optimizer state of {self.names[first]!r} may only be in {', '.join(places)}, and"
+                f" {self.model.topology.name} has none; describe it in the topology, or allow with_table"
+            )
+            self.fault(last.path, message)
+        self.states[~stranded] &= has_place
+
+    def refuse_nothing_left(self) -> None:
+        """Name the tables that have no rank, tier, format, place or sharding any more."""
+        has_rank: Bools = np.array([bool(ranks.any()) for ranks in self.sets])[self.set_of]
+        has_sharding: Bools = np.asarray(self.shardings.any(axis=1))
+        self._refuse("ranks", ~has_rank, "rank")
+        self._refuse("tiers", np.asarray(~self.tiers.any(axis=1)), "tier")
+        self._refuse("dtypes", np.asarray(~self.dtypes.any(axis=1)), "dtype")
+        self._refuse("states", np.asarray(~self.states.any(axis=1)), "place for optimizer state")
+        self._refuse("shardings", has_rank & ~has_sharding, "sharding")
+        left = self.pairs & self.shardings[:, :, None] & self.tiers[:, None, :]
+        unpaired = has_sharding & self.tiers.any(axis=1) & ~left.any(axis=(1, 2))
+        self._refuse("pairs", has_rank & unpaired, "sharding in any tier")
+
+    def _refuse(self, what: str, tables: Bools, word: str) -> None:
+        """One fault for all tables that the same limits leave without anything, at the last of the limits."""
+        causes: dict[tuple[int, ...], list[int]] = {}
+        for table in np.flatnonzero(tables).tolist():
+            steps = tuple(i for i, step in enumerate(self.steps[what]) if step.tables[table])
+            causes.setdefault(steps, []).append(table)
+        for steps, victims in causes.items():
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            words = " and ".join(dict.fromkeys(self.steps[what][i].words for i in steps))
+            message = f"no {word} is left for {self.names[victims[0]]!r}{more}: {words}; allow more in one of them"
+            self.fault(self.steps[what][steps[-1]].path, message)
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """The nearest name; of a pattern, the nearest to its letters."""
+    if close := did_you_mean(re.sub(r"[*?\[\]!]", "", pattern), names):
+        return close if close.startswith("; did") or len(names) <= 8 else f"; the first are {', '.join(names[:4])}"
+    return ""

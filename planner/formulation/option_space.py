@@ -1,0 +1,290 @@
+"""The option space: every way to cut and hold a table that is an option, which is what a lower bound covers.
+
+A table is held whole, cut by columns, by rows, by both, or replicated. Rows are cut into blocks of ceil(rows / ranks),
+in the order of the ranks, and only where no rank is left without rows. Columns of single ranks are cut into blocks of
+any widths; blocks that are cut by rows, too, or tied to different ranks of one node, into widths that are as equal as
+their multiple allows. Where there are too many such cuts to search, the space is narrower, and `Cuts` says so.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    COLUMN_WISE,
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    GRID_SHARD,
+    HBM,
+    NODE,
+    RANK,
+    ROW_WISE,
+    TABLE_COLUMN_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    WORLD,
+    Ints,
+)
+from planner.formulation.allowed_choices import Permits
+from planner.problem.arrays import Bools
+from topologies.documents import Record
+
+COLUMN_UNIT = 4
+"""Column widths are multiples of 4 (FBGEMM's vector width)."""
+NARROWEST_OF_FEW = 8
+"""Columns of the narrowest block of few cuts."""
+MOST_UNITS_OF_FEW = 32
+"""Column units that a table is divided into at most, of few cuts, where its width allows."""
+FEW_SPLITS = (2, 4, 8)
+"""Equal column blocks of grids and of tables below HBM, of few cuts."""
+FINE_SPLITS = (16, 32)
+"""More of these for grids in HBM, of tables of which half as many blocks would each be more than a node's part of all
+lookups."""
+TIED_SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Column blocks that are tied to one node, of few cuts."""
+MOST_UNITS = 128
+"""Column units of the widest table up to which every cut can be searched: a tiling takes as long as their square."""
+MOST_PARTITIONS = 64
+"""Partitions of a table into limited numbers of parts up to which each is an option of its own."""
+
+CutsOfTier = Literal["every", "few"]
+
+
+class Cuts(Record):
+    """Which column cuts are options."""
+
+    hbm: CutsOfTier = "every"
+    """Of tables in HBM: every cut into multiples of 4 columns, and grids and blocks tied to a node in every number; or
+    few of them: at most 32 different widths, none below 8 columns, and few numbers of blocks."""
+    below_hbm: CutsOfTier = "every"
+    """Of tables in other tiers: the same, or halves, quarters and eighths."""
+
+    @property
+    def words(self) -> str:
+        """What they are, for a sentence."""
+        if self == EVERY_CUT:
+            return "every column cut and grid of docs/reference/option-space.md"
+        below = "below it halves, quarters and eighths of a table"
+        if self.hbm == "every":
+            return f"every column cut and grid in HBM; {below}"
+        widths = f"{MOST_UNITS_OF_FEW} block widths from {NARROWEST_OF_FEW} columns up"
+        return f"{widths} and few sizes of grids in HBM; {below}"
+
+    def of(self, tier: int) -> CutsOfTier:
+        """Those of a tier, an index into PLACEMENT_TIERS."""
+        return self.hbm if tier == HBM else self.below_hbm
+
+
+EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS = Cuts(), Cuts(below_hbm="few"), Cuts(hbm="few", below_hbm="few")
+LADDER = (EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS)
+"""From the widest space to the narrowest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The cuts that are options of each table."""
+
+    model: CostModel
+    permits: Permits
+    cuts: Cuts
+
+    @cached_property
+    def steps(self) -> Ints:
+        """[T] columns of which every width is a multiple: the whole width, where the wanted one does not divide it."""
+        step = np.lcm(COLUMN_UNIT, self.permits.column_multiple)
+        return np.where(self.model.tables.dim % step == 0, step, self.model.tables.dim)
+
+    @cached_property
+    def units(self) -> Ints:
+        """[T] column units of each table: its steps, or of few cuts as many as divide them, at most 32 if possible."""
+        steps = self.model.tables.dim // self.steps
+        if self.cuts.hbm == "every":
+            return steps
+        of_width = {int(n): _few_units(int(n)) for n in np.unique(steps)}
+        return np.array([of_width[n] for n in steps.tolist()], dtype=np.int64)
+
+    @cached_property
+    def unit_columns(self) -> Ints:
+        """[T] columns of a unit."""
+        return self.model.tables.dim // self.units
+
+    @cached_property
+    def ranks_of_node(self) -> Ints:
+        """[N]"""
+        return np.bincount(self.model.node_of_rank)
+
+    @cached_property
+    def columns_are_free(self) -> bool:
+        """Whether blocks of `column_wise` may be on any ranks, in any widths."""
+        return COLUMN_WISE not in self.model.tied_shardings
+
+    def may(self, sharding: int, tier: int, splits: int) -> Bools:
+        """[T] tables that policy and cost model let be cut so in a tier."""
+        return np.asarray(self.model.is_option(sharding, tier, splits) & self.permits.may(sharding, tier))
+
+    # -- blocks of single ranks ------------------------------------------------------------------------------------
+
+    def is_width(self, tier: int, width: int) -> Bools:
+        """[T] tables of which a block of so many units may be one of several free ones in a tier."""
+        units = self.units
+        narrowest = np.ones_like(units)
+        if self.cuts.of(tier) == "few":
+            narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
+        parts = np.minimum(self.permits.max_shards, units)
+        fewest = np.maximum(narrowest, np.where(self.is_limited, units // (parts + 1) + 1, 1))
+        found = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
+        if self.cuts.of(tier) == "few" and tier != HBM:
+            found &= self._is_even_part(width)
+        return np.asarray(found)
+
+    @cached_property
+    def is_limited(self) -> Bools:
+        """[T] tables that may have fewer parts than they have units."""
+        return np.asarray(self.permits.max_shards < self.units)
+
+    @cached_property
+    def is_listed(self) -> Bools:
+        """[T] those of them of which each partition is an option of its own, as these are few."""
+        pairs = zip(self.units.tolist(), self.permits.max_shards.tolist(), self.is_limited.tolist(), strict=True)
+        return np.array(
+            [limited and _partition_count(units, most) <= MOST_PARTITIONS for units, most, limited in pairs]
+        )
+
+    def partitions(self) -> Iterator[tuple[Bools, tuple[int, ...]]]:
+        """[T] tables that may be cut into parts of these widths [n] in units, the widest first; of listed tables."""
+        for units, most in sorted({*zip(self.units.tolist(), self.permits.max_shards.tolist(), strict=True)}):
+            tables = self.is_listed & (self.units == units) & (self.permits.max_shards == most)
+            if tables.any():
+                for widths in _partitions(units, most, units - 1):
+                    yield tables, widths
+
+    def is_usual_width(self, tier: int, width: int) -> Bools:
+        """[T] tables of which a block of so many units is among few cuts, too: starts of a search keep to these."""
+        narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
+        usual = (width == self.units) | ((width >= narrowest) & (width <= self.units - narrowest))
+        return np.asarray(usual & (self._is_even_part(width) if tier != HBM else True))
+
+    def _is_even_part(self, width: int) -> Bools:
+        """[T] tables of which so many units are a half, a quarter or an eighth; all whose units are odd in number."""
+        return np.asarray(np.isin(self.units / width, (1, *FEW_SPLITS)) | (self.units % 2 > 0))
+
+    # -- blocks of whole nodes and of the world --------------------------------------------------------------------
+
+    def counts(self, sharding: int, tier: int) -> list[int]:
+        """Numbers of column blocks that are tried of a sharding whose blocks are not free."""
+        if sharding in (ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
+            return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
+        is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
+        places = len(self.ranks_of_node) if is_grid else int(self.ranks_of_node.max())
+        most = int((self.model.tables.dim // self.steps).max())
+        tried = range(2 if is_grid else 1, min(most, max(places, *FINE_SPLITS) if is_grid else places) + 1)
+        return [n for n in tried if (every and n <= places) or self.is_usual(sharding, tier, n).any()]
+
+    def applies(self, sharding: int, tier: int, splits: int) -> Bools:
+        """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""
+        tables, ranks, permits = self.model.tables, self.ranks_of_node, self.permits
+        world = int(ranks.sum())
+        parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
+        found = self.may(sharding, tier, splits)
+        narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
+        found &= tables.dim >= (splits * narrowest if splits > 1 else 0)
+        if sharding != DATA_PARALLEL:
+            found &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
+        if self.cuts.of(tier) == "few":
+            found &= self.is_usual(sharding, tier, splits)
+        if sharding == TABLE_COLUMN_WISE:
+            found &= ~(permits.may(COLUMN_WISE, tier) & self.columns_are_free)
+        if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
+            found &= ~permits.may(TABLE_WISE, tier)  # at the same cost
+        if sharding == COLUMN_WISE:
+            found &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
+        return np.asarray(found)
+
+    def is_usual(self, sharding: int, tier: int, splits: int) -> Bools:
+        """[T] tables of which so many column blocks are among few cuts, too: starts of a search keep to these."""
+        every = np.ones(len(self.units), dtype=bool)
+        if sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
+            return every & (splits == 1 or splits in TIED_SPLITS)
+        if sharding == GRID_SHARD and splits in FINE_SPLITS and tier == HBM:
+            looked_up = self.model.tables.lookups_per_sample * self.model.tables.dim
+            return np.asarray(looked_up * len(self.ranks_of_node) > looked_up.sum() * (splits // 2))
+        return every & (sharding != GRID_SHARD or splits in FEW_SPLITS)
+
+    # -- membership ------------------------------------------------------------------------------------------------
+
+    def outside(self, table: int, tier: int, sharding: int, widths: Ints, most_ranks: int) -> str | None:
+        """Why a table that is held so is none of the options, in words; None where it is one.
+
+        `widths` [n] are the columns of its column blocks, which tile its columns; `most_ranks` hold one of them.
+        """
+        n, most_parts = len(widths), int(self.permits.max_shards[table])
+        if EXTENT_OF_SHARDING[sharding] == NODE and n * most_ranks > most_parts:
+            return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
+        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.may(TABLE_WISE, tier)[table]:
+            sharding = TABLE_WISE  # at the same cost
+        if sharding == TABLE_WISE:
+            return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"
+        may_be_free = self.columns_are_free and self._known(self.may, COLUMN_WISE, tier, 2)[table]
+        if sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and may_be_free:
+            return self._outside_free(table, tier, widths)
+        if n not in self.counts(sharding, tier):
+            return f"it has {n} column block{'s' * (n > 1)}, and that number is not tried"
+        if not self._known(self.applies, sharding, tier, n)[table]:
+            return f"{n} column block{'s' * (n > 1)} would be too narrow, or are no option of policy and cost model"
+        step = int(self.steps[table])
+        if (widths % step).any() or widths.max() - widths.min() > step:
+            return f"its column blocks are not as equal as multiples of {step} columns allow"
+        return None
+
+    def _outside_free(self, table: int, tier: int, widths: Ints) -> str | None:
+        unit = int(self.unit_columns[table])
+        if len(widths) == 1:
+            return None
+        if (widths % unit).any():
+            return f"its column blocks are not multiples of {unit} columns"
+        if self.is_listed[table]:
+            most = int(self.permits.max_shards[table])
+            return None if len(widths) <= most else f"it has more than {most} column blocks"
+        for width in np.unique(widths).tolist():
+            if not self._known(self.is_width, tier, width // unit)[table]:
+                return f"it has a column block of {width} columns, and that width is not tried"
+        return None
+
+    def _known(self, asked: Callable[..., Bools], *of: int) -> Bools:
+        """[T] what a method says of these arguments, asked once."""
+        key = (asked.__name__, of)
+        if key not in self._answers:
+            self._answers[key] = asked(*of)
+        return self._answers[key]
+
+    @cached_property
+    def _answers(self) -> dict[tuple[str, tuple[int, ...]], Bools]:
+        return {}
+
+
+def _few_units(steps: int) -> int:
+    divisors = [n for n in range(1, steps + 1) if steps % n == 0]
+    few = max(n for n in divisors if n <= MOST_UNITS_OF_FEW)
+    return few if few * 4 >= MOST_UNITS_OF_FEW or few == steps else min(n for n in divisors if n > few)
+
+
+@lru_cache(maxsize=4096)
+def _partition_count(units: int, most: int) -> int:
+    """Partitions of a number into at most `most` parts, up to one more than MOST_PARTITIONS."""
+    return sum(1 for _, _ in zip(range(MOST_PARTITIONS + 2), _partitions(units, most, units), strict=False))
+
+
+def _partitions(units: int, most: int, widest: int) -> Iterator[tuple[int, ...]]:
+    """Partitions of a number into at most `most` parts, none above `widest`; parts in descending order."""
+    if units == 0:
+        yield ()
+        return
+    if most == 0 or most * widest < units:
+        return
+    for part in range(min(widest, units), 0, -1):
+        for rest in _partitions(units - part, most - 1, part):
+            yield (part, *rest)

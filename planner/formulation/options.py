@@ -1,0 +1,348 @@
+"""Every legal way to hold each table, and the planning problem made of them."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    COLUMN_WISE,
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    GRID_SHARD,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    ROW_WISE,
+    TABLE_COLUMN_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Blocks,
+    Floats,
+    Ints,
+    PlacementTier,
+)
+from planner.formulation.allowed_choices import Permits, permitted_states
+from planner.formulation.choice_rules import permits_of
+from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
+from planner.formulation.policy import Policy
+from planner.problem.arrays import NODE, RANK, WORLD, Bools, Problem
+
+MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
+"""Block types of a space up to which it is searched; above them one with fewer cuts."""
+CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
+    "hbm": (0.0,),
+    "ddr": (0.0,),
+    "ddr_cached": (0.02, 0.1, 0.3),
+    "ssd_cached": (0.05, 0.2),
+    "ddr_split": (0.02, 0.1, 0.3),
+    "scm_cached": (0.02, 0.1, 0.3),
+    "scm": (0.0,),
+    "remote_cached": (0.05, 0.2),
+}
+"""Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
+
+CacheFractions = Mapping[PlacementTier, Floats]
+"""By tier, the shares [T, n] of each table's rows that are tried; NaN where a table has fewer than n."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of all tables as arrays, and their block types. O options, B block types."""
+
+    table: Ints
+    """[O] ascending."""
+    tier: Ints
+    """[O]"""
+    cache_fraction: Floats
+    """[O]"""
+    dtype: Ints
+    """[O] index into DTYPES of the stored format."""
+    state: Ints
+    """[O] index into STATE_PLACES: where the optimizer state is."""
+    units: Ints
+    """[O] column units that the blocks of a free option tile; 0 for a fixed option."""
+    block_option: Ints
+    """[B] ascending."""
+    block_sharding: Ints
+    """[B] in a free option table_wise for the whole width and column_wise for a part."""
+    block_columns: Ints
+    """[B]"""
+    block_count: Ints
+    """[B] of a fixed option; 1 in a free one."""
+    block_units: Ints
+    """[B] width in the units of a free option, ascending; 0 in a fixed one."""
+    permits: Permits
+    """What the options keep to."""
+    cuts: Cuts
+    """Which column cuts are among them."""
+    block_usual: Bools
+    """[B] whether the block is among few cuts, too: starts of a search keep to these, where a table has any."""
+    fractions: CacheFractions | None = None
+    """Cache sizes that are tried; None where these are the same few of every table."""
+
+    @property
+    def blocks(self) -> Blocks:
+        """The block types as the cost model takes them."""
+        of = self.block_option
+        return Blocks(
+            self.table[of],
+            self.block_sharding,
+            self.tier[of],
+            self.block_columns,
+            self.cache_fraction[of],
+            self.dtype[of],
+            self.state[of] if self.state.any() else None,
+        )
+
+
+def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
+    """The shares that are tried of every table alike."""
+    tables = len(model.tables.rows)
+    shares = {tier: model.cache_fractions.get(tier, CACHE_FRACTIONS[tier]) for tier in PLACEMENT_TIERS}
+    return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
+
+
+def fixed_fractions(fractions: CacheFractions, permits: Permits) -> CacheFractions:
+    """The shares that are left where the policy fixes those of some tables."""
+    fixed = ~np.isnan(permits.cache_fraction)
+    if not fixed.any():
+        return fractions
+    found = dict(fractions)
+    for tier in PARTLY_IN_HBM:
+        only = np.where(fixed[:, None], np.nan, fractions[tier])
+        only[fixed, 0] = permits.cache_fraction[fixed]
+        found[tier] = only
+    return found
+
+
+def enumerate_options(
+    model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None, cuts: Cuts | None = None
+) -> Options:
+    """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
+
+    `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table. `cuts` are the
+    column cuts that are options; None: as many as can be searched.
+
+    A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
+    table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
+    partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
+    same cost: it is only enumerated where the policy forbids column_wise.
+    """
+    permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
+    if cuts is not None:
+        return _enumerated(Space(model, permits, cuts), fractions)
+    for cuts, most_blocks in MOST_BLOCKS:
+        space = Space(model, permits, cuts)
+        if len(model.tables.rows) <= most_blocks and space.units.max(initial=0) <= MOST_UNITS:
+            found = _enumerated(space, fractions)
+            if len(found.block_option) <= most_blocks:
+                return found
+    return _enumerated(Space(model, permits, FEW_CUTS), fractions)
+
+
+def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
+    model, permits = space.model, space.permits
+    parts: list[_Variant] = []
+    held: list[tuple[int, Floats, int, int]] = []
+    dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
+    tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, permits)
+    for code, tier in enumerate(PLACEMENT_TIERS):
+        variants = [_free_variant(space, code), *_partition_variants(space, code)]
+        variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]
+        states = permitted_states(permits, code)
+        places = np.flatnonzero(states.any(axis=0)).tolist()
+        for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
+            kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
+            parts += [variant.of_tables(kept) for variant in variants]
+            held += [(code, of_table, dtype, state)] * len(variants)
+    none = np.zeros(0, dtype=np.int64)
+    parts.append(_Variant(none, none, none, none, none, none.astype(bool)))  # the policy may allow nothing
+    held.append((0, np.zeros(len(model.tables.rows)), 0, 0))
+    number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
+    joined = _joined(parts)
+    order = np.lexsort((joined.units, number, joined.table))
+    table, sharding, columns, count, units, usual = joined.take(order)
+    number = number[order]
+    opens = np.ones(len(table), dtype=bool)
+    opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
+    first = np.flatnonzero(opens)
+    tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*held, strict=True))
+    return Options(
+        table=table[first],
+        tier=tier_of[number[first]],
+        cache_fraction=fraction_of[number[first], table[first]],
+        dtype=dtype_of[number[first]],
+        state=state_of[number[first]],
+        units=np.where(units[first] > 0, space.units[table[first]], 0),
+        block_option=np.cumsum(opens) - 1,
+        block_sharding=sharding,
+        block_columns=columns,
+        block_count=count,
+        block_units=units,
+        permits=permits,
+        cuts=space.cuts,
+        block_usual=usual,
+        fractions=fractions,
+    )
+
+
+class _Variant(NamedTuple):
+    """Block types of one way to hold tables, for all tables that it applies to; arrays of one length."""
+
+    table: Ints
+    sharding: Ints
+    columns: Ints
+    taken: Ints
+    units: Ints
+    usual: Bools
+    """See `Options.block_usual`."""
+
+    def take(self, index: Ints | Bools) -> "_Variant":
+        """Some of the block types, in this order."""
+        table, sharding, columns = self.table[index], self.sharding[index], self.columns[index]
+        return _Variant(table, sharding, columns, self.taken[index], self.units[index], self.usual[index])
+
+    def of_tables(self, kept: Bools) -> "_Variant":
+        """Those of the tables [T] that are kept."""
+        return self if kept.all() else self.take(kept[self.table])
+
+
+def _joined(parts: Sequence[_Variant]) -> _Variant:
+    """All of them, one after the other."""
+    return _Variant(
+        np.concatenate([part.table for part in parts]),
+        np.concatenate([part.sharding for part in parts]),
+        np.concatenate([part.columns for part in parts]),
+        np.concatenate([part.taken for part in parts]),
+        np.concatenate([part.units for part in parts]),
+        np.concatenate([part.usual for part in parts]),
+    )
+
+
+def _free_variant(space: Space, tier: int) -> _Variant:
+    """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
+    one block where the policy does not allow table_wise."""
+    is_table_wise, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
+    if not space.columns_are_free:
+        may_be_cut = np.zeros_like(may_be_cut)
+    units, found = space.units, []
+    for width in range(1, int(units.max(initial=0)) + 1):
+        whole = units == width
+        table = np.flatnonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, width))))
+        ones = np.ones(len(table), dtype=np.int64)
+        sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
+        usual = space.is_usual_width(tier, width)[table]
+        found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones, usual))
+    return _joined(found)
+
+
+def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
+    """Each way to cut tables into the few parts that the policy allows, the widest part first."""
+    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_free
+    for tables, widths in space.partitions():
+        index = np.flatnonzero(tables & may_be_cut)
+        if not len(index):
+            continue
+        distinct, taken = np.unique(np.array(widths), return_counts=True)
+        table, n = np.repeat(index, len(distinct)), len(index)
+        columns = np.tile(distinct[::-1], n) * space.unit_columns[table]
+        sharding = np.full(len(table), COLUMN_WISE, dtype=np.int64)
+        usual = np.ones(len(table), dtype=bool)
+        yield _Variant(table, sharding, columns, np.tile(taken[::-1], n), np.zeros_like(sharding), usual)
+
+
+def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
+    """(sharding, column blocks) of the fixed options that are tried in a tier."""
+    kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_free else [COLUMN_WISE])]
+    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL]
+    return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
+
+
+def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant:
+    """One way of cutting, for the tables to which it applies: up to two widths, a step apart."""
+    index = np.flatnonzero(space.applies(sharding, tier, splits))
+    step = space.steps[index]
+    steps = space.model.tables.dim[index] // step
+    table = np.repeat(index, 2)
+    columns = (np.stack([steps // splits + 1, steps // splits], axis=1) * step[:, None]).ravel()
+    count = np.stack([steps % splits, splits - steps % splits], axis=1).ravel()
+    occurs = count > 0
+    whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
+    usual = space.is_usual(sharding, tier, splits)[table[occurs]]
+    return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole), usual)
+
+
+def build_problem(model: CostModel, options: Options) -> Problem:
+    """The arrays that a solver works on."""
+    return within_capacity(uncapped_problem(model, options))
+
+
+def within_capacity(problem: Problem) -> Problem:
+    """The problem without the blocks that fit on no empty hardware that may hold them."""
+    fits_alone = (problem.pool_demand <= 1).all(axis=2)
+    return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
+
+
+def uncapped_problem(model: CostModel, options: Options) -> Problem:
+    """`build_problem` with the blocks that are too large for the hardware still allowed."""
+    blocks = options.blocks
+    costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
+    columns = model.columns
+    tied = np.array(model.tied_shardings)
+    opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
+    return Problem(
+        kind_of_rank=model.kind_of_rank,
+        node_of_rank=model.node_of_rank,
+        stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
+        resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
+        stage_constants=model.constants,
+        base_loads=model.base_loads,
+        pool_of_rank=np.stack(model.memory_pool_of_rank),
+        pool_capacity=model.memory_capacity,
+        base_bytes=model.base_bytes,
+        table_rows=model.tables.rows,
+        option_table=options.table,
+        option_units=options.units,
+        option_tied=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
+        block_option=options.block_option,
+        block_count=options.block_count,
+        block_units=options.block_units,
+        block_usual=options.block_usual,
+        block_extent=EXTENT_OF_SHARDING[blocks.sharding],
+        block_replicated=blocks.sharding == DATA_PARALLEL,
+        fixed=np.stack([cost.fixed for cost in costs]),
+        by_rows=np.stack([cost.by_rows for cost in costs]),
+        everywhere=np.stack([cost.everywhere for cost in costs]),
+        bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
+        bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
+        allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
+        rank_sets=options.permits.rank_sets,
+        table_rank_set=options.permits.table_rank_set,
+        together=options.permits.together,
+        apart=options.permits.apart,
+    )
+
+
+def _within_parts(model: CostModel, options: Options) -> Bools:
+    """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
+    blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
+    ranks = np.array([np.bincount(model.node_of_rank[model.kind_of_rank == k]).max() for k in range(model.kind_count)])
+    parts = ranks[:, None] * blocks[options.block_option]
+    most = options.permits.max_shards[options.table[options.block_option]]
+    return np.asarray((EXTENT_OF_SHARDING[options.block_sharding] != NODE) | (parts <= most))
+
+
+def _has_place(problem: Problem) -> Bools:
+    """[K, B] whether the rank set of the block's table has a place for it on some rank or node of the kind."""
+    found = np.zeros_like(problem.allowed)
+    which = problem.table_rank_set[problem.table_of_block]
+    for k in range(problem.kinds):
+        ranks = np.asarray(problem.rank_sets[:, problem.kind_of_rank == k].any(axis=1))
+        nodes = np.asarray(problem.node_sets[:, problem.kind_of_rank[problem.node_start[:-1]] == k].any(axis=1))
+        found[k] = np.select([problem.block_extent == RANK, problem.block_extent == NODE], [ranks[which], nodes[which]])
+    world_wide, whole = problem.block_extent == WORLD, np.asarray(problem.rank_sets.all(axis=1))
+    found[:, world_wide] = whole[which[world_wide]]
+    return found

@@ -1,0 +1,231 @@
+"""From a solver's placement to the plan document."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.model import CostModel, critical_rank
+from cost_models.shards import (
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    TIER_FORMS,
+    block_rows,
+)
+from cost_models.workload.formats import DTYPES
+from planner.document.plan import (
+    Moves,
+    Objective,
+    Plan,
+    Provenance,
+    RankPlan,
+    Remap,
+    Remedy,
+    Shards,
+    StageTime,
+    TablePlan,
+    TierBytes,
+)
+from planner.document.remaps import hot_row_count, hot_rows_of_shards
+from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.formulation.options import Options
+from planner.problem.arrays import NODE, RANK, Floats, Ints, Placement, Problem, load_state
+from planner.problem.relocation import Homes
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
+from planner.verification.error_bars import with_error_bars
+from planner.verification.infeasibility import explain_limit, explain_shortage, explain_trial
+from planner.verification.proof import write_proof
+
+
+def document(
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    outcome: Outcome,
+    origin: Provenance,
+    homes: Homes | None = None,
+    remedies: tuple[Remedy, ...] = (),
+    best_step_s: float | None = None,
+) -> Plan:
+    """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
+
+    Columns are dealt out so that ranks keep what they hold, as `homes` says. `remedies` are what would help where
+    there is no placement. `best_step_s` is that of the best placement found, where the outcome's is another.
+    """
+    if outcome.ran_out_of_time:
+        origin = origin.model_copy(update={"ended_by_time": (*origin.ended_by_time, "search")})
+    if outcome.placement is None or outcome.bound is None:
+        reason, unplaced = None, None
+        if outcome.shortage is not None:
+            reason = explain_shortage(model, options, problem, outcome.shortage)
+            reason = reason.model_copy(update={"remedies": remedies})
+        elif outcome.tried:
+            reason = explain_trial(model, options, problem, remedies)
+        elif outcome.status == "timeout":
+            unplaced = explain_unplaced(Pieces(model, options, problem), remedies)
+        return Plan(
+            status=outcome.status,
+            objective=None,
+            simulated=None,
+            stages=(),
+            tables=(),
+            ranks=(),
+            provenance=origin,
+            infeasibility=reason,
+            unplaced=unplaced,
+        )
+    tables, ranks, stages, objective = placed_plan(
+        model, options, problem, outcome.placement, outcome.bound.seconds, homes
+    )
+    best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
+    if best_step_s is not None and best_step_s < objective.step_s:
+        given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
+        objective = objective.model_copy(update=given_up)
+    plan = Plan(
+        status="optimal" if objective.gap <= OPTIMAL_GAP else outcome.status,
+        objective=objective,
+        simulated=None,
+        stages=stages,
+        tables=tables,
+        ranks=ranks,
+        provenance=origin,
+        proof=write_proof(model, problem, outcome.bound),
+    )
+    return with_error_bars(plan, model)
+
+
+def with_moves(plan: Plan, moves: Moves) -> Plan:
+    """The plan with what moves; where more must move than may, with that as the reason that there is none."""
+    reason = plan.infeasibility
+    if plan.status == "infeasible" and reason is None and moves.limit_bytes is not None:
+        reason = explain_limit(moves.least_bytes, moves.limit_bytes)
+    return plan.model_copy(update={"moves": moves, "infeasibility": reason})
+
+
+def placed_plan(
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    placement: Placement,
+    bound_s: float,
+    homes: Homes | None = None,
+) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
+    """The parts of the document that a placement fills; all sums by the solver's own arrays."""
+    tables, rank_bytes = _tables(model, options, problem, placement, homes)
+    state = load_state(problem, placement)
+    busy = np.zeros((problem.world, len(model.stages)))
+    for column, stage in zip(state.load, problem.stage_of_column, strict=True):
+        busy[:, stage] = np.maximum(busy[:, stage], column)
+    model.show_copy(busy)
+    stages = tuple(
+        StageTime(
+            name=name,
+            seconds=float(seconds),
+            critical_rank=critical_rank(load),
+        )
+        for name, seconds, load in zip(model.stages, busy.max(axis=0) + problem.stage_constants, busy.T, strict=True)
+    )
+    step_s = float(sum(stage.seconds for stage in stages))
+    bound_s = min(model.whole_step_s(bound_s), step_s)
+    gap = 0.0
+    if step_s > bound_s:
+        gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
+    ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)
+    return tables, ranks, stages, objective
+
+
+def _tables(
+    model: CostModel, options: Options, problem: Problem, placement: Placement, homes: Homes | None
+) -> tuple[tuple[TablePlan, ...], Floats]:
+    """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
+    rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
+    workload = model.workload
+    option_of_table = placement.option_of_table(problem)
+    plans = []
+    for table, items in enumerate(_items_of_tables(problem, placement, homes)):
+        option = int(option_of_table[table])
+        matrix = _shard_matrix(problem, options, table, items)
+        shards = Shards.from_matrix(np.round(matrix).astype(np.int64), model.memories)
+        np.add.at(rank_bytes, shards.rank, matrix[:, 5:])
+        sharding = SHARDINGS[options.block_sharding[items[0][0]]]
+        tier = PLACEMENT_TIERS[options.tier[option]]
+        profile = workload.tables[table]
+        fraction, remap = float(options.cache_fraction[option]), None
+        if TIER_FORMS[tier].how == "split":
+            remap = Remap(hot_rows=hot_row_count(profile.rows, fraction), ids="ranked")
+            shards = replace(shards, hot_rows=hot_rows_of_shards(shards, remap.hot_rows, profile.rows))
+        plans.append(
+            TablePlan.model_construct(
+                name=profile.name,
+                sharding=sharding,
+                tier=tier,
+                dtype=DTYPES[options.dtype[option]],
+                cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
+                optimizer_state=STATE_PLACES[options.state[option]],
+                remap=remap,
+                shards=shards,
+            )
+        )
+    return tuple(plans), rank_bytes
+
+
+def _items_of_tables(problem: Problem, placement: Placement, homes: Homes | None) -> Iterator[list[tuple[int, int]]]:
+    """For each table its (block, place) pairs in the order of their columns: by block and place, or as homes say."""
+    order = np.lexsort((placement.item_place, placement.item_block))
+    block, place = placement.item_block[order], placement.item_place[order]
+    if homes is not None:
+        block, place = homes.in_column_order(problem, placement)
+    table = problem.option_table[problem.block_option[block]]
+    bounds = np.searchsorted(table, np.arange(problem.tables + 1))
+    for start, stop in itertools.pairwise(bounds):
+        yield list(zip(block[start:stop].tolist(), place[start:stop].tolist(), strict=True))
+
+
+def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tuple[int, int]]) -> Floats:
+    """[n, 5 + M] the shards of a table in the order of the document's keys; bytes not yet rounded."""
+    rows = int(problem.table_rows[table])
+    parts, column = [], 0
+    for block, place in items:
+        width = int(options.block_columns[block])
+        ranks, row_start, held = _rank_rows(problem, block, place, rows)
+        kinds = problem.kind_of_rank[ranks]
+        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (held / rows)[:, None]
+        columns = np.tile([column, width], (len(ranks), 1))
+        parts.append(np.column_stack([ranks, row_start, held, columns, size]))
+        column += width
+    return np.concatenate(parts)
+
+
+def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Ints, Ints, Ints]:
+    """Ranks, first rows and row counts of one placed block."""
+    if problem.block_extent[block] == RANK:
+        return np.array([place]), np.array([0]), np.array([rows])
+    if problem.block_extent[block] == NODE:
+        ranks = np.arange(problem.node_start[place], problem.node_start[place + 1])
+    else:
+        ranks = np.arange(problem.world)
+    if problem.block_replicated[block]:
+        return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
+    held = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
+    return ranks, np.cumsum(held) - held, held
+
+
+def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:
+    """What each rank holds, of bytes [W, M], and how long it is busy, of seconds [W, S]."""
+    pools = zip(model.memory_capacity, model.memory_pool_of_rank, strict=True)
+    capacity = np.stack([of_pool[pool] for of_pool, pool in pools], axis=1).astype(np.int64)
+    return tuple(
+        RankPlan(
+            rank=rank,
+            node=int(model.host_of_rank[rank]),
+            bytes=TierBytes.of(model.memories, rank_bytes[rank].tolist()),
+            capacity=TierBytes.of(model.memories, capacity[rank].tolist()),
+            seconds=dict(zip(model.stages, busy[rank].tolist(), strict=True)),
+        )
+        for rank in range(len(busy))
+    )

@@ -1,0 +1,226 @@
+"""The memory of ranks divided among their caches once every block has its place: in any shares, row by row.
+
+Options and places stay. A linear program mixes a few sizes of each cached table, near those of the plan; the sizes that
+it finds become options too, so that the bound covers them.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    PLACEMENT_TIERS,
+    Floats,
+    Ints,
+)
+from planner.certificates.multipliers import Bound
+from planner.formulation.options import Options
+from planner.planning.caches import LEAST_FRACTION, merged, rebuilt
+from planner.problem.arrays import NODE, RANK, Placement, Problem, load_state
+from planner.problem.integrality import grain_seconds
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.threshold import step_of_block
+from planner.solvers.bounding import bound_of, relaxed_optimum
+from planner.solvers.improve.shares import MOST_NUMBERS, Division
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
+
+FINE_DIGITS = 5
+"""Those of a share that fills the memory of a rank."""
+WIDE = np.geomspace(LEAST_FRACTION, 1.0, 24)
+NEAR = np.array([0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.985, 1.0, 1.015, 1.03, 1.05, 1.08, 1.15, 1.25, 1.4])
+"""Shares, and multiples of a share, between which memory is divided once everything has its place."""
+REPEATS = 3
+"""Divisions near the one before, each with finer steps to choose from than the first."""
+TAKES = 1e-6
+"""Part of a mixture that counts."""
+LOST = 1e-3
+"""Share of the bound that is lost to new shares before prices are looked for anew."""
+WORTH = 1e-5
+"""Share of the step that a new division of the memory must save."""
+
+
+def polished(
+    model: CostModel, options: Options, problem: Problem, outcome: Outcome
+) -> tuple[Options, Problem, Outcome]:
+    """The same placement with the memory of its ranks divided among its caches as is best, where that helps.
+
+    The shares found become options, so that the bound holds for them, too: it is that of the prices then.
+    """
+    if outcome.placement is None or outcome.bound is None or outcome.step_s is None or options.fractions is None:
+        return options, problem, outcome
+    fractions = _divided(model, options, problem, outcome.placement)
+    if fractions is None:
+        return options, problem, outcome
+    more = {
+        tier: np.where(fractions[1] == PLACEMENT_TIERS.index(tier), fractions[0], np.nan)[:, None]
+        for tier in options.fractions
+        if (fractions[1] == PLACEMENT_TIERS.index(tier)).any()
+    }
+    new_options, new_problem = rebuilt(model, options, merged(options.fractions, more))
+    placement = _at_fractions(options, problem, outcome.placement, new_options, new_problem, fractions[0])
+    state = load_state(new_problem, placement)
+    step_s = state.step_s()
+    if step_s > outcome.step_s * (1 - WORTH) or state.overflow_bytes() > 0:
+        return options, problem, outcome
+    bound = _bound_at(new_problem, outcome.bound)
+    bound = replace(bound, seconds=min(bound.seconds, step_s))
+    status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+    return new_options, new_problem, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
+
+
+def _bound_at(problem: Problem, bound: Bound) -> Bound:
+    """What the prices of a bound prove of a problem with more options; or new ones, where these lose much.
+
+    Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
+    smaller than all others may fit, and then the old prices prove nothing.
+    """
+    fluid = Fluid(problem, grain_seconds(problem))
+    best = Bound(fluid.bound(bound.prices)[0], bound.prices, None)
+    if bound.threshold_s is not None:
+        usable = step_of_block(fluid, bound.prices) < bound.threshold_s
+        proven = min(fluid.bound(bound.prices, usable)[0], bound.threshold_s)
+        if proven > best.seconds:
+            best = Bound(proven, bound.prices, bound.threshold_s)
+    if best.seconds < bound.seconds * (1 - LOST):
+        anew = bound_of(relaxed_optimum(fluid))
+        best = max(best, anew, key=lambda each: each.seconds)
+    return best
+
+
+def _divided(model: CostModel, options: Options, problem: Problem, placement: Placement) -> tuple[Floats, Ints] | None:
+    """Share [T] and tier [T] of each cached table (-1: none) after the memory is divided anew; None if that is no help.
+
+    First every table may have any share, then one near what it has. Where misses are not convex, a table may be torn
+    between a small share and a large one: it gets the small one, and the others what is left.
+    """
+    option = placement.option_of_table(problem)
+    free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
+    may_change = np.isin(options.tier[option], free) & np.isnan(options.permits.cache_fraction)
+    tables = np.flatnonzero(may_change & (options.cache_fraction[option] > 0))
+    if not len(tables):
+        return None
+    was = options.cache_fraction[option[tables]]
+    parts = _Parts(model, options, problem, placement, tables)
+    if len(parts.rank) * len(WIDE) > MOST_NUMBERS:
+        return None
+    state = load_state(problem, placement)
+    division = Division(problem, state, parts.table, parts.rank, *(of[:, 0] for of in parts.costs(was[:, None])))
+    best, best_s = was, state.step_s() * (1 - WORTH)
+    for first in (np.tile(WIDE, (len(tables), 1)), was[:, None] * NEAR):
+        for shares in _mixed(parts, division, first):
+            found = shares
+            for _ in range(REPEATS):
+                after = division.state_with(*(of[:, 0] for of in parts.costs(found[:, None])))
+                if after.step_s() < best_s and after.overflow_bytes() == 0:
+                    best, best_s = found, after.step_s()
+                found = next(iter(_mixed(parts, division, found[:, None] * NEAR)), found)
+    if best is was:
+        return None
+    fractions, tier = np.zeros(problem.tables), np.full(problem.tables, -1)
+    fractions[tables], tier[tables] = best, options.tier[option[tables]]
+    return fractions, tier
+
+
+def _mixed(parts: "_Parts", division: Division, ladder: Floats) -> list[Floats]:
+    """The best shares [n] between those of an ascending ladder [n, L]: the means of what is mixed; and with the smaller
+    one for the tables that are torn, if there are any. None where nothing fits."""
+    ladder = np.clip(ladder, LEAST_FRACTION, 1.0)
+    mix = division.best_mix(*parts.costs(ladder))
+    if mix is None:
+        return []
+    takes, mean = mix > TAKES, (mix * ladder).sum(axis=1)
+    low, high = takes.argmax(axis=1), takes.shape[1] - 1 - takes[:, ::-1].argmax(axis=1)
+    smaller = np.where(high - low > 1, ladder[np.arange(len(mix)), low], mean)
+    found = [_rounded_down(mean, parts.rows)]
+    return found if (smaller == mean).all() else [*found, _rounded_down(smaller, parts.rows)]
+
+
+class _Parts:
+    """The parts of a placement's blocks of n tables on single ranks. P parts."""
+
+    def __init__(
+        self, model: CostModel, options: Options, problem: Problem, placement: Placement, tables: Ints
+    ) -> None:
+        number = np.full(problem.tables, -1)
+        number[tables] = np.arange(len(tables))
+        items = np.flatnonzero(number[problem.table_of_block[placement.item_block]] >= 0)
+        block, place = placement.item_block[items], placement.item_place[items]
+        parts = [_ranks_and_shares(problem, b, p) for b, p in zip(block.tolist(), place.tolist(), strict=True)]
+        self._model, self._problem, self.rows = model, problem, problem.table_rows[tables]
+        self._blocks, self._table_of_item = options.blocks.take(block), number[problem.table_of_block[block]]
+        self._item = np.repeat(np.arange(len(items)), [len(ranks) for ranks, _ in parts])
+        self.rank, self._share = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        self.table: Ints = self._table_of_item[self._item]
+
+    def costs(self, shares: Floats) -> tuple[Floats, Floats]:
+        """Seconds [P, L, C] and bytes [P, L, M] with each of L shares of the tables [n, L]."""
+        problem, (items, levels) = self._problem, (len(self._blocks), shares.shape[1])
+        blocks = self._blocks.take(np.repeat(np.arange(items), levels))
+        blocks = replace(blocks, cache_fraction=shares[self._table_of_item].ravel())
+        seconds = np.zeros((len(self.rank), levels, len(problem.stage_of_column)))
+        size = np.zeros((len(self.rank), levels, len(problem.pool_capacity)))
+        for kind in range(problem.kinds):
+            costs = self._model.block_costs(blocks, kind)
+            here = np.flatnonzero(problem.kind_of_rank[self.rank] == kind)
+            item, rows = self._item[here], self._share[here, None, None]
+            for target, fixed, by_rows in (
+                (seconds, costs.fixed, costs.by_rows),
+                (size, costs.bytes_fixed, costs.bytes_by_rows),
+            ):
+                target[here] = fixed.reshape(items, levels, -1)[item] + by_rows.reshape(items, levels, -1)[item] * rows
+        return seconds, size
+
+
+def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, Floats]:
+    """The ranks of a placed block, and the share of the rows that each of them holds."""
+    if problem.block_extent[block] == RANK:
+        return np.array([place]), np.ones(1)
+    if problem.block_extent[block] == NODE:
+        ranks = np.arange(problem.node_start[place], problem.node_start[place + 1])
+        return ranks, problem.node_share(block, len(ranks))
+    return np.arange(problem.world), problem.world_share(block)
+
+
+def _at_fractions(
+    options: Options,
+    problem: Problem,
+    placement: Placement,
+    new_options: Options,
+    new_problem: Problem,
+    fractions: Floats,
+) -> Placement:
+    """The placement with every cached table at its new share [T]: the same blocks of the new options."""
+    option = problem.block_option[placement.item_block]
+    table = options.table[option]
+    share = np.where(options.cache_fraction[option] > 0, fractions[table], options.cache_fraction[option])
+    share = np.where(share > 0, share, options.cache_fraction[option])
+    start = {
+        (int(new_options.table[o]), int(new_options.tier[o]), float(new_options.cache_fraction[o])): o
+        for o in _group_starts(new_options)[::-1].tolist()
+    }
+    place_in_group = option - np.maximum.accumulate(_marked(_group_starts(options), len(options.table)))[option]
+    keys = zip(table.tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
+    new_option = np.array([start[key] for key in keys]) + place_in_group
+    block = new_problem.block_start[new_option] + placement.item_block - problem.block_start[option]
+    return Placement(block, placement.item_place)
+
+
+def _group_starts(options: Options) -> Ints:
+    """First option of each table, tier and share; the options in between are the same cuts in the same order."""
+    keys = np.stack([options.table, options.tier, options.cache_fraction])
+    return np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+
+
+def _marked(starts: Ints, count: int) -> Ints:
+    """[count] the start at each start, else 0."""
+    found = np.zeros(count, dtype=np.int64)
+    found[starts] = starts
+    return found
+
+
+def _rounded_down(fractions: Floats, rows: Ints) -> Floats:
+    """To whole rows and to significant digits, so that what fitted fits."""
+    whole = np.maximum(np.floor(rows * fractions * (1 + 1e-12)), 1.0) / rows
+    scale = 10.0 ** (FINE_DIGITS - 1 - np.floor(np.log10(whole)))
+    return np.clip(np.round(np.floor(whole * scale * (1 + 1e-12)) / scale, 12), LEAST_FRACTION, 1.0)

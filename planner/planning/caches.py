@@ -1,0 +1,259 @@
+"""Which cache sizes are tried: shares of each table's own, where HBM has a price.
+
+Whatever is cached competes for the same bytes of HBM, so at the optimum the next byte saves as much in every table.
+The prices of the fluid relaxation say how much that is. From coarse shares, the same for all tables, come first
+prices; at these each table has its best share, and shares at a multiple of the price stand beside it for what the
+prices do not see: whole tables on single ranks. The relaxation over these gives new prices, until its bound stops
+falling. This is column generation (Gilmore & Gomory 1961) over a continuous choice.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import (
+    HBM,
+    MEMORY_HBM,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    TABLE_WISE,
+    Blocks,
+    Floats,
+    PlacementTier,
+)
+from planner.certificates.multipliers import Prices
+from planner.formulation.options import CacheFractions, Options, build_problem, coarse_fractions, enumerate_options
+from planner.problem.arrays import Bools, Problem
+from planner.problem.integrality import grain_seconds
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.infeasible import shortage
+
+ROOMY = 0.9
+"""Share of HBM up to which whole tables may take it before its price is asked for."""
+LEAST_FRACTION = 1e-4
+GRID = np.geomspace(LEAST_FRACTION, 1.0, 33)
+"""Shares at which a curve is looked at first: four decades, a third apart."""
+SMALL = (0.0002, 0.002)
+"""Shares that are tried where the usual ones do not fit."""
+LEVELS, POINTS = 2, 9
+"""Then so often as many points between the neighbours of the best one: down to 2 % of a share."""
+FACTORS = ((0.25, 1.0, 4.0), (0.5, 1.0, 2.0), (0.7, 1.0, 1.4))
+"""Multiples of the price of HBM that shares are found for, round by round."""
+LARGE_ROUNDS, LARGE_BLOCKS = 2, 200_000
+"""Rounds of a problem with so many block types: most of a round enumerates them again."""
+CONVERGED = 1e-4
+"""Relative fall of the bound below which the rounds end."""
+COMPETES = 1.2
+"""A table whose cheapest option costs less than its cached one by more than this factor gets one share only."""
+DIGITS = 3
+"""Significant digits of a share."""
+ALIKE = 1.02
+"""Shares nearer to each other than this factor count as one."""
+
+
+def with_own_fractions(
+    model: CostModel,
+    options: Options,
+    problem: Problem,
+    more: CacheFractions | None = None,
+    has_time: Callable[[float], bool] = lambda _: True,
+) -> tuple[Options, Problem]:
+    """The options with cache shares of each table's own, and their problem; unchanged where HBM is not scarce.
+
+    `more` are shares that are to be options in any case. `has_time` is asked before each round whether there is time
+    for one that takes as many seconds as the last.
+    """
+    own = _own_fractions(model, options, problem, has_time)
+    if own is None and more is None:
+        return options, problem
+    own = coarse_fractions(model) if own is None else own
+    return rebuilt(model, options, own if more is None else merged(own, more))
+
+
+def rebuilt(model: CostModel, options: Options, fractions: CacheFractions) -> tuple[Options, Problem]:
+    """The options with other cache shares, and their problem."""
+    found = enumerate_options(model, options.permits, fractions, options.cuts)
+    return found, build_problem(model, found)
+
+
+def _own_fractions(
+    model: CostModel, options: Options, problem: Problem, has_time: Callable[[float], bool]
+) -> CacheFractions | None:
+    """None where the shares stay as they are: HBM has no price, nothing is cached or fits, or there is no time."""
+    tiers = _free_tiers(model, options, problem)
+    if not tiers or not has_time(0.0) or _is_roomy(model, options, problem):
+        return None
+    fluid, found = Fluid(problem, grain_seconds(problem)), None
+    if shortage(fluid) is not None:
+        found = merged(coarse_fractions(model), _small_fractions(model, tiers))
+        options, problem = rebuilt(model, options, found)
+        fluid = Fluid(problem, grain_seconds(problem))
+        if shortage(fluid) is not None:
+            return None
+    curves = {tier: _Curve(model, problem, tier) for tier in tiers}
+    before_s = np.inf
+    is_large = len(problem.block_option) > LARGE_BLOCKS
+    began, lasted_s = time.monotonic(), 0.0
+    for factors in FACTORS[:LARGE_ROUNDS] if is_large else FACTORS:
+        began, lasted_s = time.monotonic(), time.monotonic() - began
+        if not has_time(lasted_s):
+            break
+        relaxed = fluid.solve(tolerance=CONVERGED)
+        is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
+        if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):
+            break
+        before_s = relaxed.bound_s
+        found = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, options, curves, factors))
+        options, problem = rebuilt(model, options, found)
+        fluid = Fluid(problem, grain_seconds(problem))
+    return found
+
+
+def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheFractions:
+    """Shares for where the usual ones take too much."""
+    return {tier: np.tile(np.array(SMALL), (len(model.tables.rows), 1)) for tier in tiers}
+
+
+def _free_tiers(model: CostModel, options: Options, problem: Problem) -> list[PlacementTier]:
+    """Cached tiers that some table may use, and of which the cost model leaves the share open."""
+    usable = np.unique(options.tier[options.block_option[problem.allowed.any(axis=0)]])
+    names = [PLACEMENT_TIERS[code] for code in usable.tolist()]
+    return [tier for tier in names if tier in PARTLY_IN_HBM and tier not in model.cache_fractions]
+
+
+def _caches(options: Options, problem: Problem, relaxed: FluidSolution) -> bool:
+    """Whether the relaxation takes an option with a cache."""
+    return bool((options.cache_fraction[problem.block_option[relaxed.picks]] > 0).any())
+
+
+def _is_roomy(model: CostModel, options: Options, problem: Problem) -> bool:
+    """Whether all tables fit into HBM with some room left, and may be there."""
+    if not options.permits.tiers[:, HBM].all():
+        return False
+    every = np.arange(problem.tables)
+    in_hbm, uncached = np.full_like(every, HBM), np.zeros(len(every))
+    whole = Blocks(every, np.full_like(every, TABLE_WISE), in_hbm, model.tables.dim, uncached)
+    size = np.max([_total_hbm(model, whole, kind) for kind in range(problem.kinds)], axis=0)
+    room = (problem.pool_capacity[MEMORY_HBM] - problem.base_bytes[MEMORY_HBM])[problem.reach].sum()
+    return bool(size.sum() <= ROOMY * room)
+
+
+def _total_hbm(model: CostModel, blocks: Blocks, kind: int) -> Floats:
+    memory = model.block_memory(blocks, kind)
+    return np.asarray((memory.fixed + memory.by_rows)[:, MEMORY_HBM])
+
+
+def _next_fractions(
+    fluid: Fluid,
+    relaxed: FluidSolution,
+    options: Options,
+    curves: Mapping[PlacementTier, "_Curve"],
+    factors: tuple[float, ...],
+) -> dict[PlacementTier, Floats]:
+    """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its prices."""
+    problem = fluid.problem
+    cheapest, _ = fluid.price(relaxed.prices)
+    taken = problem.block_option[relaxed.picks]
+    found = {}
+    for tier, curve in curves.items():
+        in_tier = options.tier[taken] == PLACEMENT_TIERS.index(tier)
+        held = np.where(in_tier, options.cache_fraction[taken], np.nan).T
+        best, value = curve.best(relaxed.prices, factors)
+        best[value > COMPETES * cheapest] = best[value > COMPETES * cheapest][:, [factors.index(1.0)]]
+        found[tier] = _distinct(np.concatenate([held, best], axis=1))
+    return found
+
+
+class _Curve:
+    """What a cached table costs as its share grows: seconds that fall, bytes that rise."""
+
+    def __init__(self, model: CostModel, problem: Problem, tier: PlacementTier) -> None:
+        self._model, self._problem = model, problem
+        self._code = PLACEMENT_TIERS.index(tier)
+        grid = np.tile(GRID, (problem.tables, 1))
+        self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
+
+    def best(self, prices: Prices, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
+        """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
+        and [T] what the cheapest one costs at the prices themselves."""
+        found, least = [], np.full(self._problem.tables, np.inf)
+        for kind in range(self._problem.kinds):
+            weight, byte = self._prices(prices, kind)
+            values = _valued(self._grid[kind], weight, byte, 1.0)
+            least = np.minimum(least, values.min(axis=1))
+            for factor in factors:
+                fraction = self._refined(kind, weight, byte, factor)
+                found.append(fraction)
+        return _rounded(np.stack(found, axis=1)), least
+
+    def _refined(self, kind: int, weight: Floats, byte: Floats, factor: float) -> Floats:
+        """[T]"""
+        every = np.arange(self._problem.tables)
+        grid = np.tile(GRID, (len(every), 1))
+        at = _valued(self._grid[kind], weight, byte, factor).argmin(axis=1)
+        for _ in range(LEVELS):
+            low, high = grid[every, np.maximum(at - 1, 0)], grid[every, np.minimum(at + 1, grid.shape[1] - 1)]
+            grid = low[:, None] * (high / low)[:, None] ** np.linspace(0.0, 1.0, POINTS)
+            at = _valued(self._costs(grid, kind), weight, byte, factor).argmin(axis=1)
+        return np.asarray(grid[every, at])
+
+    def _costs(self, fractions: Floats, kind: int) -> tuple[Floats, Floats]:
+        """Seconds [T, G, C] and bytes [T, G, M] of whole tables on one rank with these shares [T, G]."""
+        tables, points = fractions.shape
+        table = np.repeat(np.arange(tables), points)
+        blocks = Blocks(
+            table,
+            np.full_like(table, TABLE_WISE),
+            np.full_like(table, self._code),
+            self._model.tables.dim[table],
+            fractions.ravel(),
+        )
+        costs = self._model.block_costs(blocks, kind)
+        seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
+        return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
+
+    def _prices(self, prices: Prices, kind: int) -> tuple[Floats, Floats]:
+        """[T, C] and [T, M] what a second and a byte cost each table on ranks of a kind."""
+        problem = self._problem
+        sets = range(len(problem.rank_sets))
+        weight = np.stack([problem.districts.of_set(prices.weight, number, problem.kinds)[kind] for number in sets])
+        byte = np.stack([problem.districts.of_set(prices.byte, number, problem.kinds)[kind] for number in sets])
+        return weight[problem.table_rank_set], byte[problem.table_rank_set]
+
+
+def _valued(costs: tuple[Floats, Floats], weight: Floats, byte: Floats, factor: float) -> Floats:
+    """[T, G] with HBM at a multiple of its price."""
+    seconds, size = costs
+    scaled = byte.copy()
+    scaled[:, MEMORY_HBM] *= factor
+    return np.asarray(np.einsum("tgc,tc->tg", seconds, weight) + np.einsum("tgm,tm->tg", size, scaled))
+
+
+def _rounded(fractions: Floats) -> Floats:
+    """To significant digits, within the limits."""
+    scale = 10.0 ** (DIGITS - 1 - np.floor(np.log10(fractions)))
+    return np.clip(np.round(np.round(fractions * scale) / scale, 12), LEAST_FRACTION, 1.0)
+
+
+def merged(one: CacheFractions, other: CacheFractions) -> CacheFractions:
+    """The shares of both, tier by tier; every one of the other."""
+    found = dict(one)
+    for tier, more in other.items():
+        both = np.concatenate([one[tier], more], axis=1) if tier in one else more
+        found[tier] = _packed(np.sort(both, axis=1), np.diff(np.sort(both, axis=1), axis=1) != 0)
+    return found
+
+
+def _distinct(fractions: Floats) -> Floats:
+    """[T, n'] ascending, without those of [T, n] that are nearly the one before; NaN is none."""
+    ordered = np.sort(fractions, axis=1)
+    return _packed(ordered, ordered[:, 1:] > ordered[:, :-1] * ALIKE)
+
+
+def _packed(ordered: Floats, is_new: Bools) -> Floats:
+    """The ascending shares whose difference to the one before `is_new`, in as few columns as possible."""
+    keeps = np.concatenate([np.ones((len(ordered), 1), dtype=bool), is_new], axis=1)
+    found = np.sort(np.where(keeps, ordered, np.nan), axis=1)
+    return found[:, : max(1, int((~np.isnan(found)).sum(axis=1).max(initial=0)))]

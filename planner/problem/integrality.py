@@ -1,0 +1,73 @@
+"""Seconds that a stage takes because its loads are whole multiples of one amount.
+
+Tables of whole columns load a link by so many columns: 61 columns over 4 ranks put 16 on one of them, not 15.25. This
+is the rounding of Chvátal and Gomory for the sum of a stage's loads.
+"""
+
+import numpy as np
+
+from planner.problem.arrays import RANK, Floats, Ints, Problem
+
+NEAR = 1e-6
+"""Distance from a whole number within which a ratio of loads counts as whole."""
+MOST_PARTS = 8
+"""The amount is the smallest load, or that over a number up to this."""
+ROUNDING = 1e-9
+"""Relative amount by which the seconds are rounded down: above the rounding of a load's sum."""
+
+
+def grain_seconds(problem: Problem) -> Floats:
+    """[S] seconds, constants aside, that every plan takes in each stage; 0 where loads have no common amount.
+
+    Of clusters with one kind of rank only, and of columns that blocks of single ranks alone load.
+    """
+    found = np.zeros(len(problem.stage_constants))
+    if problem.kinds > 1:
+        return found
+    wide = np.flatnonzero(problem.block_extent != RANK)
+    shared = problem.everywhere.any(axis=(0, 1))
+    for part in (problem.fixed, problem.by_rows):
+        shared |= part[0, wide].any(axis=0)
+    for column in np.flatnonzero(~shared).tolist():
+        load, stage = problem.fixed[0, :, column] + problem.by_rows[0, :, column], problem.stage_of_column[column]
+        if load.any():
+            found[stage] = max(found[stage], _least(problem, load, column))
+    return found
+
+
+def _least(problem: Problem, load: Floats, column: int) -> float:
+    """The load of the fullest instance of a column at least."""
+    times, amount = _multiples(load)
+    if times is None:
+        return 0.0
+    instance = problem.resource_of_rank[column]
+    used = len(np.unique(instance[problem.reach]))
+    each = -(-int(_fewest(problem, times).sum()) // used)
+    base = float(problem.base_of_instance[0, column])
+    return max(0.0, (each * amount + base) * (1 - ROUNDING))
+
+
+def _multiples(load: Floats) -> tuple[Ints | None, float]:
+    """[B] how many times each load holds an amount at least, and the amount; None where there is none."""
+    positive = load[load > 0]
+    for parts in range(1, MOST_PARTS + 1):
+        amount = positive.min() / parts
+        times = np.round(positive / amount)
+        if (np.abs(positive / amount - times) <= NEAR).all():
+            found = np.zeros(len(load), dtype=np.int64)
+            found[load > 0] = times
+            return found, float((positive / times).min())
+    return None, 0.0
+
+
+def _fewest(problem: Problem, times: Ints) -> Ints:
+    """[T] how many times all blocks of a table hold the amount together at least."""
+    units, free = problem.block_units, problem.block_is_free
+    whole = np.where(free, -(-times * problem.option_units[problem.block_option] // np.maximum(units, 1)), 0)
+    start = problem.block_start[:-1]
+    fixed = np.add.reduceat(np.where(free, 0, times * problem.block_count), start)
+    of_free = np.minimum.reduceat(np.where(free, whole, np.iinfo(np.int64).max), start)
+    of_option = np.where(problem.option_units > 0, of_free, fixed)
+    found = np.full(problem.tables, np.iinfo(np.int64).max)
+    np.minimum.at(found, problem.option_table, of_option)
+    return np.where(found < np.iinfo(np.int64).max, found, 0)

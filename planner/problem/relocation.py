@@ -1,0 +1,288 @@
+"""What moves when one plan follows another: parts of tables on ranks as arrays, and where they overlap.
+
+A cell is one row of one column of a table. A cell that a rank holds in the new plan is
+
+* kept, if the rank held it before in the same memory (rows and optimizer state each in theirs);
+* copied, if the rank held it before in another memory of its host;
+* moved, if the rank did not hold it before, but some rank did;
+* new, if no rank held it: its table, or its row, was not there.
+"""
+
+import itertools
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import NODE, RANK, Bools, Floats, Ints, Placement, Problem
+
+COLUMN_UNIT = 4
+"""Columns of blocks are multiples of 4."""
+EXACT_BLOCKS = 9
+"""Column blocks up to which all orders are compared (2^9 sets); more are ordered in windows of so many."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rectangles of tables on ranks. Arrays of [n]."""
+
+    table: Ints
+    rank: Ints
+    row_start: Ints
+    rows: Ints
+    column_start: Ints
+    columns: Ints
+    memory: Ints
+    """Index into the memory tiers: where the weights are."""
+    state_memory: Ints
+    """Index into the memory tiers: where the optimizer state is."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def take(self, index: Ints) -> "Parts":
+        """Those at these positions."""
+        return Parts(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def sorted_by_place(self, world: int) -> "Parts":
+        """In order of table, then rank."""
+        return self.take(np.argsort(self.table * world + self.rank, kind="stable"))
+
+
+def kept_cells(parts: Parts, before: Parts, world: int) -> tuple[Floats, Floats, Floats]:
+    """Cells of each of the `parts` [n] that its rank held before: in any memory, in the same memory, and with its
+    optimizer state in the same memory.
+
+    `before` is sorted by place. Parts of one table on one rank do not overlap.
+    """
+    key, old_key = parts.table * world + parts.rank, before.table * world + before.rank
+    first, last = np.searchsorted(old_key, key, side="left"), np.searchsorted(old_key, key, side="right")
+    count = last - first
+    new = np.repeat(np.arange(len(key)), count)
+    old = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(new))
+    cells = _shared(parts.row_start, parts.rows, before.row_start, before.rows, new, old)
+    cells *= _shared(parts.column_start, parts.columns, before.column_start, before.columns, new, old)
+    same = parts.memory[new] == before.memory[old]
+    same_state = parts.state_memory[new] == before.state_memory[old]
+
+    def counted(which: Bools) -> Floats:
+        return np.bincount(new, weights=np.where(which, cells, 0), minlength=len(key)).astype(float)
+
+    return counted(np.ones(len(new), dtype=bool)), counted(same), counted(same_state)
+
+
+def _shared(start: Ints, length: Ints, old_start: Ints, old_length: Ints, new: Ints, old: Ints) -> Ints:
+    """How many rows, or columns, two parts have in common."""
+    stop = np.minimum(start[new] + length[new], old_start[old] + old_length[old])
+    return np.asarray(np.maximum(stop - np.maximum(start[new], old_start[old]), 0))
+
+
+def existing_cells(parts: Parts, rows_before: Ints) -> Floats:
+    """[n] cells of each part that some rank held before; `rows_before` [T] is 0 for a new table."""
+    stop = np.minimum(parts.row_start + parts.rows, rows_before[parts.table])
+    return np.asarray(np.maximum(stop - parts.row_start, 0) * parts.columns, dtype=float)
+
+
+@dataclass(frozen=True)
+class Homes:
+    """What an earlier plan held, in the words of a new problem: its tables, blocks and ranks."""
+
+    held: Parts
+    """On the ranks that are still there, sorted by place."""
+    rows_before: Ints
+    """[T] rows that the table had; 0 for a new one."""
+    table_columns: Ints
+    """[T]"""
+    replicated: Bools
+    """[T] whether every rank held the whole table."""
+    start: Placement
+    """Blocks of the new problem that are held as they were, of all tables that can stay in part or whole."""
+    loose: Ints
+    """Blocks of the same tables whose ranks are gone: with those of `start` they make up an option."""
+    block_columns: Ints
+    """[B]"""
+    block_memory: Ints
+    """[B] index into the memory tiers."""
+    block_state_memory: Ints
+    """[B] the same of the optimizer state."""
+    memories: Ints
+    """[M] the memory tier of each memory of the problem, ascending."""
+    block_bytes: Floats
+    """[B] weights and optimizer state of all rows of the block."""
+
+    def parts_of(self, problem: Problem, placement: Placement) -> tuple[Parts, Ints]:
+        """The parts of placed blocks, each block's at the columns where the most cells are kept; and their blocks."""
+        block, place = self.in_column_order(problem, placement)
+        table = problem.option_table[problem.block_option[block]]
+        width = self.block_columns[block]
+        end = np.cumsum(width)
+        opens = np.searchsorted(table, table)
+        column = end - width - (end - width)[opens]
+        first, ranks = ranks_of(problem, block, place)
+        item = np.repeat(np.arange(len(block)), ranks)
+        position = np.arange(len(item)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
+        row_start, rows = _rows(problem, block[item], ranks[item], position)
+        parts = Parts(
+            table=table[item],
+            rank=first[item] + position,
+            row_start=row_start,
+            rows=rows,
+            column_start=column[item],
+            columns=width[item],
+            memory=self.block_memory[block[item]],
+            state_memory=self.block_state_memory[block[item]],
+        )
+        return parts, block[item]
+
+    def in_column_order(self, problem: Problem, placement: Placement) -> tuple[Ints, Ints]:
+        """Blocks and places in order of table and of the columns that they get."""
+        table = problem.option_table[problem.block_option[placement.item_block]]
+        order = np.lexsort((placement.item_place, placement.item_block, table))
+        table = table[order]
+        start = np.searchsorted(table, table, side="left")
+        stop = np.searchsorted(table, table, side="right")
+        cut = np.flatnonzero((stop - start > 1) & (start == np.arange(len(table))))
+        for first, last, of in zip(start[cut].tolist(), stop[cut].tolist(), table[cut].tolist(), strict=True):
+            if self._held_start[of + 1] > self._held_start[of]:
+                items = order[first:last]
+                order[first:last] = items[self._best_order(problem, of, placement, items)]
+        return placement.item_block[order], placement.item_place[order]
+
+    @cached_property
+    def _held_start(self) -> Ints:
+        """[T + 1] where each table's parts begin."""
+        return np.searchsorted(self.held.table, np.arange(len(self.rows_before) + 1))
+
+    def _best_order(self, problem: Problem, table: int, placement: Placement, items: Ints) -> Ints:
+        """The order of some blocks of one table in which the most cells are kept."""
+        block, place = placement.item_block[items], placement.item_place[items]
+        width = self.block_columns[block] // COLUMN_UNIT
+        before = self.held.take(np.arange(*self._held_start[table : table + 2]))
+        first, ranks = ranks_of(problem, block, place)
+        profile = np.zeros((len(items), int(width.sum()) + 1))
+        for i, (begin, count) in enumerate(zip(first.tolist(), ranks.tolist(), strict=True)):
+            here = np.flatnonzero((before.rank >= begin) & (before.rank < begin + count))
+            position = before.rank[here] - begin
+            row_start, rows = _rows(problem, np.full(len(here), block[i]), np.full(len(here), count), position)
+            every = np.arange(len(here))
+            common = _shared(row_start, rows, before.row_start[here], before.rows[here], every, every)
+            starts = before.column_start[here] // COLUMN_UNIT
+            np.add.at(profile[i], starts, common)
+            np.add.at(profile[i], starts + before.columns[here] // COLUMN_UNIT, -common)
+        kept_before = np.zeros_like(profile)
+        kept_before[:, 1:] = np.cumsum(profile[:, :-1], axis=1).cumsum(axis=1)
+        return best_order(kept_before, width)
+
+    def whole_bytes(self, problem: Problem) -> Floats:
+        """[B] weights and optimizer state of a whole table cut into blocks like this one."""
+        parts = self.table_columns[problem.option_table[problem.block_option]] / self.block_columns
+        return np.asarray(self.block_bytes * parts)
+
+    def moved_bytes(self, problem: Problem, placement: Placement) -> Floats:
+        """[T] bytes that move into ranks which did not hold them; 0 for tables that have no block in the placement."""
+        parts, block = self.parts_of(problem, placement)
+        held, _, _ = kept_cells(parts, self.held, problem.world)
+        moved = existing_cells(parts, self.rows_before) - held
+        cell_bytes = self.block_bytes[block] / (problem.table_rows[parts.table] * parts.columns)
+        return np.asarray(np.bincount(parts.table, weights=moved * cell_bytes, minlength=problem.tables), dtype=float)
+
+    def least_moved_bytes(self, problem: Problem) -> float:
+        """Bytes that any placement moves: those on ranks that are gone, and those for which their host has no room.
+
+        Ranks that share a memory count together; a rank's bytes may go into any memory that tables may use.
+        """
+        table = problem.option_table[problem.block_option]
+        cheapest = np.full(problem.tables, np.inf)
+        np.minimum.at(cheapest, table, self.block_bytes / (problem.table_rows[table] * self.block_columns))
+        cheapest[np.isinf(cheapest)] = 0.0
+        held, rows = self.held, np.minimum(self.rows_before, problem.table_rows)
+        last_row = np.minimum(held.row_start + held.rows, rows[held.table])
+        cells = (np.maximum(last_row - held.row_start, 0) * held.columns).astype(float)
+        covered = np.bincount(held.table, weights=cells, minlength=problem.tables)
+        copies = np.bincount(held.table, minlength=problem.tables)
+        covered = np.where(self.replicated, covered / np.maximum(copies, 1), covered)
+        lost = np.maximum(rows * self.table_columns - covered, 0.0)
+        single = np.where(self.replicated[held.table], 0.0, cells * cheapest[held.table])
+        stored = np.bincount(held.rank, weights=single, minlength=problem.world).astype(float)
+        is_allowed = problem.allowed.any(axis=0)
+        usable = np.union1d(self.block_memory[is_allowed], self.block_state_memory[is_allowed])
+        usable = np.searchsorted(self.memories, usable).tolist()
+        return float(lost @ cheapest) + _excess_bytes(problem, stored, usable)
+
+
+def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> float:
+    """Bytes [W] stored on ranks beyond what all memories of the ranks that share one have for tables."""
+    if not memories:
+        return 0.0
+    group = min((problem.pool_of_rank[m] for m in memories), key=lambda pool: int(pool[-1]))
+    room = np.zeros(problem.world)
+    for m in memories:
+        pool, capacity = problem.pool_of_rank[m], problem.pool_capacity[m]
+        first = np.unique(pool, return_index=True)[1]
+        np.add.at(room, group[first], capacity[pool[first]])
+        np.add.at(room, group, -problem.base_bytes[m])
+    taken = np.bincount(group, weights=stored, minlength=problem.world)
+    return float(np.maximum(taken - np.maximum(room, 0.0), 0.0).sum())
+
+
+def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints]:
+    """First rank and number of ranks of placed blocks."""
+    extent = problem.block_extent[block]
+    node = np.where(extent == NODE, place, 0)
+    first = np.select([extent == RANK, extent == NODE], [place, problem.node_start[node]], 0)
+    size = np.diff(problem.node_start)[node]
+    return first, np.select([extent == RANK, extent == NODE], [1, size], problem.world)
+
+
+def _rows(problem: Problem, block: Ints, ranks: Ints, position: Ints) -> tuple[Ints, Ints]:
+    """First row and number of rows that the rank at a position of its block holds."""
+    rows = problem.table_rows[problem.option_table[problem.block_option[block]]]
+    size = -(-rows // np.where(problem.block_replicated[block], 1, ranks))
+    start = np.minimum(np.where(problem.block_replicated[block], 0, position * size), rows)
+    return start, np.minimum(size, rows - start)
+
+
+def best_order(kept_before: Floats, width: Ints) -> Ints:
+    """The order of n column blocks that keeps most.
+
+    `kept_before` [n, U + 1]: what block i would keep of the columns before each position, so that it keeps
+    `kept_before[i, u + width[i]] - kept_before[i, u]` where it begins at u. Exact for a few blocks; more are sorted by
+    where they kept most and then ordered window by window.
+    """
+    n = len(width)
+    if n <= EXACT_BLOCKS:
+        return np.array(_exact_order(kept_before, width, 0))
+    total = kept_before[:, -1]
+    middle = np.array([int(np.searchsorted(row, row[-1] / 2)) for row in kept_before])
+    order = np.argsort(np.where(total > 0, middle, kept_before.shape[1] // 2), kind="stable")
+    for first in itertools.chain(range(0, n - 1, EXACT_BLOCKS // 2), range(0, n - 1, EXACT_BLOCKS // 2)):
+        window = order[first : first + EXACT_BLOCKS]
+        begin = int(width[order[:first]].sum())
+        order[first : first + EXACT_BLOCKS] = window[_exact_order(kept_before[window], width[window], begin)]
+    return order
+
+
+def _exact_order(kept_before: Floats, width: Ints, begin: int) -> list[int]:
+    """The best order from the position `begin` on, by dynamic programming over the sets of blocks that come first."""
+    n = len(width)
+    sets = np.arange(1 << n)
+    members = (sets[:, None] >> np.arange(n)) & 1
+    position = begin + members @ width
+    reach = np.minimum(position[:, None] + width, kept_before.shape[1] - 1)
+    gain = kept_before[np.arange(n), reach] - kept_before[np.arange(n), position[:, None]]
+    best, last = np.full(1 << n, -np.inf), np.zeros(1 << n, dtype=np.int64)
+    best[0] = 0.0
+    size = members.sum(axis=1)
+    for level in range(1, n + 1):
+        here = sets[size == level]
+        before = here[:, None] ^ (1 << np.arange(n))
+        is_member = members[here] == 1
+        before = np.where(is_member, before, 0)
+        value = np.where(is_member, best[before] + gain[before, np.arange(n)], -np.inf)
+        last[here] = value.argmax(axis=1)
+        best[here] = value.max(axis=1)
+    order, left = [], (1 << n) - 1
+    while left:
+        order.append(int(last[left]))
+        left ^= 1 << order[-1]
+    return order[::-1]

@@ -1,0 +1,96 @@
+"""Ranks that nothing tells apart: plans in which they change places are equally good."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import NODE, WORLD, Bools, Floats, Ints, Problem, row_shares
+
+
+@dataclass(frozen=True)
+class RankSymmetry:
+    """Which ranks of a node, and which nodes, may change places before anything is placed."""
+
+    problem: Problem
+    color: Ints
+    """[W] equal for ranks that are alike, if their nodes are the same one or alike."""
+
+    @cached_property
+    def _alike(self) -> tuple[list[Ints], list[Ints]]:
+        """Ranks of one node that are alike, and nodes that are; each of at least two."""
+        start = self.problem.node_start
+        nodes = node_labels(self.problem, self.color)
+        within = [
+            first + np.flatnonzero(self.color[first:last] == color)
+            for first, last in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
+            for color in np.unique(self.color[first:last])
+        ]
+        between = [np.flatnonzero(nodes == label) for label in np.unique(nodes)]
+        return [ranks for ranks in within if len(ranks) > 1], [alike for alike in between if len(alike) > 1]
+
+    def order(self, marks: Ints, draw: np.random.Generator) -> Ints:
+        """[n, W] an order of the ranks in which rows of `marks` [n, W] are equal if they are but for a symmetry.
+
+        Marks that are equal only by chance may be ordered differently.
+        """
+        order = np.tile(np.arange(marks.shape[1]), (len(marks), 1))
+        within, between = self._alike
+        for ranks in within:
+            order[:, ranks] = ranks[np.argsort(marks[:, ranks], axis=1, kind="stable")]
+        start = self.problem.node_start
+        for nodes in between:
+            members = start[nodes][:, None] + np.arange(start[nodes[0] + 1] - start[nodes[0]])
+            sorted_marks = np.take_along_axis(marks, order[:, members.ravel()], axis=1)
+            place = draw.integers(1, 2**62, size=members.shape[1], dtype=np.int64) * 2 + 1
+            of_node = (sorted_marks.reshape(len(marks), *members.shape) * place).sum(axis=2)
+            by_mark = np.argsort(of_node, axis=1, kind="stable")
+            ranks = order[:, members.ravel()].reshape(len(marks), *members.shape)
+            order[:, members.ravel()] = np.take_along_axis(ranks, by_mark[..., None], axis=1).reshape(len(marks), -1)
+        return order
+
+
+def rank_symmetry(problem: Problem) -> RankSymmetry:
+    """What tells ranks apart: kind, resources and memory shared, rows of blocks cut over many ranks, and the policy."""
+    node = problem.node_of_rank
+    start, stop = problem.node_start[node], problem.node_start[node + 1]
+    marks: list[Ints] = [problem.kind_of_rank]
+    zones = [group.zone_of_rank for group in (*problem.together, *problem.apart)]
+    for instance in (*problem.resource_of_rank, *problem.pool_of_rank, *zones):
+        first = np.searchsorted(instance, instance, side="left")
+        last = np.searchsorted(instance, instance, side="right")
+        within = (first >= start) & (last <= stop)
+        part = within & (last - first > 1) & (last - first < stop - start)
+        marks += [np.where(part, first - start, -1), np.where(within, -1, instance)]
+    capacity = [of_pool[pool] for pool, of_pool in zip(problem.pool_of_rank, problem.pool_capacity, strict=True)]
+    sets = problem.rank_sets[np.unique(problem.table_rank_set)]
+    table = [np.array(marks, dtype=float), np.array(capacity), sets.astype(float), *_row_shares(problem)]
+    return RankSymmetry(problem, labels(np.concatenate(table)))
+
+
+def _row_shares(problem: Problem) -> list[Floats]:
+    """[n, W] what ranks get of the blocks that are cut by rows."""
+    by_rows: Bools = np.asarray((problem.by_rows > 0).any(axis=(0, 2)) | (problem.bytes_by_rows > 0).any(axis=(0, 2)))
+    world_wide = np.flatnonzero((problem.block_extent == WORLD) & by_rows)
+    found = (
+        [np.unique(np.array([problem.world_share(b) for b in world_wide.tolist()]), axis=0)] if len(world_wide) else []
+    )
+    rows = np.unique(problem.table_rows[problem.table_of_block[(problem.block_extent == NODE) & by_rows]])
+    sizes = np.diff(problem.node_start).tolist()
+    found += [np.concatenate([row_shares(int(n), ranks) for ranks in sizes])[None] for n in rows]
+    return found
+
+
+def labels(table: Floats) -> Ints:
+    """[W] equal for equal columns of `table` [R, W], numbered in the order of their first column."""
+    known: dict[bytes, int] = {}
+    columns = np.ascontiguousarray(np.asarray(table, dtype=float).T + 0.0)
+    return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
+
+
+def node_labels(problem: Problem, of_rank: Ints) -> Ints:
+    """[N] equal for nodes whose ranks have the same labels, one by one."""
+    known: dict[bytes, int] = {}
+    starts = problem.node_start
+    nodes = [of_rank[starts[n] : starts[n + 1]].tobytes() for n in range(len(starts) - 1)]
+    return np.array([known.setdefault(node, len(known)) for node in nodes])

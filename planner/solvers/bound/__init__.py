@@ -1,0 +1,1 @@
+"""Lower bounds: the relaxation, its cuts and branch and bound."""

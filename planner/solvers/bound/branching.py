@@ -1,0 +1,426 @@
+"""Branch and bound over the tables that matter: a tighter bound, its proof, and the best plan where it ends.
+
+Each case (see `planner.certificates.branch_nodes`) gets the best multipliers by cutting planes; the case with the
+lowest bound is divided by the table that weighs most: by option, by the width of its widest block, by where that block
+is. What is left in the end, a tree of cases with their multipliers, proves the bound. Effort is counted in cases, so it
+repeats.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.certificates.branch_nodes import Cases, Multipliers, Part, State
+from planner.certificates.branch_trees import CaseNode, CaseTree
+from planner.certificates.multipliers import Prices
+from planner.certificates.node_bounds import CaseBounds, Choice
+from planner.problem.arrays import Bools, Floats, Ints, Placement, Problem
+from planner.solvers.bound.column_reduction import Slim, slimmed
+from planner.solvers.bound.programs import optimum
+
+ENOUGH = 1e-7
+"""Relative distance from the threshold at which a case counts as closed."""
+LEAST_ROUNDING = 1e-7
+"""Relative amount by which the seconds that every plan takes are rounded down, for whoever sums them up otherwise."""
+ROUNDS = 60
+"""Cutting planes per case at most."""
+MOST_ITERATIONS = 20_000
+"""Of a linear programme of a case, which takes some hundreds where the solver does not cycle."""
+TOLERANCE = 2e-5
+"""Relative difference of bound and relaxation at which a case's multipliers are good enough."""
+PAYS = 0.05
+"""A rise of the bound by less than this share of its distance from the target is none."""
+PATIENCE = (4, 96)
+"""Divisions and cutting planes after which a bound that does not rise is left alone; or half of those until it last
+rose, where these are more."""
+NEAR_CEILING = 0.1
+"""That difference is good enough, too, where it is less than this share of what the relaxation is below the target."""
+CANDIDATES = 4
+"""Tables that are tried for each division."""
+MARGIN = 0.05
+"""Share of the way to the threshold by which a lighter table must be better to be preferred."""
+_FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
+
+
+@dataclass
+class Node:
+    """A case of the tree."""
+
+    parent: int
+    table: int
+    index: int
+    part: Part | None
+    """The decision that leads here from the parent; none at the root."""
+    state: State
+    multipliers: Multipliers
+    own: bool
+    """Whether the multipliers are its own, not the parent's."""
+    bound_s: float
+    choice: Choice | None = None
+    is_sharp: bool = False
+    """Whether its multipliers are the best ones, or as good as they get."""
+    divides: tuple[int, int] | None = None
+    """The table and the number of its part by which the case is divided; none for a leaf. No children: it is empty."""
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Branching:
+    """What branching proves: no placement takes less than `bound_s`, and the best one it met, if it met one."""
+
+    bound_s: float
+    tree: CaseTree
+    placement: Placement | None
+    step_s: float
+    """Of that placement, or of the one that was known."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When branching ends, if it does not close all cases."""
+
+    cases: int
+    """So many were looked at."""
+    is_over: Callable[[], bool] = lambda: False
+    gap: float = 0.0
+    """The bound is so near to the known step, relatively."""
+    patience: float = np.inf
+    """It has not risen for so many times `PATIENCE`."""
+
+
+def branch(problem: Problem, prices: Prices, least: Floats, step_s: float, stop: Stop) -> Branching:
+    """Divide until the bound is `step_s`, which some placement takes.
+
+    `least` [S] are seconds that every placement takes in each stage.
+    """
+    search = Branches(problem, prices, least, step_s)
+    search.run(stop)
+    return search.result()
+
+
+class Branches:
+    """Branching that can go on where it ended, also once a faster placement is known; see `branch`."""
+
+    def __init__(self, problem: Problem, prices: Prices, least: Floats, step_s: float) -> None:
+        self.cases = Cases(problem, step_s, least * (1 - LEAST_ROUNDING))
+        self.bounds = CaseBounds(self.cases)
+        self.placement: Placement | None = None
+        self._slim = slimmed(problem)
+        prices, kind = self._slim.whole_prices(prices), problem.kind_of_rank
+        state = self.cases.state({})
+        weight, byte = prices.weight[kind].T.copy(), prices.byte[kind].T.copy()
+        for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
+            row[~np.isin(instance, instance[problem.reach])] = 0.0
+        root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
+        self._work = np.zeros(2, dtype=np.int64)
+        """Divisions and cutting planes so far."""
+        self.nodes: list[Node] = [root]
+        self._queue: list[tuple[float, int]] = []
+        self._enter(0)
+
+    @property
+    def _target(self) -> float:
+        return self.cases.threshold_s * (1 - ENOUGH)
+
+    def run(self, stop: Stop) -> None:
+        """Best first, as long as the bound rises now and then."""
+        risen_s, risen_at = self._queue[0][0] if self._queue else self._target, self._work.copy()
+        patience = stop.patience * np.array(PATIENCE)
+        while self._queue and len(self.nodes) < stop.cases and not stop.is_over():
+            bound, number = self._queue[0]
+            if bound >= min(self._target, self.cases.threshold_s / (1 + stop.gap)):
+                break
+            if bound - risen_s >= PAYS * (self._target - risen_s):
+                risen_s, risen_at = bound, self._work.copy()
+            elif (self._work - risen_at > np.maximum(patience, risen_at / 2)).any():
+                break
+            heapq.heappop(self._queue)
+            node = self.nodes[number]
+            if node.is_sharp:
+                self._divide(number)
+            else:
+                self._sharpen(node)
+                node.is_sharp = True
+                heapq.heappush(self._queue, (node.bound_s, number))
+
+    def lower(self, step_s: float) -> None:
+        """From now on only placements faster than `step_s`, which some placement takes, are of interest."""
+        if step_s < self.cases.threshold_s:
+            self.cases.threshold_s, self.placement = step_s, None
+
+    def result(self) -> Branching:
+        """The tree as it stands."""
+        leaves = [node.bound_s for node in self.nodes if not node.children]
+        bound = min([self.cases.threshold_s, *leaves])
+        nodes = [
+            CaseNode(node.parent, node.part, node.divides, node.multipliers if node.own else None)
+            for node in self.nodes
+        ]
+        step_s = self.cases.threshold_s
+        return Branching(bound, CaseTree(step_s, tuple(nodes)), self.placement, step_s)
+
+    def _enter(self, number: int) -> None:
+        """Bound a new case; it waits to be divided, unless it is closed or a plan."""
+        node = self.nodes[number]
+        found = self.cases.plan(node.state)
+        if found is not None:
+            node.multipliers, node.own = _critical(self.cases.problem, node.state), True
+            node.bound_s = node.state.step_s * (1 - ENOUGH / 10)
+            if node.state.step_s < self.cases.threshold_s:
+                self.cases.threshold_s, self.placement = node.state.step_s, found
+            return
+        node.bound_s, node.choice = self.bounds.priced(node.state, node.multipliers)
+        if node.parent >= 0:
+            node.bound_s = max(node.bound_s, self.nodes[node.parent].bound_s)
+        if node.bound_s < self._target:
+            heapq.heappush(self._queue, (node.bound_s, number))
+
+    def _sharpen(self, node: Node) -> None:
+        """Find the best multipliers of a case."""
+        dual = _Dual(self.cases, node.state, self._slim)
+        best = query = dual.shares_of(node.multipliers)
+        value, choice = node.bound_s, node.choice
+        for _ in range(ROUNDS):
+            if choice is not None:
+                dual.add_cut(choice)
+            self._work[1] += 1
+            found = dual.solve()
+            if found is None:
+                break
+            point, ceiling = found
+            left = max(TOLERANCE * abs(node.bound_s), NEAR_CEILING * (self._target - ceiling))
+            if ceiling - node.bound_s <= left:
+                break
+            query = (best + point) / 2
+            value, choice = self.bounds.priced(node.state, dual.multipliers(query))
+            if value > node.bound_s:
+                node.bound_s, node.choice, best = value, choice, query
+                node.multipliers, node.own = dual.multipliers(best), True
+            if value >= self._target or choice is None:
+                break
+
+    def _divide(self, number: int) -> None:
+        """Choose a table and enter all that it can do."""
+        self._work[0] += 1
+        node = self.nodes[number]
+        assert node.choice is not None
+        best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
+        for table in self._candidates(node):
+            children = self._ways(node, table)
+            bounds = [self.bounds.bound(state, node.multipliers) for *_, state in children]
+            gain = max(node.bound_s, min(bounds, default=np.inf))
+            if best is None or gain > best[0] + MARGIN * (self._target - node.bound_s):
+                best = gain, table, children
+        assert best is not None
+        node.divides = best[1], self._index(node, best[1])
+        first = len(self.nodes)
+        for table, index, part, state in best[2]:
+            self.nodes.append(Node(number, table, index, part, state, node.multipliers, False, node.bound_s))
+        node.children = list(range(first, len(self.nodes)))
+        if not node.children:
+            node.bound_s = np.inf
+        for child in node.children:
+            self._enter(child)
+
+    def _candidates(self, node: Node) -> list[int]:
+        """The tables that weigh most, of those that are not decided."""
+        assert node.choice is not None
+        weight = node.choice.of_table.copy()
+        for table, parts in node.state.decisions.items():
+            if self.cases.is_inexact(parts):
+                weight[table] += self.cases.spread(node.multipliers, parts[-1])
+            elif self.cases.open_range(table, parts) is None:
+                weight[table] = -1.0
+        order = np.argsort(-weight, kind="stable")[:CANDIDATES]
+        return [int(table) for table in order if weight[table] >= 0]
+
+    def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, State]]:
+        """The possible cases of a table's next decision."""
+        state, cases = node.state, self.cases
+        parts, index = state.decisions.get(table, ()), self._index(node, table)
+        found = []
+        for part in self._parts(node, table, parts):
+            child = cases.child(state, table, index, part)
+            if child is not None:
+                found.append((table, index, part, child))
+        return found
+
+    def _index(self, node: Node, table: int) -> int:
+        """Number of the part of a table that is decided next, or more narrowly."""
+        parts = node.state.decisions.get(table, ())
+        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.cases.is_inexact(parts)))
+
+    def _parts(self, node: Node, table: int, parts: tuple[Part, ...]) -> list[Part]:
+        problem, cases = self.cases.problem, self.cases
+        if cases.is_inexact(parts):
+            first, last, place = parts[-1]
+            middle = (first + last) // 2
+            return [Part(first, middle, place), Part(middle + 1, last, place)]
+        around = cases.open_range(table, parts)
+        assert around is not None
+        assert node.choice is not None
+        room = cases.room(node.state)
+        usable = first_last(room.usable, *around)
+        if usable is None:
+            return []
+        first, last = usable
+        lead = min(max(int(node.choice.lead[table]), first), last)
+        option = int(problem.block_option[lead])
+        start, stop = problem.block_start[option : option + 2].tolist()
+        if problem.option_units[option]:
+            low, high = first_last(room.usable, lead, min(stop - 1, last)) or (lead, lead)
+            cuts = [(first, start - 1), (max(first, start), low - 1), (high + 1, last)]
+        elif cases.placed(parts):
+            low = high = first
+            cuts = []
+        else:
+            low = high = start
+            cuts = [(first, start - 1), (stop, last)]
+        found = [Part(a, b, None) for a, b in cuts if a <= b]
+        reachable = {place for block in range(low, high + 1) for place in cases.places(node.state, block)}
+        return [*found, *(Part(low, high, place) for place in sorted(reachable))]
+
+
+def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
+    """The range without the unusable blocks at its ends; None where there is no other."""
+    left = np.flatnonzero(usable[first : last + 1])
+    return (first + int(left[0]), first + int(left[-1])) if len(left) else None
+
+
+class _Dual:
+    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight,
+    prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
+    """
+
+    def __init__(self, cases: Cases, state: State, slim: Slim) -> None:
+        from ortools.math_opt.python import mathopt
+
+        self._mathopt, problem = mathopt, cases.problem
+        self._problem, self._slim, self._labels = problem, slim, state.labels
+        self._ranks = np.unique(state.labels, return_index=True)[1]
+        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, slim.columns)
+        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, slim.tiers)
+        self._columns = len(columns)
+        stage = np.array([problem.stage_of_column[row] for row, _ in columns])
+        count = np.array([float(len(ranks)) for _, ranks in columns])
+        self._count = np.concatenate([count, np.array([float(len(ranks)) for _, ranks in pools])])
+        load = np.array([state.load[row, ranks].sum() for row, ranks in columns])
+        free = np.array([max(float(np.maximum(state.free[row, ranks], 0.0).sum()), 0.0) for row, ranks in pools])
+        self._load, self._free = load, free
+        largest = [max(float(of_pool.max(initial=0.0)), 2.0**20) for of_pool in problem.pool_capacity]
+        self._unit_bytes = np.array([largest[row] * len(ranks) for row, ranks in pools])
+        self._constant = float(problem.stage_constants.sum())
+        self._scale = 1.0 / cases.threshold_s
+        used = (cases.problem.bytes_fixed + cases.problem.bytes_by_rows).max(axis=(0, 1)) > 0
+        model = mathopt.Model()
+        self._bound = model.add_variable(lb=-np.inf)
+        self._shares = [model.add_variable(lb=0.0) for _ in columns]
+        self._prices = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
+        has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
+        self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
+        constant = self._constant / len(problem.stage_constants)
+        self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
+        for s in np.unique(stage).tolist():
+            members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
+            model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
+        self._stage = stage
+        model.maximize(self._bound)
+        self._model = model
+        self._solver = mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
+
+    def shares_of(self, multipliers: Multipliers) -> Floats:
+        """[slots] of given multipliers, where equal ranks may have had unlike ones."""
+        values = np.zeros(len(self._count))
+        for table, slot, at in (
+            (multipliers.weight[self._slim.columns], self._column_slot, 0),
+            (multipliers.byte[self._slim.tiers], self._pool_slot, self._columns),
+        ):
+            seen: dict[int, list[float]] = {}
+            for row in range(len(slot)):
+                for rank in range(slot.shape[1]):
+                    seen.setdefault(int(slot[row, rank]), []).append(float(table[row, rank]))
+            for number, weights in seen.items():
+                values[at + number] = np.mean(weights)
+        values *= self._count
+        values[self._columns :] *= self._unit_bytes / self._count[self._columns :]
+        shares = np.bincount(self._stage, weights=values[: self._columns], minlength=len(self._idle))
+        return np.concatenate([values, np.maximum(1.0 - shares, 0.0)])
+
+    def multipliers(self, values: Floats) -> Multipliers:
+        """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
+        problem = self._problem
+        share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
+        total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
+        weight = share / total[self._stage] / self._count[: self._columns]
+        of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
+        of_rank[self._slim.columns] = weight[self._column_slot]
+        of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        return Multipliers(of_rank, of_pool)
+
+    def add_cut(self, choice: Choice) -> None:
+        """Add the cut of a choice."""
+        problem = self._problem
+        seconds, size = self._load.copy(), -self._free.copy()
+        for slot, column in zip(self._column_slot, self._slim.columns.tolist(), strict=True):
+            np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
+        for slot, tier in zip(self._pool_slot, self._slim.tiers.tolist(), strict=True):
+            np.add.at(size, slot[self._ranks], choice.size[:, tier])
+        seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
+        size = size / self._unit_bytes
+        terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
+        terms += [float(value) * price for value, price in zip(size, self._prices, strict=True)]
+        terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+
+    def solve(self) -> tuple[Floats, float] | None:
+        """The best point under the cuts, and the value there: no bound of the case can be above it.
+
+        None where the solver gives up.
+        """
+        while True:
+            result = optimum(self._model, self._solver, MOST_ITERATIONS)
+            if result is None:
+                return None
+            values = result.variable_values()
+            pressed = [
+                p for p in self._prices if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+            ]
+            for price in pressed:
+                price.upper_bound *= 10
+            if not pressed:
+                break
+        point = np.array([values[v] for v in (*self._shares, *self._prices, *self._idle)])
+        point[self._columns : len(self._count)] /= self._scale
+        return point, values[self._bound] / self._scale
+
+
+def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
+    """Instances that equal ranks use, of n rows: (number [n, W], row and first ranks of the instances of each)."""
+    slot = np.zeros((len(rows), len(labels)), dtype=np.int64)
+    known: dict[tuple[int, bytes], int] = {}
+    members: list[tuple[int, list[int]]] = []
+    for n, row in enumerate(rows.tolist()):
+        instance = instances[row]
+        firsts = np.flatnonzero(np.concatenate([[True], instance[1:] != instance[:-1]]))
+        lasts = [*firsts[1:].tolist(), len(instance)]
+        for first, last in zip(firsts.tolist(), lasts, strict=True):
+            key = row, np.sort(labels[first:last]).tobytes()
+            number = known.setdefault(key, len(known))
+            if number == len(members):
+                members.append((row, []))
+            members[number][1].append(first)
+            slot[n, first:last] = number
+    return slot, [(row, np.array(firsts)) for row, firsts in members]
+
+
+def _critical(problem: Problem, state: State) -> Multipliers:
+    """All weight of each stage on what makes it as long as it is."""
+    weight, byte = np.zeros_like(state.load), np.zeros_like(state.free)
+    for stage in np.unique(problem.stage_of_column):
+        columns = np.flatnonzero(problem.stage_of_column == stage)
+        row, rank = np.unravel_index(int(state.load[columns].argmax()), (len(columns), problem.world))
+        column = columns[row]
+        weight[column, problem.resource_of_rank[column] == problem.resource_of_rank[column, rank]] = 1.0
+    return Multipliers(weight, byte)

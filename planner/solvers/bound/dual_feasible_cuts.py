@@ -1,0 +1,247 @@
+"""A tighter bound where blocks pack badly: thresholds that dual feasible functions refute.
+
+For a threshold z the fluid relaxation gets more limits: a room of one for the transformed shares that blocks take of
+each instance (`planner.certificates.dual_feasible`), and free options are cut into whole blocks. Limits are priced by
+Kelley's cutting planes; functions are added where the relaxation's optimum violates them most. If the bound over the
+blocks that a plan faster than z may hold reaches z, there is no such plan.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from planner.certificates.dual_feasible import (
+    PricedFunction,
+    cheapest_wholes,
+    everywhere_items,
+    instances,
+    placed_items,
+    priced_shares,
+    shares_of,
+    stage_rooms,
+    taken_blocks,
+    transformed,
+)
+from planner.certificates.multipliers import Bound, Packed, Prices
+from planner.certificates.node_bounds import widths_of
+from planner.problem.arrays import WORLD, Floats, Ints
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.master import Master
+from planner.solvers.bound.threshold import least_of_stages, step_of_block
+
+ROUNDING = 1e-7
+"""Relative amount by which rooms are rounded up, for whoever sums up otherwise what stages last at least."""
+WORTHWHILE = 3e-4
+"""Relative width of the interval at which bisection ends."""
+FIRST_RISE = 1e-3
+"""By how much the first threshold is above the known bound, relatively; each that is refuted doubles it."""
+CUTS, SEPARATIONS = 40, 8
+"""Cutting planes, and additions of functions, for one threshold at most."""
+MOST_ITERATIONS = 5_000
+"""Of the simplex method for one of the programs; a threshold whose program does not end is not refuted."""
+AT_ONCE = 4
+"""Functions of each resource that are added at once."""
+VIOLATED = 1e-3
+"""Share of a resource's room by which a function must be violated."""
+TOLERANCE = 1e-4
+"""Relative difference of bound and relaxation at which the cutting planes end."""
+CANDIDATES = 300
+"""Parameters that are tried of each family."""
+LARGEST_WHOLE = 12
+"""Parameters of the families that round down to parts of the room: so many parts at most."""
+
+
+def sharpen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], bool] = lambda: False) -> Bound:
+    """The best bound that thresholds between the known one and the plan's `step_s` prove."""
+    low, high, step = bound.seconds, step_s, FIRST_RISE * bound.seconds
+    best = bound
+    known: list[tuple[int, int, str, float]] = []
+    while high - low > WORTHWHILE * low and not is_over():
+        z = min(low + step, (low + high) / 2)
+        relaxation = _Relaxation(fluid, bound.prices, z)
+        for function in known:
+            relaxation.add(*function)
+        packed = relaxation.refuted(is_over)
+        known = relaxation.keys
+        if packed is None:
+            high = z
+        else:
+            low, step, best = z, 2 * step, replace(bound, seconds=z, packed=packed)
+    return best
+
+
+class _Relaxation:
+    """The relaxation below one threshold."""
+
+    def __init__(self, fluid: Fluid, prices: Prices, threshold_s: float) -> None:
+        """Stages last as long as their weights among the `prices` prove, at least."""
+        self._fluid, self._threshold_s, problem = fluid, threshold_s, fluid.problem
+        self._problem = problem
+        self._usable = step_of_block(fluid, prices) < threshold_s
+        self._rooms = stage_rooms(problem, threshold_s, least_of_stages(fluid, prices)) + ROUNDING * threshold_s
+        self._widths = widths_of(problem)
+        self.keys: list[tuple[int, int, str, float]] = []
+        self._shares: list[tuple[Floats, Floats]] = []
+        self._room: list[float] = []
+        self._proposals: list[tuple[Ints, Floats, Ints]] = []
+
+    def add(self, kind: int, column: int, family: str, parameter: float) -> None:
+        """Limit what a function makes of the blocks on ranks of a kind."""
+        key = (kind, column, family, parameter)
+        placed, anywhere, room = priced_shares(self._problem, (PricedFunction(*key, 1.0),), self._rooms)
+        self.keys.append(key)
+        self._shares.append((placed[kind], anywhere))
+        self._room.append(room)
+
+    def refuted(self, is_over: Callable[[], bool]) -> Packed | None:
+        """What proves that no plan is faster than the threshold, if that is found."""
+        for _ in range(SEPARATIONS):
+            found, master = self._solve(is_over)
+            if found is not None or master is None or is_over() or not self._separate(master):
+                return found
+        return None
+
+    def _solve(self, is_over: Callable[[], bool]) -> tuple[Packed | None, Master | None]:
+        """Cutting planes with the functions so far; the program, where that does not reach the threshold."""
+        fluid, z = self._fluid, self._threshold_s
+        tiers = fluid.capacity.shape[1]
+        capacity = np.ones((len(fluid.capacity), tiers + len(self.keys)))
+        capacity[:, :tiers] = fluid.capacity
+        for r, (key, room) in enumerate(zip(self.keys, self._room, strict=True)):
+            capacity[key[0], tiers + r] = room
+        master = Master(self._problem, fluid.instances, fluid.shared_columns, capacity, fluid.grain)
+        point, best_s = master.start(), -np.inf
+        best: Prices | None = None
+        for known in self._proposals:
+            self._add_cut(master, known)
+        if self._proposals:
+            found = master.attempt(MOST_ITERATIONS)
+            if found is None:
+                return None, None
+            point, _ = found
+        for _ in range(CUTS):
+            query = point if best is None else _mean(best, point)
+            value, proposal = self._value(query)
+            if value >= z:
+                return self._packed(query), None
+            if proposal is None or is_over():
+                return None, None
+            if value > best_s:
+                best, best_s = query, value
+            self._proposals.append(proposal)
+            self._add_cut(master, proposal)
+            found = master.attempt(MOST_ITERATIONS)
+            if found is None:
+                return None, None
+            point, ceiling = found[0], found[1] + float(self._problem.stage_constants.sum())
+            if ceiling < z or ceiling - best_s <= TOLERANCE * abs(best_s):
+                break
+        return None, master
+
+    def _split(self, prices: Prices) -> tuple[Prices, Floats]:
+        """Prices of seconds and bytes, and [R] of the functions."""
+        tiers = self._fluid.capacity.shape[1]
+        of_functions = np.array([prices.byte[key[0], tiers + r] for r, key in enumerate(self.keys)])
+        return Prices(prices.weight, prices.byte[:, :tiers]), of_functions
+
+    def _value(self, prices: Prices) -> tuple[float, tuple[Ints, Floats, Ints] | None]:
+        """The bound at the prices, and the blocks that attain it: how often each is taken, and on which kind."""
+        problem, (plain, of_functions) = self._problem, self._split(prices)
+        more, anywhere = np.zeros((problem.kinds, len(problem.block_option))), np.zeros(len(problem.block_option))
+        for key, (placed, spread), price in zip(self.keys, self._shares, of_functions, strict=True):
+            more[key[0]] += price * placed
+            anywhere += price * spread
+        values = np.where(self._usable, self._fluid.block_values(plain, more) + anywhere, np.inf)
+        cheapest, chosen, tilings = cheapest_wholes(problem, values, self._widths)
+        options_s = float(cheapest.sum())
+        if math.isinf(options_s):
+            return np.inf, None
+        taken = taken_blocks(problem, chosen, self._widths, tilings)
+        blocks = np.flatnonzero(taken)
+        kind = self._fluid.kinds_of(plain, blocks, more[:, blocks])
+        paid = float(of_functions @ np.array(self._room)) if self.keys else 0.0
+        value = self._fluid.total(plain, options_s) - paid - ROUNDING * paid
+        return value, (blocks, taken[blocks], kind)
+
+    def _add_cut(self, master: Master, proposal: tuple[Ints, Floats, Ints]) -> None:
+        blocks, count, kind = proposal
+        seconds, size = self._fluid.usage_of(blocks, count, kind)
+        shares = np.zeros((len(size), len(self.keys)))
+        world = self._problem.block_extent[blocks] == WORLD
+        for r, (key, (placed, anywhere)) in enumerate(zip(self.keys, self._shares, strict=True)):
+            here = world | (kind == key[0])
+            shares[key[0], r] = count[here] @ placed[blocks[here]] + count @ anywhere[blocks]
+        master.add_cut(seconds, np.concatenate([size, shares], axis=1), [])
+
+    def _packed(self, prices: Prices) -> Packed:
+        plain, of_functions = self._split(prices)
+        functions = [
+            PricedFunction(*key, float(price)) for key, price in zip(self.keys, of_functions, strict=True) if price > 0
+        ]
+        return Packed(self._threshold_s, plain, tuple(functions))
+
+    # -- functions that the optimum violates ---------------------------------------------------------------------
+
+    def _separate(self, master: Master) -> bool:
+        """Add the functions that the optimum of the cutting planes violates most; whether there are any."""
+        problem, mixed = self._problem, np.zeros((self._problem.kinds, len(self._problem.block_option)))
+        spread = np.zeros(mixed.shape[1])
+        for share, (blocks, count, of_block) in zip(master.shares(), self._proposals, strict=True):
+            world = problem.block_extent[blocks] == WORLD
+            for k in range(problem.kinds):
+                mixed[k, blocks] += share * count * (world | (of_block == k))
+            spread[blocks] += share * count
+        found = False
+        for kind in range(problem.kinds):
+            for column in range(len(problem.stage_of_column)):
+                room = instances(problem, kind, column)
+                if room:
+                    found |= self._separate_one(kind, column, room, mixed[kind], spread)
+        return found
+
+    def _separate_one(self, kind: int, column: int, room: int, mixed: Floats, spread: Floats) -> bool:
+        """The same for one resource; `mixed` [B] says how often blocks are on the kind, `spread` [B] anywhere."""
+        problem, shares, counts = self._problem, [], []
+        for items_of, times in ((placed_items, mixed), (everywhere_items, spread)):
+            blocks = np.flatnonzero(times > 1e-9)
+            items = items_of(problem, kind, column, blocks)
+            shares.append(shares_of(problem, kind, column, self._rooms, items.seconds))
+            counts.append(items.ranks * times[blocks[items.block]])
+        share, count = np.concatenate(shares), np.concatenate(counts)
+        if not len(share):
+            return False
+        tried = [
+            (float(count @ transformed(family, parameter, share)) / room - 1, family, parameter)
+            for family, parameter in _candidates(share)
+        ]
+        violated = [each for each in sorted(tried, reverse=True)[:AT_ONCE] if each[0] > VIOLATED]
+        new = [key for key in ((kind, column, *each[1:]) for each in violated) if key not in self.keys]
+        for key in new:
+            self.add(*key)
+        return bool(new)
+
+
+def _candidates(share: Floats) -> list[tuple[str, float]]:
+    """Families and parameters, as they change at the shares [n] of blocks."""
+    large = np.unique(np.round(share[share > 1 / LARGEST_WHOLE], 4))
+    parts = np.arange(1, LARGEST_WHOLE)
+    breaks = np.unique(np.round((parts[:, None] / large[None]).ravel() + 1e-6, 5))
+    breaks = _some(breaks[(breaks >= 1) & (breaks <= LARGEST_WHOLE)])
+    small = _some(np.unique(np.minimum(large, 1 - large) + 1e-6)) if len(large) else large
+    return [
+        *(("fekete_schepers", float(k)) for k in range(1, LARGEST_WHOLE)),
+        *(("martello_toth", float(epsilon)) for epsilon in small if 0 <= epsilon <= 0.5),
+        *(("burdett_johnson", float(c)) for c in breaks),
+        *(("carlier_clautiaux_moukrim", float(c)) for c in breaks),
+    ]
+
+
+def _some(values: Floats) -> Floats:
+    """Some of the values, evenly chosen."""
+    return values[:: -(-len(values) // CANDIDATES)] if len(values) else values
+
+
+def _mean(first: Prices, second: Prices) -> Prices:
+    return Prices((first.weight + second.weight) / 2, (first.byte + second.byte) / 2)

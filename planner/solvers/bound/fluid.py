@@ -1,0 +1,443 @@
+"""The fluid relaxation: a lower bound by prices, and the fractional choice of options that goes with it.
+
+Placement is relaxed: the ranks of one kind that tables may use (a district) share one pool for each resource and each
+memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a district
+once more: these tables pay its prices on top. Its dual has few variables. Give every stage weights over its
+resources that sum to one, and every memory tier of every district a price per byte; then
+
+    sum over tables of its cheapest option at those weights and prices  -  prices x capacities  +  constants
+
+is a lower bound on the step of any placement (weak duality), whatever the weights and prices. The best ones are
+found by Kelley's cutting planes: each round prices all options with one matrix product, adds the resulting cut to
+a small linear program over weights and prices, and solves that. The bound itself is summed up in plain arithmetic,
+so an inexact solver can only make it weaker, never wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import NODE, RANK, WORLD, Bools, Floats, Ints, Problem, row_shares
+from planner.solvers.bound.master import Master
+
+SAFETY = 1e-9
+"""Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
+BLOCKS_AT_ONCE = 20_000
+"""Block types whose costs are summed up at once."""
+LONE_SEARCHES, LONE_AT_ONCE, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3
+"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; and how
+far the cutting planes go before that."""
+LONE_TOLERANCE = 2e-4
+"""Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
+
+
+@dataclass(frozen=True)
+class FluidSolution:
+    """The best prices found, the bound they prove, and the fractional choices behind it."""
+
+    bound_s: float
+    prices: Prices
+    stage_seconds: Floats
+    """[S] stage times of the fluid optimum."""
+    picks: Ints
+    """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
+    shares: Floats
+    """[P] how the fluid optimum mixes the proposals; sums to 1."""
+    lone: tuple[tuple[int, int], ...] = ()
+    """(table, stage) for which the stage was held to last as long as the table's largest block."""
+
+
+class Fluid:
+    """The relaxation of one problem; built once, priced many times."""
+
+    def __init__(self, problem: Problem, grain: Floats | None = None) -> None:
+        """`grain` [S] are seconds that each stage takes in any case, constants aside
+        (`planner.problem.integrality`)."""
+        self.problem = problem
+        self.grain = np.zeros(len(problem.stage_constants)) if grain is None else grain
+        kinds, columns = problem.kinds, len(problem.stage_of_column)
+        self._world = problem.block_extent == WORLD
+        self._table_peaks: dict[int, Floats] = {}
+        self._cost: Floats = np.empty((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
+        """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
+        for k in range(kinds):
+            self._fill_cost(k)
+        self._wide_columns = np.flatnonzero(problem.everywhere.any(axis=(0, 1)))
+        """Columns of which blocks ask something everywhere; n of them."""
+        self._everywhere: Floats = np.ascontiguousarray(problem.everywhere[..., self._wide_columns].transpose(0, 2, 1))
+        """[K, n, B]"""
+        self._columns = columns
+        self._districts = problem.districts
+        self._sizes: Floats = self._districts.ranks.sum(axis=1).astype(float)
+        self.instances = self._count_instances()
+        self.capacity = self._capacity_of_district()
+        self._counted: Bools = ~self.shared_columns | (np.arange(len(self._sizes)) < kinds)[:, None]
+        """[D, C] kinds share one weight where they share a resource; parts of them are not told apart there."""
+        self._base = problem.base_loads[self._districts.kind] * self._sizes[:, None] * self._counted
+        self._set_of_block = problem.table_rank_set[problem.table_of_block]
+        self._bound_sets = np.flatnonzero(self._districts.binds[:, kinds:].any(axis=1)).tolist()
+
+    def _fill_cost(self, kind: int) -> None:
+        """Some blocks at a time: what is written down between stays in a cache."""
+        problem, extent = self.problem, self.problem.block_extent
+        of_world, of_node = float(problem.ranks_of_kind[kind]), float(problem.node_ranks_of_kind[kind])
+        ranks = np.select([extent == RANK, extent == NODE], [1.0, of_node], of_world)[:, None]
+        rows = np.where(self._world, self._row_share_of_kind(kind), 1.0)[:, None]
+        seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
+        for begin in range(0, len(extent), BLOCKS_AT_ONCE):
+            some = slice(begin, begin + BLOCKS_AT_ONCE)
+            seconds[:, some] = (ranks[some] * problem.fixed[kind, some] + rows[some] * problem.by_rows[kind, some]).T
+            stored = ranks[some] * problem.bytes_fixed[kind, some] + rows[some] * problem.bytes_by_rows[kind, some]
+            size[:, some] = stored.T
+
+    def _row_share_of_kind(self, kind: int) -> Floats:
+        """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
+        problem = self.problem
+        share = np.zeros(len(problem.block_option))
+        of_kind = problem.kind_of_rank == kind
+        if of_kind.all():
+            share[self._world] = 1.0
+        else:
+            table = problem.option_table[problem.block_option]
+            for block in np.flatnonzero(self._world & ~problem.block_replicated):
+                share[block] = row_shares(int(problem.table_rows[table[block]]), problem.world)[of_kind].sum()
+        share[self._world & problem.block_replicated] = of_kind.sum()
+        return share
+
+    def _count_instances(self) -> Floats:
+        """[D, C] instances of a column's resource that the ranks of a district use; where kinds share some, all for
+        each kind and 0 for the parts of kinds."""
+        problem, districts = self.problem, self._districts
+        found = np.zeros((len(districts.kind), len(problem.stage_of_column)))
+        for c, instance in enumerate(problem.resource_of_rank):
+            found[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+            everyone = len(np.unique(instance[problem.reach]))
+            if found[: problem.kinds, c].sum() > everyone:
+                found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
+        return found
+
+    @cached_property
+    def peaks(self) -> Floats:
+        """[B, S] seconds that each stage takes at least under the option that a block names (see `pick_values`).
+
+        A free one is taken in fractions of blocks like it; of a fixed one the longest block counts.
+        """
+        problem = self.problem
+        found = problem.stage_peaks.copy()
+        fixed = np.flatnonzero(problem.option_units == 0)
+        found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
+        return found
+
+    def peaks_of(self, picks: Ints) -> Floats:
+        """[n, S] the same of some options, each named by one of its blocks."""
+        problem = self.problem
+        option = problem.block_option[picks]
+        free = problem.block_units[picks] > 0
+        starts = np.where(free, picks, problem.block_start[option])
+        lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
+        first = lengths.cumsum() - lengths
+        blocks = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
+        return np.asarray(np.maximum.reduceat(problem.stage_peaks_of(blocks).min(axis=0), first))
+
+    def _peaks_of_table(self, table: int) -> Floats:
+        """[n, S] of all its blocks."""
+        if table not in self._table_peaks:
+            start = self.problem.table_block_start
+            self._table_peaks[table] = self.peaks_of(np.arange(start[table], start[table + 1]))
+        return self._table_peaks[table]
+
+    def _peak(self, pick: int, table: int, stage: int) -> float:
+        return float(self._peaks_of_table(table)[pick - self.problem.table_block_start[table], stage])
+
+    @property
+    def shared_columns(self) -> Bools:
+        """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
+        problem = self.problem
+        if problem.kinds == 1:
+            return np.zeros(self._columns, dtype=bool)
+        total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
+        return np.asarray(self.instances[: problem.kinds].sum(axis=0) > total)
+
+    def _capacity_of_district(self) -> Floats:
+        """[D, M] bytes that tables may use in the pools of each district together."""
+        problem = self.problem
+        found = np.zeros((len(self._districts.kind), len(problem.pool_capacity)))
+        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
+            for d, ranks in enumerate(self._districts.ranks):
+                found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
+        return found
+
+    def idle_shares(self, prices: Prices) -> Floats:
+        """[S] share of each stage's weight that lies on no resource and no table."""
+        share = np.zeros(len(self.grain))
+        np.add.at(share, self.problem.stage_of_column, (prices.weight * self.instances * self._counted).sum(axis=0))
+        for (_, stage), weight in prices.of_table.items():
+            share[stage] += weight
+        return np.maximum(1.0 - share, 0.0)
+
+    def no_prices(self) -> Prices:
+        """Nothing has a price."""
+        return Prices(np.zeros_like(self.instances), np.zeros_like(self.capacity))
+
+    @cached_property
+    def _times(self) -> Floats:
+        """[B] how often a block is taken by the option that it names, in fractions; by a fixed one, with its others."""
+        problem = self.problem
+        parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
+        return np.where(problem.block_is_free, parts, problem.block_count)
+
+    @cached_property
+    def _barred(self) -> Ints:
+        """Blocks that no kind of rank may hold."""
+        return np.flatnonzero(~self.problem.allowed.any(axis=0))
+
+    @cached_property
+    def _manifold(self) -> Ints:
+        """Fixed options of several block types."""
+        problem = self.problem
+        return np.flatnonzero((problem.option_units == 0) & (np.diff(problem.block_start) > 1))
+
+    @cached_property
+    def _of_manifold(self) -> Ints:
+        """Their blocks."""
+        return np.flatnonzero(np.isin(self.problem.block_option, self._manifold))
+
+    # -- pricing -----------------------------------------------------------------------------------------------
+
+    def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
+        """Cheapest value [T] and pick [T] of each table; infinite where it has none. `usable` [B] leaves blocks out."""
+        values, chosen = self.pick_values(prices, usable), self.problem.table_block_start
+        has_blocks = chosen[1:] > chosen[:-1]
+        start = chosen[:-1][has_blocks]
+        cheapest, pick = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
+        if len(start):
+            cheapest[has_blocks] = np.minimum.reduceat(values, start)
+            found = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
+            pick[has_blocks] = found[np.searchsorted(found, start)]
+        return cheapest, pick
+
+    def pick_values(self, prices: Prices, usable: Bools | None = None) -> Floats:
+        """[B] value of the option that each block names: of a free one cut into blocks like it, of a fixed one whole.
+
+        A fixed option is named by its first block; its others are infinite, as are options with unusable blocks.
+        """
+        problem = self.problem
+        value = self.block_values(prices)
+        if usable is not None:
+            value = np.where(usable, value, np.inf)
+        whole = value * self._times
+        found = whole
+        if len(self._manifold):
+            start = problem.block_start[:-1]
+            sums = np.add.reduceat(whole, start)[self._manifold]
+            found[self._of_manifold] = np.inf
+            found[start[self._manifold]] = sums
+        for (table, stage), weight in prices.of_table.items():
+            own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
+            found[own] += weight * self._peaks_of_table(table)[:, stage]
+        return found
+
+    def block_values(self, prices: Prices, more: Floats | float = 0.0) -> Floats:
+        """[B] what each block costs at the prices, on the kind of rank where it costs least; `more` [K, B] on top."""
+        problem = self.problem
+        local = self._local_values(prices) + more
+        everywhere = np.zeros(local.shape[1])
+        for kind, weight in enumerate(self._everywhere_weight(prices)[:, self._wide_columns]):
+            _add_rows(everywhere, weight, self._everywhere[kind])
+        if problem.kinds == 1:
+            value = local[0] + everywhere
+            value[self._barred] = np.inf
+            return np.asarray(value)
+        placed = np.where(problem.allowed, local, np.inf).min(axis=0)
+        whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
+        return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
+
+    def kinds_of(self, prices: Prices, blocks: Ints, more: Floats | float = 0.0) -> Ints:
+        """[n] the kind of rank on which each block costs least; `more` [K, n] on top of the prices."""
+        if self.problem.kinds == 1:
+            return np.zeros(len(blocks), dtype=np.int64)
+        local = self._local_values(prices, blocks) + more
+        return np.asarray(np.where(self.problem.allowed[:, blocks], local, np.inf).argmin(axis=0))
+
+    def _local_values(self, prices: Prices, blocks: Ints | None = None) -> Floats:
+        """[K, n] what blocks (all, where none are given) cost at the prices where they are placed, on each kind."""
+        kinds = self.problem.kinds
+        both = np.concatenate([prices.weight * self._counted, prices.byte], axis=1)
+        both[:kinds] = np.concatenate([prices.weight, prices.byte], axis=1)[:kinds]
+        cost = self._cost if blocks is None else self._cost[:, :, blocks]
+        found = np.zeros((kinds, cost.shape[2]))
+        for kind in range(kinds):
+            _add_rows(found[kind], both[kind], cost[kind])
+        of = self._set_of_block if blocks is None else self._set_of_block[blocks]
+        for number in self._bound_sets:
+            mine = np.flatnonzero(of == number)
+            if len(mine):
+                price = self._districts.of_set(both, number, kinds)
+                found[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
+        return found
+
+    def _everywhere_weight(self, prices: Prices) -> Floats:
+        """[K, C] what a second on every rank of a kind costs."""
+        weight = prices.weight * self._sizes[:, None] * self._counted
+        found = np.zeros((self.problem.kinds, self._columns))
+        np.add.at(found, self._districts.kind, weight)
+        return found
+
+    def usage(self, prices: Prices, picks: Ints) -> tuple[Floats, Floats]:
+        """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the prices prefer."""
+        blocks, count = self._taken(picks)
+        return self.usage_of(blocks, count, self.kinds_of(prices, blocks))
+
+    def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
+        """Seconds [D, C] and bytes [D, M] of blocks [n], each taken so often and on ranks of that kind."""
+        total = np.zeros((len(self._sizes), self._cost.shape[1]))
+        for d, k in enumerate(self._districts.kind.tolist()):
+            here = (self._world[blocks] | (kind == k)) & self._districts.binds[self._set_of_block[blocks], d]
+            total[d] = self._cost[k][:, blocks[here]] @ count[here]
+            total[d, self._wide_columns] += self._sizes[d] * (self._everywhere[k][:, blocks] @ count)
+        seconds = total[:, : self._columns] * self._counted
+        return seconds + self._base, total[:, self._columns :]
+
+    def _taken(self, picks: Ints) -> tuple[Ints, Floats]:
+        """Blocks of the picked options and how often each is taken (in fractions, for a free option)."""
+        problem = self.problem
+        options = problem.block_option[picks]
+        free = problem.block_units[picks] > 0
+        starts = np.where(free, picks, problem.block_start[options])
+        lengths = np.where(free, 1, problem.block_start[options + 1] - starts)
+        blocks = np.repeat(starts, lengths) + np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+        fraction = problem.option_units[options] / np.maximum(problem.block_units[picks], 1)
+        return blocks, np.where(np.repeat(free, lengths), np.repeat(fraction, lengths), problem.block_count[blocks])
+
+    def pick_bytes(self, kind: int, tier: int) -> Floats:
+        """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
+        problem = self.problem
+        found = self._cost[kind, self._columns + tier] * self._times
+        fixed = np.flatnonzero(problem.option_units == 0)
+        found[problem.block_start[fixed]] = np.add.reduceat(found, problem.block_start[:-1])[fixed]
+        return np.asarray(found)
+
+    def pick_totals(self, picks: Ints, prices: Prices) -> Floats:
+        """[n, D x (C + M)] what each option asks of each district in all, its blocks where the prices prefer them."""
+        rows = [np.concatenate(self.usage(prices, np.array([pick])), axis=1).ravel() for pick in picks]
+        base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
+        return np.asarray(np.stack(rows) - base)
+
+    def bound(
+        self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0, grain: Floats | None = None
+    ) -> tuple[float, Ints]:
+        """The bound that the prices prove, rounded down, and the picks [T] that attain it.
+
+        `grain` [S] are the seconds that stages take in any case, where others than its own are to count.
+        """
+        cheapest, picks = self.price(prices, usable)
+        if np.isinf(cheapest).any():
+            return np.inf, picks
+        return self.total(prices, float(cheapest.sum()), headroom, grain), picks
+
+    def total(self, prices: Prices, options_s: float, headroom: float = 1.0, grain: Floats | None = None) -> float:
+        """The bound where all tables' options cost so much at the prices, rounded down; see `bound`."""
+        gain = options_s + (self._base * prices.weight).sum()
+        gain += self.idle_shares(prices) @ (self.grain if grain is None else grain)
+        paid = headroom * (prices.byte * self.capacity).sum()
+        value = gain - paid + self.problem.stage_constants.sum()
+        return float(value - SAFETY * (abs(gain) + abs(paid)))
+
+    # -- the best prices ---------------------------------------------------------------------------------------
+
+    def solve(
+        self,
+        *,
+        usable: Bools | None = None,
+        headroom: float = 1.0,
+        rounds: int = 400,
+        tolerance: float = 1e-5,
+        lone: Sequence[tuple[int, int]] = (),
+        excess: float | None = None,
+        target_s: float | None = None,
+    ) -> FluidSolution:
+        """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively; or, where only that is
+        asked, until it is clear whether the bound reaches `target_s`.
+
+        `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
+        the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
+        at least as long as the table's largest block; others are found where the optimum violates that by more than the
+        `excess`, a share of the step.
+        """
+        master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom, self.grain)
+        pairs: list[tuple[int, int]] = []
+        proposals: list[Ints] = []
+        self._hold(master, pairs, lone, proposals)
+        prices = master.start()
+        best_bound, best = -np.inf, prices
+        ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
+        for _ in range(rounds):
+            value, picks = self.bound(prices, usable, headroom)
+            if value > best_bound:
+                best_bound, best = value, prices
+            proposals.append(picks)
+            seconds, size = self.usage(prices, picks)
+            master.add_cut(seconds, size, [self._peak(int(picks[table]), table, stage) for table, stage in pairs])
+            found = master.attempt()
+            if found is None:
+                break
+            prices, ceiling = found[0], found[1] + float(self.problem.stage_constants.sum())
+            if target_s is not None and not best_bound < target_s <= ceiling:
+                break
+            least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
+            if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
+                continue
+            if not searches:
+                break
+            too_long = self._too_long(master, proposals, ceiling * (excess or 0.0))
+            searches = searches - 1 if too_long else 0
+            self._hold(master, pairs, too_long, proposals)
+            found = master.attempt()
+            if found is None:
+                break
+            prices = found[0]
+        shares = master.shares()
+        mixed = np.flatnonzero(shares > 1e-9)
+        return FluidSolution(
+            best_bound,
+            best,
+            master.stage_seconds() + self.problem.stage_constants,
+            np.stack([proposals[p] for p in mixed]),
+            shares[mixed] / shares[mixed].sum(),
+            tuple(best.of_table),
+        )
+
+    def _hold(
+        self,
+        master: Master,
+        pairs: list[tuple[int, int]],
+        new: Sequence[tuple[int, int]],
+        proposals: list[Ints],
+    ) -> None:
+        """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
+        for table, stage in new:
+            master.add_table(table, stage, [self._peak(int(picks[table]), table, stage) for picks in proposals])
+            pairs.append((table, stage))
+
+    def _too_long(self, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
+        """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage, all by
+        more than `excess_s`."""
+        shares = master.shares()
+        peaks = np.zeros((self.problem.tables, len(self.problem.stage_constants)))
+        for p in np.flatnonzero(shares > 1e-9).tolist():
+            peaks += shares[p] * self.peaks_of(proposals[p])
+        over = peaks - master.stage_seconds()
+        found = []
+        for stage in range(over.shape[1]):
+            worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
+            found += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
+        return found
+
+
+def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:
+    """Add the rows [n, B], each by its weight [n], to a total [B]; most prices are 0."""
+    for n in np.flatnonzero(weight).tolist():
+        total += weight[n] * rows[n]

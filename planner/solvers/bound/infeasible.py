@@ -1,0 +1,225 @@
+"""Proofs that nothing fits: prices per byte at which even the cheapest options cost more than all memory is worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import Bools, Floats, Ints, Problem
+from planner.solvers.bound.fluid import SAFETY, Fluid
+from planner.solvers.bound.programs import optimum
+
+ROUNDS = 200
+"""Cutting planes at most; a few dozen do."""
+DECIDED = 1e-9
+"""Share of the capacity that a largest excess may be above 0 and count as none."""
+DEAR = 1e4
+"""Price of another tier's whole capacity, over that of the growing tier's, from which on nothing replaces it."""
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Why no placement exists.
+
+    Either some tables have no option that fits even on empty hardware (`homeless`), or at the prices `byte` [D, M]
+    the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much
+    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the
+    tables that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
+    """
+
+    homeless: Ints
+    byte: Floats
+    bytes_short: Floats
+    ranks: Bools | None = None
+
+
+def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -> Shortage | None:
+    """A proof that the fluid does not fit into `headroom` of the memory; None where it does, or none is found."""
+    problem = fluid.problem
+    free = fluid.no_prices()
+    homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
+    nothing = np.full(fluid.capacity.shape[1], np.nan)
+    if len(homeless):
+        return Shortage(homeless, free.byte, nothing if usable is not None else growth_for(problem, homeless))
+    capacity = fluid.capacity * headroom
+    excess = _largest_excess(fluid, capacity, usable)
+    if excess.value <= 0:
+        return None
+    byte = excess.byte
+    if usable is not None:
+        return Shortage(homeless, byte, nothing)
+    byte, ranks = _blamed(fluid, byte)
+    growth = np.array([_growth_of_tier(fluid, capacity, tier) for tier in range(capacity.shape[1])])
+    total = _capacity_of(fluid, problem.reach if ranks is None else ranks)
+    return Shortage(homeless, byte, growth * total, ranks)
+
+
+def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
+    """The prices of one confined set of ranks [W] alone, where they prove as much; else all prices, and None."""
+    for mine in _confined(fluid.problem):
+        alone = np.where(mine[:, None], byte, 0.0)
+        if _excess_at(fluid, alone, fluid.capacity) > 0:
+            return alone, np.asarray(fluid.problem.districts.ranks[mine].any(axis=0))
+    return byte, None
+
+
+def blamed_ranks(problem: Problem, byte: Floats) -> Bools | None:
+    """The one confined set of ranks [W] on which all prices [D, M] lie; None where they lie on others, too."""
+    lies = byte.any(axis=1)
+    confined = (mine for mine in _confined(problem) if lies.any() and mine[lies].all())
+    return next((np.asarray(problem.districts.ranks[mine].any(axis=0)) for mine in confined), None)
+
+
+def _confined(problem: Problem) -> Iterator[Bools]:
+    """The districts [D] of each set of ranks to which tables are confined."""
+    districts = problem.districts
+    if len(districts.kind) == problem.kinds:
+        return
+    parts = np.unique(districts.binds[:, problem.kinds :], axis=1, return_inverse=True)[1]
+    for part in np.unique(parts).tolist():
+        yield np.concatenate([np.zeros(problem.kinds, dtype=bool), parts == part])
+
+
+def _capacity_of(fluid: Fluid, ranks: Bools) -> Floats:
+    """[M] bytes that tables may use in the pools of some ranks."""
+    problem = fluid.problem
+    pools = zip(problem.pool_of_rank, problem.pool_capacity, problem.base_bytes, strict=True)
+    return np.array([capacity[np.unique(pool[ranks])].sum() - ranks.sum() * base for pool, capacity, base in pools])
+
+
+def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | None = None) -> float:
+    """What the cheapest options of all tables cost at the prices `byte` beyond the priced capacity, rounded down."""
+    need = float(fluid.price(Prices(np.zeros_like(fluid.instances), byte), usable)[0].sum())
+    paid = float((byte * capacity).sum())
+    return need - paid - SAFETY * (need + abs(paid))
+
+
+def fits(fluid: Fluid) -> bool:
+    """Whether the fluid problem is known to fit: `shortage` without what would have to be explained."""
+    if np.isinf(fluid.price(fluid.no_prices())[0]).any():
+        return False
+    return _largest_excess(fluid, fluid.capacity, None).fits
+
+
+@dataclass(frozen=True)
+class _Excess:
+    """A priced need beyond the priced capacity, over prices that sum to one per capacity."""
+
+    value: float
+    """Above 0: a proof that the fluid problem does not fit."""
+    byte: Floats
+    """The prices of it."""
+    fits: bool
+    """Whether no prices have one above 0. Neither where no solver ends the programs: then nothing is known."""
+
+
+def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Excess:
+    """The first one whose sign is decided. Options that fit as they are, the cheapest at equal prices, say so without a
+    program."""
+    byte = _equal_prices(capacity)
+    prices = Prices(np.zeros_like(fluid.instances), byte)
+    _, picks = fluid.price(prices, usable)
+    if (fluid.usage(prices, picks)[1] <= capacity).all():
+        return _Excess(_excess_at(fluid, byte, capacity, usable), byte, True)
+    program, ceiling = _PriceProgram(fluid, capacity, usable), np.nan
+    program.limit_sum()
+    for _ in range(ROUNDS):
+        value, ceiling = program.round()
+        if value > 0 or ceiling <= DECIDED or np.isnan(ceiling):
+            break
+    return _Excess(program.best, program.best_byte, program.best <= 0 and ceiling <= DECIDED)
+
+
+def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
+    """Share by which one tier must grow, in all its pools alike, for the fluid problem to fit; NaN if none suffice.
+
+    The dual of the least growth: the largest priced excess where one byte of the tier has a price of 1.
+    """
+    if capacity[:, tier].sum() <= 0:
+        return float("nan")
+    program = _PriceProgram(fluid, capacity, None)
+    program.limit_tier(tier, DEAR)
+    ceiling = np.inf
+    for _ in range(ROUNDS):
+        value, ceiling = program.round()
+        if np.isnan(ceiling):
+            return ceiling
+        if ceiling - value <= 1e-4 * abs(ceiling):
+            break
+    grown = capacity.copy()
+    grown[:, tier] *= 1 + ceiling * (1 + 1e-6)
+    return ceiling if _largest_excess(fluid, grown, None).fits else float("nan")
+
+
+def _equal_prices(capacity: Floats) -> Floats:
+    """[D, M] at which the whole capacity of every tier costs the same, and all of them 1."""
+    return 1.0 / capacity.size / np.where(capacity > 0, capacity, 2.0**30)
+
+
+class _PriceProgram:
+    """Cutting planes over the price of each tier's whole capacity: the largest priced need beyond the capacity."""
+
+    def __init__(self, fluid: Fluid, capacity: Floats, usable: Bools | None) -> None:
+        from ortools.math_opt.python import mathopt
+
+        self._mathopt, self._fluid, self._capacity, self._usable = mathopt, fluid, capacity, usable
+        self._unit: Floats = np.where(capacity > 0, capacity, 2.0**30)
+        self._model = mathopt.Model()
+        self._bound = self._model.add_variable(lb=-np.inf)
+        self._prices = [self._model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
+        self._model.maximize(self._bound)
+        self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
+        self._price: Floats = np.full(capacity.size, 1.0 / capacity.size)
+        self.best, self.best_byte = -np.inf, np.zeros_like(capacity)
+
+    def limit_sum(self) -> None:
+        """All prices together are 1."""
+        self._model.add_linear_constraint(self._mathopt.fast_sum(self._prices) == 1.0)
+
+    def limit_tier(self, tier: int, dear: float) -> None:
+        """The prices of a tier, by the share of its capacity that each kind has, sum to 1; others are up to `dear`."""
+        for index, price in enumerate(self._prices):
+            price.upper_bound = 1.0 if index % self._capacity.shape[1] == tier else dear
+        own = self._prices[tier :: self._capacity.shape[1]]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
+
+    def round(self) -> tuple[float, float]:
+        """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed.
+
+        The latter is NaN where every solver gives up: then there is nothing more to learn.
+        """
+        fluid, capacity = self._fluid, self._capacity
+        byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
+        weight = np.zeros_like(fluid.instances)
+        cheapest, picks = fluid.price(Prices(weight, byte), self._usable)
+        need, paid = float(cheapest.sum()), float((byte * capacity).sum())
+        value = need - paid - SAFETY * (need + abs(paid))
+        if value > self.best:
+            self.best, self.best_byte = value, byte
+        _, size = fluid.usage(Prices(weight, byte), picks)
+        excess = ((size - capacity) / self._unit).ravel()
+        terms = [float(amount) * price for amount, price in zip(excess, self._prices, strict=True)]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+        result = optimum(self._model, self._solver)
+        if result is None:
+            return self.best, float("nan")
+        values = result.variable_values()
+        self._price = np.array([max(values[price], 0.0) for price in self._prices])
+        return self.best, float(values[self._bound])
+
+
+def growth_for(problem: Problem, homeless: Ints) -> Floats:
+    """[M] bytes by which a tier must grow, all its pools alike, for each of these tables to fit somewhere; or NaN."""
+    demand = problem.pool_demand.min(axis=0)
+    growth = np.full(demand.shape[1], np.nan)
+    for m in range(len(growth)):
+        others = np.delete(demand, m, axis=1).max(axis=1)
+        factor = np.where(others <= 1, demand[:, m], np.inf)
+        worst = 1.0
+        for table in homeless.tolist():
+            blocks = slice(*problem.table_block_start[table : table + 2])
+            worst = max(worst, float(factor[blocks].min(initial=np.inf)))
+        if np.isfinite(worst):
+            growth[m] = (worst - 1.0) * float(problem.pool_capacity[m].sum())
+    return growth

@@ -1,0 +1,109 @@
+"""Blocks that narrower ones on the same rank undercut: a placement is better off with those in their place.
+
+Two blocks of a free option on one rank may ask for less of everything than one block of their joint width: narrow rows
+stay in a cache that wide ones overflow. The search then takes the joint block at the price of the two, and what it
+places is taken apart in the end. No optimum is lost, and bounds hold: every plan of either problem is one of the other
+that is no slower.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import RANK, Bools, Floats, Ints, Placement, Problem
+
+MOST_BLOCKS = 100_000
+"""Block types of a problem in which joint blocks are looked for."""
+WORTHWHILE = 1e-6
+"""Relative saving of seconds below which a block stays as it is."""
+ROUNDING = 1e-12
+"""Relative amount by which sums may seem larger."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A problem whose wide blocks cost no more than the narrow ones that they can be made of."""
+
+    problem: Problem
+    first: Ints
+    """[B] one of the two blocks that a block stands for, which may stand for two itself; -1 for what is as it was."""
+    second: Ints
+
+    def taken_apart(self, placement: Placement) -> Placement:
+        """The placement in blocks of the problem as it was."""
+        if (self.first[placement.item_block] < 0).all():
+            return placement
+        parts = [self._parts[block] for block in placement.item_block.tolist()]
+        blocks = np.array([part for of_item in parts for part in of_item], dtype=np.int64)
+        places = np.repeat(placement.item_place, [len(of_item) for of_item in parts])
+        order = np.lexsort((places, blocks))
+        return Placement(blocks[order], places[order])
+
+    @cached_property
+    def _parts(self) -> list[list[int]]:
+        """[B] what each block is made of in the end."""
+        found: list[list[int]] = []
+        for block, (one, two) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True)):
+            found.append([block] if one < 0 else [*found[one], *found[two]])
+        return found
+
+
+def composed(problem: Problem) -> Composed:
+    """Let every block of a single rank cost what the cheapest narrower ones cost that undercut it in everything.
+
+    O(O U^2) sums of two blocks for O free options of U widths; a problem of more than MOST_BLOCKS stays as it is, since
+    it would take seconds, and where tables are many narrow blocks go to different ranks.
+    """
+    blocks = len(problem.block_option)
+    first, second = np.full(blocks, -1), np.full(blocks, -1)
+    if blocks > MOST_BLOCKS:
+        return Composed(problem, first, second)
+    names = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
+    arrays = {name: getattr(problem, name).copy() for name in names}
+    ask, seconds = _asked(problem)
+    on_rank = problem.block_is_free & (problem.block_extent == RANK)
+    for whole in np.unique(problem.option_units[problem.block_option[on_rank]]).tolist():
+        block_of = _block_of(problem, whole, on_rank)
+        widths = np.flatnonzero((block_of >= 0).any(axis=0)).tolist()
+        for i, width in enumerate(widths):
+            joint = block_of[:, width]
+            for narrow in widths[:i]:
+                if 2 * narrow > width or width - narrow not in widths:
+                    continue
+                one, two = block_of[:, narrow], block_of[:, width - narrow]
+                rows = np.flatnonzero((joint >= 0) & (one >= 0) & (two >= 0))
+                alike = (ask[joint[rows], -1] == ask[one[rows], -1]) & (ask[joint[rows], -1] == ask[two[rows], -1])
+                rows = rows[alike]
+                of, left, right = joint[rows], one[rows], two[rows]
+                together = ask[left] + ask[right]
+                less = (together[:, :-1] <= ask[of, :-1] * (1 + ROUNDING)).all(axis=1)
+                less &= seconds[left] + seconds[right] < seconds[of] * (1 - WORTHWHILE)
+                of, left, right = of[less], left[less], right[less]
+                first[of], second[of] = left, right
+                ask[of, :-1], seconds[of] = together[less, :-1], seconds[left] + seconds[right]
+                for array in arrays.values():
+                    array[:, of] = array[:, left] + array[:, right]
+    return Composed(replace(problem, **arrays) if (first >= 0).any() else problem, first, second)
+
+
+def _asked(problem: Problem) -> tuple[Floats, Floats]:
+    """[B, n] what a block of a single rank asks for, each amount that any block asks for at all, and last the kinds
+    of rank where it may not be; and [B] the sum of its seconds."""
+    parts = (problem.fixed + problem.by_rows, problem.everywhere, problem.bytes_fixed + problem.bytes_by_rows)
+    rows = [part[kind, :, column] for part in parts for kind in range(problem.kinds) for column in range(part.shape[2])]
+    used = [row for row in rows if row.any()]
+    seconds = problem.fixed + problem.by_rows + problem.everywhere * problem.world
+    forbidden = (~problem.allowed * 2.0 ** np.arange(problem.kinds)[:, None]).sum(axis=0)
+    return np.stack([*used, forbidden], axis=1), np.asarray(seconds.sum(axis=(0, 2)))
+
+
+def _block_of(problem: Problem, whole: int, on_rank: Bools) -> Ints:
+    """[n, whole + 1] block of each width of the free options of so many units; -1 where there is none."""
+    options = np.flatnonzero(problem.option_units == whole)
+    row = np.full(len(problem.option_units), -1)
+    row[options] = np.arange(len(options))
+    found = np.full((len(options), whole + 1), -1)
+    blocks = np.flatnonzero(on_rank & (problem.option_units[problem.block_option] == whole))
+    found[row[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
+    return found

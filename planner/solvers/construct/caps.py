@@ -1,0 +1,101 @@
+"""The blocks that starts may use: caps on one block's share of a stage and of a memory pool.
+
+Small blocks pack well, but cost more: how small is best shows only when they are placed.
+"""
+
+import itertools
+
+import numpy as np
+
+from planner.problem.arrays import WORLD, Bools, Floats, Problem
+from planner.solvers.bound.fluid import FluidSolution
+from planner.solvers.bound.load_steps import blocks_in_steps
+
+STAGE_CAPS: tuple[float, ...] = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
+"""Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
+MANY_STAGE_CAPS: tuple[float, ...] = (0.6, 0.45, *STAGE_CAPS[2:])
+"""The same where tables are many for the ranks, so that they pack well anyway."""
+OFF_STEP = 0.75
+"""A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
+FEW_TABLES = 200
+"""Up to so many, or one for each rank, starts are compared whatever their steps."""
+POOL_CAPS = (0.9, 0.6, 0.25, 0.12, 0.05)
+"""Caps on one block's share of a memory pool, where memory is scarce; elsewhere the first is enough. A block that
+leaves no memory for another one leaves its rank idle."""
+SHARED_POOL_CAPS = (0.25, 0.05)
+"""Caps on one block's share of a pool that ranks share, where such a tier is tight: there are few such pools, so that
+large blocks fill them badly, and what a table takes there costs little more where it is cut."""
+SCARCE_STAGE_CAPS = 5
+"""So many of the caps on stages are tried where memory is scarce."""
+PoolCaps = tuple[float, float]
+"""Caps on one block's share of a pool: of pools in general, and of tight ones that ranks share."""
+LEAST_ROOM = 0.1
+"""Share of a stage that a block is measured by at least, where the base takes almost all of it."""
+BLOCKS_AT_ONCE = 20_000
+"""Block types whose loads on all columns are held at once."""
+
+
+def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> list[tuple[PoolCaps, Bools]]:
+    """Caps on shares of pools, each with the blocks [B] that keep to it and to one on stages; the latter differ.
+
+    Of the `tight` [M] tiers those that ranks share have caps of their own.
+    """
+    seconds, size = _largest_share(problem, relaxed.stage_seconds), _largest_pool_shares(problem)
+    shared = np.array([len(np.unique(of)) < problem.world for of in problem.pool_of_rank])
+    are_many = bool(problem.tables > max(FEW_TABLES, problem.world))
+    if are_many:
+        seconds = np.where(blocks_in_steps(problem, relaxed), seconds, np.maximum(seconds, OFF_STEP))
+    stage_caps = MANY_STAGE_CAPS if are_many else STAGE_CAPS
+    few = stage_caps[:SCARCE_STAGE_CAPS]
+    pool_caps, stage_caps = (POOL_CAPS, few) if tight.any() else (POOL_CAPS[:1], stage_caps)
+    both: list[PoolCaps] = [(cap, cap) for cap in pool_caps]
+    if (shared & tight).any():
+        both[1:1] = [(POOL_CAPS[0], cap) for cap in SHARED_POOL_CAPS]
+    caps = [*itertools.product(both, stage_caps), ((np.inf, np.inf), np.inf)]
+    masks = (
+        (of_pool, _capped(problem, seconds, size / np.where(shared & tight, of_pool[1], of_pool[0]), of_stage))
+        for of_pool, of_stage in caps
+    )
+    return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
+
+
+def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
+    """[B] the largest share of a stage, but for its base, that the block takes of one resource.
+
+    Infinite if it fits nowhere, and where the option cannot be cut into blocks like it without a remainder: the fluid
+    optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
+    """
+    aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
+    room = np.maximum(aim - problem.base_of_instance, LEAST_ROOM * aim)
+    peaks = np.empty((problem.kinds, len(problem.block_option)))
+    for kind in range(problem.kinds):
+        for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
+            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
+            peaks[kind, some] = (problem.peak_load(kind, some) / room[kind]).max(axis=1)
+    whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
+    somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
+    everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
+    return np.where(problem.block_extent == WORLD, everywhere, somewhere)
+
+
+def _largest_pool_shares(problem: Problem) -> Floats:
+    """[B, M] the largest share of a pool of each tier that one block takes, world-wide ones aside."""
+    share = np.where(problem.allowed[..., None], problem.pool_demand, 0.0).max(axis=0)
+    share[problem.block_extent == WORLD] = 0.0
+    return np.asarray(share)
+
+
+def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float) -> Bools:
+    """[B] blocks that take at most this share of a stage and whose `size` [B, M] is at most 1 in each tier, world-wide
+    ones among them.
+
+    A table without any other option of such blocks keeps those of its smallest one.
+    """
+    fits = np.isfinite(seconds) & problem.usual
+    peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size.max(axis=1)), np.inf)
+    start = problem.block_start[:-1]
+    worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))
+    worst[problem.block_extent[start] == WORLD] = np.inf
+    smallest = np.minimum.reduceat(worst, problem.option_start[:-1])
+    smallest[np.isinf(smallest)] = 0.0
+    return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table[problem.block_option]])

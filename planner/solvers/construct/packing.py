@@ -1,0 +1,175 @@
+"""A placement that fits, whatever its step: options by the price of their bytes, blocks by first fit decreasing.
+
+First fit decreasing (Johnson, 1973) leaves little of a memory unused where blocks are small for it. Tables whose blocks
+are left over are cut finer, and all is packed again.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.problem.arrays import (
+    NODE,
+    WORLD,
+    Bools,
+    Floats,
+    Ints,
+    LoadState,
+    Placement,
+    Problem,
+    place_block,
+    place_world,
+    spread,
+)
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import shortage
+from planner.solvers.construct.capacity_regions import units_of
+from planner.solvers.construct.rounding import round_picks
+
+HEADROOMS = (1.0, 0.98, 0.95, 0.9, 0.8)
+"""Shares of the memory that the first choice of options may use."""
+CAPS = (0.25, 1.0, 0.08)
+"""Largest share of a pool that one block of the first choice may take, where the table has smaller ones."""
+REPAIRS = 8
+"""How often tables that are left over are cut finer."""
+WORK = 1.5e8
+"""Tables x (ranks + RANKS_OF_A_TABLE) that all choices and fillings may take together; there are at least four."""
+RANKS_OF_A_TABLE = 500
+"""What a table costs beside the ranks that are looked at for it, in ranks."""
+FINER = 0.75
+"""How much smaller the blocks of a finer cut are at least."""
+
+
+def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: float = WORK) -> Placement | None:
+    """A placement that fits, or None where none is found; `is_over` is asked now and then whether to give up.
+
+    Tables that a policy confines or groups are beyond it: with those there is None.
+    """
+    if units_of(problem):
+        return None
+    left_to_do = max(4, int(work / (problem.tables * (problem.world + RANKS_OF_A_TABLE))))
+    bare = problem.without_seconds()
+    fluid, share = Fluid(bare), block_shares(bare)
+    masks = [bare.usual] if bare.usual.all() else [bare.usual, np.ones_like(bare.usual)]
+    for mask, headroom, cap in itertools.product(masks, HEADROOMS, CAPS):
+        if left_to_do <= 0 or is_over():
+            break
+        size = np.where(mask, share, np.inf)
+        smallest = smallest_shares(bare, size)[bare.option_table[bare.block_option]]
+        usable, left_to_do = mask & (size <= np.maximum(cap, smallest)), left_to_do - 1
+        if shortage(fluid, usable, headroom) is not None:
+            continue
+        relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+        values = np.where(mask, fluid.pick_values(relaxed.prices), np.inf)
+        picks: Ints | None = round_picks(fluid, relaxed)
+        for _ in range(REPAIRS):
+            if picks is None or left_to_do <= 0 or is_over():
+                break
+            placement, left = _first_fit(bare, picks, share)
+            if placement is not None:
+                return placement
+            left_to_do -= 1
+            picks = _cut_finer(bare, picks, left, values, share)
+    return None
+
+
+def block_shares(problem: Problem) -> Floats:
+    """[B] the largest share of a pool that one block takes where that is least; infinite where it fits nowhere.
+
+    Of a world-wide block it is what the fullest rank takes.
+    """
+    share = problem.pool_demand.max(axis=2)
+    placed = np.where(problem.allowed, share, np.inf).min(axis=0)
+    everywhere = np.where(problem.allowed.all(axis=0), share.max(axis=0), np.inf)
+    return np.where(problem.block_extent == WORLD, everywhere, placed)
+
+
+def pick_shares(problem: Problem, share: Floats) -> Floats:
+    """[B] the largest of the blocks of the option that each block names, as in `Fluid.pick_values`."""
+    found = np.where(problem.block_is_free, share, np.inf)
+    fixed = np.flatnonzero(problem.option_units == 0)
+    if len(fixed):
+        start = problem.block_start[:-1]
+        found[start[fixed]] = np.maximum.reduceat(share, start)[fixed]
+    return found
+
+
+def smallest_shares(problem: Problem, share: Floats) -> Floats:
+    """[T] share of a pool that the largest block of a table takes at least, however it is cut."""
+    found = np.full(problem.tables, np.inf)
+    np.minimum.at(found, problem.option_table[problem.block_option], pick_shares(problem, share))
+    return found
+
+
+def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:
+    """The picks with each table of `left` in its cheapest option of smaller blocks; None where none has one."""
+    largest, changed = pick_shares(problem, share), picks.copy()
+    for table in left.tolist():
+        members = np.arange(*problem.table_block_start[table : table + 2])
+        finer = members[(largest[members] <= FINER * largest[picks[table]]) & np.isfinite(values[members])]
+        if len(finer):
+            changed[table] = finer[values[finer].argmin()]
+    return changed if (changed != picks).any() else None
+
+
+def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement | None, Ints]:
+    """The blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the largest
+    first, each where it first fits; or the tables to cut finer, as some are left over."""
+    state = LoadState(problem)
+    members = [(block, pick) for pick in picks.tolist() for block in problem.blocks_of_pick(pick)]
+    blocks = np.array([block for block, _ in members], dtype=np.int64)
+    table = problem.option_table[problem.block_option[blocks]]
+    extent = problem.block_extent[blocks]
+    place_world(problem, state, blocks[extent == WORLD])
+    if state.overflow_bytes() > 0:
+        return None, table[extent == WORLD]
+    where = np.full(len(blocks), -1)
+    placed = extent == WORLD
+    order = np.lexsort((np.arange(len(blocks)), -share[blocks], extent != NODE))
+    together = problem.option_tied[problem.block_option[blocks]]
+    for i in order[~placed[order]].tolist():
+        taken = where[(table == table[i]) & placed] if together[i] else where[:0]
+        place = _place_for(problem, state, int(blocks[i]), taken)
+        if place is not None:
+            place_block(problem, state, int(blocks[i]), place)
+            where[i], placed[i] = place, True
+    if not placed.all():
+        return None, _to_cut(table, share[blocks], placed)
+    sequence = np.argsort(blocks, kind="stable")
+    return Placement(blocks[sequence], where[sequence]), np.zeros(0, dtype=np.int64)
+
+
+def _to_cut(table: Ints, share: Floats, placed: Bools) -> Ints:
+    """The largest of the tables that have blocks left over, as many as take together what is left over."""
+    left = np.unique(table[~placed])
+    size = np.bincount(table, weights=share)[left]
+    order = np.argsort(-size, kind="stable")
+    enough = np.searchsorted(size[order].cumsum(), share[~placed].sum()) + 1
+    return left[order[:enough]]
+
+
+def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> int | None:
+    """The first rank (or node) with room for the block; of a tied option's, beside its other blocks' ranks `taken`."""
+    if problem.block_extent[block] == NODE:
+        return _node_for(problem, state, block)
+    size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
+    fits = (state.free >= size[problem.kind_of_rank].T).all(axis=0) & problem.may_hold(block)
+    if len(taken):
+        fits &= problem.node_of_rank == problem.node_of_rank[taken[0]]
+        fits[taken] = False
+    rank = int(fits.argmax())
+    return rank if fits[rank] else None
+
+
+def _node_for(problem: Problem, state: LoadState, block: int) -> int | None:
+    """The first node whose pools have room for what all its ranks hold of the block."""
+    sizes = np.diff(problem.node_start).tolist()
+    share = np.concatenate([problem.node_share(block, ranks) for ranks in sizes])
+    _, size = spread(problem, block, share, problem.kind_of_rank)
+    fits = problem.may_hold(block).copy()
+    for m, pool in enumerate(problem.pool_of_rank):
+        fits &= np.bincount(pool, weights=size[m])[pool] <= state.free[m]
+    of_node = np.logical_and.reduceat(fits, problem.node_start[:-1])
+    node = int(of_node.argmax())
+    return node if of_node[node] else None

@@ -1,0 +1,225 @@
+"""From the fluid optimum's fractions to one option per table."""
+
+import numpy as np
+
+from planner.problem.arrays import Bools, Floats, Ints
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.infeasible import shortage
+
+OVER = 1e-3
+"""Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
+SOLVES = 5
+"""Fluid optima for one choice of options at most."""
+MEND_WORTH = 1e-6
+"""Share of a tier that a change must take off what is too much."""
+MEND_WORK = 1e8
+"""Options that are looked at for all changes together: about a second."""
+FILL_CELLS = 4096
+"""Steps in which the bytes that changes add are counted."""
+FILL_WORTH = 0.005
+"""Share of the step by which an option may be worse, at the prices, than a table's present one."""
+
+
+def choose(
+    fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True
+) -> tuple[FluidSolution, Ints] | None:
+    """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
+
+    Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
+    options; then, where that is to be `is_thorough`, the largest are settled one after the other and the others
+    chosen anew. None where nothing fits.
+    """
+    if shortage(fluid, usable, headroom) is not None:
+        return None
+    best: tuple[FluidSolution, Ints] | None = None
+    least_over = np.inf
+    solves = SOLVES if is_thorough else 1
+    for number in range(solves):
+        relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+        picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
+        if _over(fluid, relaxed, picks) > OVER:
+            picks = mend(fluid, relaxed, picks, usable, headroom)
+        over = _over(fluid, relaxed, picks)
+        if over < least_over:
+            best, least_over = (relaxed, picks), over
+        if over <= OVER or number == solves - 1:
+            break
+        settled = _with_largest_settled(fluid, relaxed, picks, usable, headroom)
+        if settled is None:
+            break
+        usable = settled
+    return best
+
+
+def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
+    """The picks [T], some changed so that they take no more than `headroom` of each memory tier, or less too much.
+
+    Always the change that costs least at the prices for what it takes off the tiers that are too full; of clusters with
+    one kind of rank.
+    """
+    if len(fluid.capacity) != 1:
+        return picks
+    problem, limit = fluid.problem, np.maximum(headroom * fluid.capacity[0], 1.0)[:, None]
+    value = fluid.pick_values(solution.prices, usable)
+    least = np.minimum.reduceat(value, problem.block_start[:-1])
+    at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
+    other = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[other]
+    size = np.stack([fluid.pick_bytes(0, tier) for tier in range(len(limit))])
+    found, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
+    now = taken[0][:, None]
+    for _ in range(min(problem.tables, int(MEND_WORK / len(other)))):
+        over = float(np.maximum(now / limit - 1.0, 0.0).sum())
+        after = now + size[:, other] - size[:, found[table]]
+        relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
+        worth = np.flatnonzero(relief > MEND_WORTH)
+        if over <= 0 or not len(worth):
+            break
+        cost = np.maximum(value[other[worth]] - value[found[table[worth]]], 0.0)
+        best = int(worth[np.argmin(cost / relief[worth])])
+        found[table[best]], now = other[best], after[:, best : best + 1]
+    return found
+
+
+def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
+    """The largest share of a tier by which the picks take more than all of it."""
+    _, taken = fluid.usage(relaxed.prices, picks)
+    return float((taken / np.maximum(fluid.capacity, 1.0)).max()) - 1.0
+
+
+def _with_largest_settled(
+    fluid: Fluid, relaxed: FluidSolution, picks: Ints, usable: Bools, headroom: float
+) -> Bools | None:
+    """The `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that leaves
+    no room for the others, without its pick. None where all is decided."""
+    problem = fluid.problem
+    undecided = np.flatnonzero((relaxed.picks != relaxed.picks[0]).any(axis=0))
+    if not len(undecided):
+        return None
+    largest = undecided[int(np.argmax([_size(fluid, relaxed, int(table)) for table in undecided]))]
+    pick = int(picks[largest])
+    of_table = problem.table_of_block == largest
+    own = np.isin(np.arange(len(usable)), problem.blocks_of_pick(pick))
+    for settled in (usable & (~of_table | own), usable & ~own):
+        if shortage(fluid, settled, headroom) is None:
+            return np.asarray(settled)
+    return None
+
+
+def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
+    """The largest share of a tier that the table takes under an option that the optimum mixes for it."""
+    options, _ = _mixture(relaxed, table)
+    totals = fluid.pick_totals(options, relaxed.prices).reshape(len(options), len(fluid.capacity), -1)
+    stored = totals[:, :, -fluid.capacity.shape[1] :]
+    return float((stored / np.maximum(fluid.capacity, 1.0)).max())
+
+
+def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
+    """One pick [T] per table, so that the totals stay near the fluid optimum's.
+
+    Almost every table has the same option in all proposals and keeps it. The others are decided one after the other,
+    the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
+    totals (seconds by column, bytes by tier) nearest to those of the fractions.
+    """
+    agreed: Ints = solution.picks[0].copy()
+    undecided = np.flatnonzero((solution.picks != agreed).any(axis=0))
+    if not len(undecided):
+        return agreed
+    scale = _scale(fluid, solution)
+    choices = [_mixture(solution, int(table)) for table in undecided]
+    vectors = [fluid.pick_totals(options, solution.prices) * scale for options, _ in choices]
+    weight = [float(np.abs(vector).max()) for vector in vectors]
+    drift = np.zeros(len(scale))
+    for i in sorted(range(len(undecided)), key=lambda i: (-weight[i], i)):
+        options, shares = choices[i]
+        wanted = drift - shares @ vectors[i]
+        off = ((wanted + vectors[i]) ** 2).sum(axis=1)
+        taken = int(off.argmin())
+        drift = wanted + vectors[i][taken]
+        agreed[undecided[i]] = options[taken]
+    return agreed
+
+
+def _mixture(solution: FluidSolution, table: int) -> tuple[Ints, Floats]:
+    """The options that the optimum mixes for a table, and their shares."""
+    options, which = np.unique(solution.picks[:, table], return_inverse=True)
+    shares: Floats = np.bincount(which, weights=solution.shares).astype(float)
+    return options, shares
+
+
+def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:
+    """[K x (C + M)] what makes totals comparable: seconds by the stage's time, bytes by the tier's capacity."""
+    problem = fluid.problem
+    stage = np.maximum(solution.stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
+    seconds = 1.0 / (stage * np.maximum(fluid.instances, 1.0))
+    size = 1.0 / np.maximum(fluid.capacity, 1.0)
+    return np.concatenate([seconds, size], axis=1).ravel()
+
+
+def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
+    """The picks [T], some changed so that the one memory tier that is scarce is filled as well as tables can fill it.
+
+    A knapsack: the least seconds at the prices, of options that are nearly as good as each table's best one, in no more
+    than `headroom` of the memory. By dynamic programming over the bytes that changes add; the picks stay where more or
+    fewer tiers than one are scarce, and where ranks differ.
+    """
+    priced = np.argwhere(solution.prices.byte > 0)
+    if len(priced) != 1 or len(fluid.capacity) != 1:
+        return picks
+    tier = int(priced[0, 1])
+    price = float(solution.prices.byte[0, tier])
+    pick, more_s, more_bytes = _changes(fluid, solution, picks, usable, tier)
+    _, taken = fluid.usage(solution.prices, picks)
+    budget = headroom * float(fluid.capacity[0, tier]) - float(taken[0, tier])
+    reach = float(np.abs(more_bytes).max(initial=0.0)) + abs(budget)
+    if not len(pick) or reach <= 0:
+        return picks
+    cell = 2 * reach / FILL_CELLS
+    step = np.ceil(more_bytes / cell).astype(np.int64)
+    cost = more_s - price * more_bytes
+    middle = FILL_CELLS // 2
+    least = np.full(FILL_CELLS + 1, np.inf)
+    least[middle] = 0.0
+    table = fluid.problem.table_of_block[pick]
+    tables, first = np.unique(table, return_index=True)
+    last = [*first[1:].tolist(), len(pick)]
+    chosen = np.full((len(tables), FILL_CELLS + 1), -1)
+    for n, (begin, end) in enumerate(zip(first.tolist(), last, strict=True)):
+        before = least.copy()
+        for i in range(begin, end):
+            by = int(step[i])
+            source, target = slice(max(-by, 0), len(least) - max(by, 0)), slice(max(by, 0), len(least) - max(-by, 0))
+            better = np.flatnonzero(before[source] + cost[i] < least[target])
+            least[target][better] = before[source][better] + cost[i]
+            chosen[n, target][better] = i
+    at = int(np.floor(budget / cell)) + middle
+    if not np.isfinite(least[: at + 1]).any():
+        return picks
+    at = int(least[: at + 1].argmin())
+    found = picks.copy()
+    for n in range(len(tables) - 1, -1, -1):
+        i = int(chosen[n, at])
+        if i >= 0:
+            found[tables[n]] = pick[i]
+            at -= int(step[i])
+    _, size = fluid.usage(solution.prices, found)
+    return found if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
+
+
+def _changes(
+    fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, tier: int
+) -> tuple[Ints, Floats, Floats]:
+    """Of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's present
+    one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
+    problem = fluid.problem
+    value = fluid.pick_values(solution.prices, usable)
+    least = np.minimum.reduceat(value, problem.block_start[:-1])
+    at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
+    pick = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[pick]
+    more_s = value[pick] - value[picks[table]]
+    other = problem.block_option[pick] != problem.block_option[picks[table]]
+    near = other & (more_s <= FILL_WORTH * solution.bound_s)
+    pick, more_s = pick[near], more_s[near]
+    size = fluid.pick_bytes(0, tier)
+    return pick, more_s, size[pick] - size[picks[problem.table_of_block[pick]]]

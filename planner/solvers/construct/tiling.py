@@ -1,0 +1,60 @@
+"""A table's columns over ranks: the cheapest widths that tile it, exactly, by dynamic programming."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem.arrays import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Widths [R] that sum to the units of the table, and what they cost together."""
+
+    cost: float
+    widths: Ints
+
+
+def cheapest_tiling(cost: Floats) -> Tiling | None:
+    """The cheapest way to give each of R ranks a width so that the widths sum to U; None where there is none.
+
+    `cost` [R, U + 1] is what 0 to U units cost on each rank, infinite where they are not possible. Halves of the ranks
+    are joined by min-plus convolutions, level by level: O(R U^2) operations in O(log R) array operations.
+    """
+    units = cost.shape[1] - 1
+    levels = [cost]
+    while len(levels[-1]) > 1:
+        if len(levels[-1]) % 2:
+            levels[-1] = np.concatenate([levels[-1], _nothing(units)])
+        levels.append(_joined(levels[-1], units))
+    total = float(levels[-1][0, units])
+    if not np.isfinite(total):
+        return None
+    widths = np.array([units])
+    part = np.arange(units + 1)
+    for level in levels[-2::-1]:
+        widths = widths[: len(level) // 2]
+        rest = widths[:, None] - part
+        left = level[::2][np.arange(len(widths))[:, None], rest]
+        left[rest < 0] = np.inf
+        right = (left + level[1::2]).argmin(axis=1)
+        widths = np.stack([widths - right, right], axis=1).ravel()
+    return Tiling(total, widths[: len(cost)])
+
+
+def _nothing(units: int) -> Floats:
+    """[1, U + 1] a rank that takes no columns."""
+    row = np.full((1, units + 1), np.inf)
+    row[0, 0] = 0.0
+    return row
+
+
+def _joined(level: Floats, units: int) -> Floats:
+    """[R / 2, U + 1] the cheapest way to share out each number of units between two neighbours."""
+    pairs = len(level) // 2
+    padded = np.full((pairs, 2 * units + 1), np.inf)
+    padded[:, units:] = level[::2]
+    row = padded.strides[0]
+    shape, strides = (pairs, units + 1, units + 1), (row, -8, 8)
+    shifted: Floats = np.ndarray(shape, np.float64, padded, offset=8 * units, strides=strides)  # [p, v, u]: of u - v
+    return np.asarray((shifted + level[1::2, :, None]).min(axis=1))

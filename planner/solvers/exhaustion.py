@@ -1,0 +1,84 @@
+"""Every plan of a small problem tried, as far as the work suffices: from the bound up, and below the best plan."""
+
+from dataclasses import replace
+
+from planner.certificates.exhaustive_search import Tried, proven_s, try_all
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import Problem
+from planner.solvers.incumbent import Incumbent
+
+TRIED_WORK = 6e6
+"""Numbers that trying every plan may work on with each pass, and with none: about 2e7 take a second."""
+FIRST_TRIES, FIRST_WORK = (0.01, 0.03, 0.1, 0.25, 0.6, 1.5), 0.2
+"""Distances from the bound below which all plans are tried before anything else, and the share of the work for each."""
+LONGER_TRIES = 100
+"""How much more of that where no number of passes is given and nothing was found that fits."""
+TRIES, LAST_TRY = 3, 0.01
+"""All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
+steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
+
+
+class Trials:
+    """The work that is left for trying every plan of a problem, and what of that was given up."""
+
+    def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
+        self._problem, self._incumbent = problem, incumbent
+        self._work = TRIED_WORK
+        self._gave_up: tuple[float, float] | None = None
+
+    def renew(self, passes: int) -> None:
+        """Have the work of so many passes again; with more than before, what was given up is tried again."""
+        self._work = TRIED_WORK * passes
+        if passes > 1:
+            self._gave_up = None
+
+    def from_below(self) -> None:
+        """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""
+        incumbent = self._incumbent
+        low = incumbent.bound.seconds
+        for share in FIRST_TRIES if low > 0 else ():
+            threshold = low * (1 + share)
+            found = self._tried(self._problem, threshold, incumbent.bound.prices, FIRST_WORK)
+            if found is None:
+                return
+            threshold = self._noted(found, threshold)
+            incumbent.raise_to(replace(incumbent.bound, seconds=proven_s(threshold), tried_s=threshold))
+            if found.placement is not None:
+                return
+
+    def below_best(self) -> None:
+        """Try every plan below the best one, where these are few: below the bound and a little more first."""
+        incumbent = self._incumbent
+        while incumbent.best is not None and not incumbent.is_done() and self._work > 0:
+            low, high = incumbent.bound.seconds, incumbent.best[1]
+            if self._gave_up is not None and low <= self._gave_up[0] and high >= self._gave_up[1]:
+                return
+            is_last = low <= 0 or high <= low * (1 + LAST_TRY)
+            threshold = high if is_last else low * (high / low) ** (1 / TRIES)
+            found = self._tried(self._problem, threshold, incumbent.bound.prices)
+            if found is None:
+                self._gave_up = low, high
+                return
+            threshold = self._noted(found, threshold)
+            proven = proven_s(threshold)
+            if proven <= incumbent.bound.seconds:
+                return
+            incumbent.raise_to(replace(incumbent.bound, seconds=proven, packed=None, tree=None, tried_s=threshold))
+
+    def whatever_fits(self) -> Tried | None:
+        """Try every placement until one fits, whatever its step; None where that takes too much work."""
+        return self._tried(self._problem.without_seconds(), 1.0, None)
+
+    def _noted(self, found: Tried, threshold_s: float) -> float:
+        """The threshold below which there is no plan: that of the trial, or the step of the plan that it found."""
+        if found.placement is None:
+            return threshold_s
+        self._incumbent.offer(found.placement, found.step_s, "all plans tried")
+        return found.step_s
+
+    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None, part: float = 1.0) -> Tried | None:
+        weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
+        allowed = self._work * part
+        found = try_all(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
+        self._work -= allowed / 2 if found is None else found.work
+        return found

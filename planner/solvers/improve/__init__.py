@@ -1,0 +1,1 @@
+"""Placements made better by local search."""

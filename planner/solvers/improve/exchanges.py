@@ -1,0 +1,360 @@
+"""Exchanges of one round of levelling: what ranks over an aim give and take, what is legal, and what it does.
+
+A rank gives whole blocks or a part of one and takes whole blocks of another rank; or one of its tables is spread over
+the world, in another option.
+"""
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+import numpy as np
+
+from planner.problem.arrays import WORLD, Bools, Floats, Ints, LoadState, Problem
+from planner.solvers.bound.load_steps import amounts
+from planner.solvers.improve.items import Items
+from planner.solvers.improve.levelling import FILL, Market, Offers, Sets, sets_of
+
+SETS = 150_000
+"""Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
+MOST_OF_SET = 4
+WIDE = 10
+"""Blocks of a rank of which they are."""
+GOOD = 0.5
+"""Share of what a rank is above the aim by: no table is spread where an exchange gains as much."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Loads that levelling wants no rank to be above. D columns, of which each stands for those that are like it."""
+
+    columns: Ints
+    """[D]"""
+    weight: Floats
+    """[D] columns that are like it, and itself."""
+    load: Floats
+    """[D] seconds."""
+    reach: Floats
+    """[D] seconds from there to the stage's longest."""
+    gain_s: float
+    """By which the step is shorter once all ranks are below."""
+    least: Floats
+    """[S] seconds below which levelling brings no stage."""
+
+
+@dataclass(frozen=True)
+class Goods:
+    """Blocks of free options by family and width, and what they ask for. F families; `problem` has the other letters.
+
+    Behind the last block there is an empty one, for width 0.
+    """
+
+    problem: Problem
+    block_of: Ints
+    """[F, most units + 1] -1 where there is none."""
+    load: Floats
+    """[K, B + 1, C] seconds of the rank that holds the block."""
+    everywhere: Floats
+    """[K, B + 1, C] seconds of every rank."""
+    size: Floats
+    """[K, B + 1, M]"""
+    allowed: Bools
+    """[K, B + 1]"""
+    table_of_family: Ints
+    """[F]"""
+
+    @cached_property
+    def whole(self) -> Ints:
+        """[F] units of each family's table."""
+        return self.problem.option_units[self.problem.option_units > 0]
+
+    @cached_property
+    def amount(self) -> Floats:
+        """[C] see `amounts`."""
+        return amounts(self.problem)
+
+    @cached_property
+    def sharing(self) -> Ints:
+        """[M] ranks that share a pool at most."""
+        return np.array([np.bincount(pool).max() for pool in self.problem.pool_of_rank])
+
+    @cached_property
+    def world_options(self) -> tuple[Ints, Floats, Floats]:
+        """Fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
+        bytes [n, M] that the fullest rank takes of each."""
+        problem = self.problem
+        wide = problem.block_extent == WORLD
+        if not wide.any():
+            return np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 0))
+        everywhere = np.asarray(problem.rank_sets.all(axis=1))
+        possible = wide & problem.allowed.all(axis=0) & everywhere[problem.table_rank_set[problem.table_of_block]]
+        options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
+        blocks = np.flatnonzero(np.isin(problem.block_option, options))
+        rows = problem.table_rows[problem.table_of_block[blocks]]
+        share = np.where(problem.block_replicated[blocks], 1.0, -(-rows // problem.world) / rows)[:, None]
+        count = problem.block_count[blocks, None]
+        load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count
+        size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks] * share) * count
+        first = np.searchsorted(problem.block_option[blocks], options)
+        if not len(options):
+            return options, np.zeros((0, 0)), np.zeros((0, 0))
+        return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
+
+    def spread_growth(self, kind: Ints, block: Ints, option: Ints) -> Floats:
+        """[n, C] seconds that the mean rank takes more, if tables whose only blocks [n] stand on ranks of these kinds
+        are held in these of the `world_options`."""
+        problem = self.problem
+        gone = self.load[kind, block] / problem.world
+        for k, share in enumerate(problem.ranks_of_kind / problem.world):
+            gone += share * self.everywhere[k, block]
+        return np.asarray(self.world_options[1][option] - gone)
+
+    def growth_of_step(self, seconds: Floats, level: Floats, least: Floats) -> Floats:
+        """[n] by how much the step is longer, if the resources of each column, which take `level` [C] now, took
+        `seconds` [n, C] more, and no stage took less than `least` [S]."""
+        stage = self.problem.stage_of_column
+        grown = np.tile(least, (len(seconds), 1))
+        now = least.copy()
+        np.maximum.at(now, stage, level)
+        for column, of in enumerate(stage.tolist()):
+            np.maximum(grown[:, of], level[column] + seconds[:, column], out=grown[:, of])
+        return np.asarray((grown - now).sum(axis=1))
+
+
+class Trade:
+    """One round of levelling: every rank takes part in one exchange at most."""
+
+    def __init__(
+        self,
+        goods: Goods,
+        items: Items,
+        state: LoadState,
+        spare: Floats,
+        aim: Aim,
+        worth: float,
+        effort: float,
+        random: np.random.Generator,
+    ) -> None:
+        """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
+        aim that a second is worth by which all ranks grow; `effort`: so many times more sets than usual are listed."""
+        self._spare = spare
+        self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
+        problem = self._problem = goods.problem
+        self._load_now = state.load
+        self.free: Bools = problem.reach.copy()
+        self.rank, self.units = items.rank.copy(), items.units.copy()
+        self.parts: list[tuple[int, int, int]] = []
+        """Family, units and rank of blocks that were cut off."""
+        self.converted: list[int] = []
+        self.settled: list[int] = []
+        self._room = state.free.copy()
+        self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
+        self._peak: Floats = state.load.max(axis=1)
+        self._slack = self._slack_of_columns()
+        self._by_rank = np.argsort(items.rank, kind="stable")
+        self._first = np.searchsorted(items.rank[self._by_rank], np.arange(problem.world + 1))
+        families = items.family[self._by_rank].tolist()
+        self._families = [set(families[a:b]) for a, b in itertools.pairwise(self._first.tolist())]
+        count = np.diff(self._first)
+        most = 1
+        while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS * effort:
+            most += 1
+        self._sets = sets_of(items.rank, problem.world, most, WIDE, random)
+        block = goods.block_of[items.family, items.units]
+        self._size = goods.size[:, block]
+        self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
+        self._stored = [self._sets.load(size) for size in self._size]
+        self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
+        self._markets: dict[tuple[int, int, bool], Market] = {}
+        room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
+        self._roomy: Ints = np.argsort(-room, kind="stable")[: int((1 - FILL) * problem.world)]
+        self._roomy = self._roomy[room[self._roomy] > 0]
+
+    def _slack_of_columns(self) -> Floats:
+        """[D] seconds that the mean of each column may rise by until its stage is longer, were all loads even."""
+        stage, level = self._problem.stage_of_column, self._aim.least.copy()
+        np.maximum.at(level, stage, self._mean)
+        return np.asarray((level[stage] - self._mean)[self._aim.columns])
+
+    def items(self) -> Items:
+        """What the exchanges make of the items."""
+        kept = np.ones(len(self.rank), dtype=bool)
+        kept[self.converted] = False
+        parts = np.array(self.parts, dtype=np.int64).reshape(-1, 3).T
+        old = (self._items.family[kept], self.units[kept], self.rank[kept])
+        return Items(*(np.concatenate(columns) for columns in zip(old, parts, strict=True)))
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there was any."""
+        return bool(self.converted or self.parts or (self.rank != self._items.rank).any())
+
+    def _market(self, kind: int, other: int, *, roomy: bool = False) -> Market:
+        """For ranks of one kind to deal with those of another one, all or the few that have most room."""
+        if (kind, other, roomy) not in self._markets:
+            of_kind = self._problem.kind_of_rank[self._sets.rank] == other
+            here = np.flatnonzero(of_kind & np.isin(self._sets.rank, self._roomy) if roomy else of_kind)
+            sets = Sets(self._sets.rank[here], self._sets.items[here])
+            gone, come = self._load[other][:, here], self._load[kind][:, here]
+            load = self._load_now[self._aim.columns]
+            only = self._roomy if roomy else None
+            aim, size, free = self._aim, self._stored[kind][:, here], within_spare(self._room, self._spare)
+            self._markets[kind, other, roomy] = Market(
+                sets, gone, come, load, aim.load, aim.weight, aim.reach, size, free, only
+            )
+        return self._markets[kind, other, roomy]
+
+    def improve(self, rank: int, worth_s: float) -> float:
+        """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
+        kind = int(self._problem.kind_of_rank[rank])
+        best: tuple[float, int, Ints, Ints, int, int] | None = None
+        for roomy, other in itertools.product((False, True), range(self._problem.kinds)):
+            if roomy and best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+                break
+            if roomy and not (self._problem.kind_of_rank[self._roomy] == other).any():
+                continue
+            market = self._market(kind, other, roomy=roomy)
+            offers, cut = self._offers(rank, kind, other)
+            for offer, taken, gain in zip(*market.best(rank, offers, self.free, self._random), strict=True):
+                if gain <= (worth_s if best is None else best[0]):
+                    break
+                whole = self._start[rank + 1] - self._start[rank]
+                if offer < whole:
+                    given, item, units = self._sets.items[self._start[rank] + offer], -1, 0
+                else:
+                    given, (item, units) = np.zeros(0, dtype=np.int64), cut[offer - whole]
+                partner, asked = int(market.rank[taken]), market.items[taken]
+                given, asked = given[given >= 0], asked[asked >= 0]
+                if self._is_legal(rank, partner, given, asked, item, units):
+                    best = (float(gain), partner, given, asked, item, units)
+                    break
+        if best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+            return self._make(rank, best)
+        converted = self._conversion(rank, kind, worth_s if best is None else best[0])
+        if converted is not None:
+            gain_s, item, option, size, growth = converted
+            self._mean += growth
+            self.converted.append(item)
+            blocks = np.flatnonzero(self._problem.block_option == option)
+            self.settled += np.repeat(blocks, self._problem.block_count[blocks]).tolist()
+            self._room -= size[:, None]
+            self.free[rank] = False
+            return gain_s
+        return 0.0 if best is None else self._make(rank, best)
+
+    def _offers(self, rank: int, kind: int, other: int) -> tuple[Offers, list[tuple[int, int]]]:
+        """Whole blocks of the rank, then parts of one block: its item, and the units of the part."""
+        goods, items, columns = self._goods, self._items, self._aim.columns
+        rows = slice(self._start[rank], self._start[rank + 1])
+        gone, come = self._load[kind][:, rows], self._load[other][:, rows]
+        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
+        item = np.repeat(mine, np.maximum(items.units[mine] - 1, 0))
+        units = np.concatenate([np.arange(1, n) for n in items.units[mine].tolist()] or [np.zeros(0, dtype=np.int64)])
+        family, rest = items.family[item], items.units[item] - units
+        part, left = goods.block_of[family, units], goods.block_of[family, rest]
+        ok = (part >= 0) & (left >= 0) & goods.allowed[other, part] & goods.allowed[kind, left]
+        item, units, part, left, family = item[ok], units[ok], part[ok], left[ok], family[ok]
+        whole = goods.block_of[family, items.units[item]]
+        off = (goods.load[kind, whole] - goods.load[kind, left])[:, columns].T
+        on = goods.load[other, part][:, columns].T
+        extra = (goods.load[kind, part] + goods.load[kind, left] - goods.load[kind, whole])[:, columns]
+        more = np.maximum(extra / self._problem.world - self._slack, 0.0)
+        cost = self._worth * (more @ self._aim.weight)
+        none = np.zeros(gone.shape[1])
+        offers = Offers(
+            np.concatenate([gone, off.astype(np.float32)], axis=1),
+            np.concatenate([come, on.astype(np.float32)], axis=1),
+            np.concatenate([none, cost]).astype(np.float32),
+            np.concatenate([self._stored[other][:, rows], goods.size[other, part].T.astype(np.float32)], axis=1),
+        )
+        return offers, list(zip(item.tolist(), units.tolist(), strict=True))
+
+    def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
+        """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
+        goods, items, problem = self._goods, self._items, self._problem
+        handed = np.append(given, item) if item >= 0 else given
+        for moved, place in ((asked, rank), (handed, partner)):
+            if not self._families[place].isdisjoint(items.family[moved].tolist()):
+                return False
+            kind = problem.kind_of_rank[place]
+            wide = np.where(moved == item, units, items.units[moved])
+            if not goods.allowed[kind, goods.block_of[items.family[moved], wide]].all():
+                return False
+            of_table = goods.table_of_family[items.family[moved]]
+            if problem.is_confined and not problem.is_within(of_table, np.full(len(moved), place)).all():
+                return False
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        if not (more.any() or less.any()):
+            return True
+        room = within_spare(self._room[:, [rank, partner]], self._spare)
+        return bool((room >= np.stack([more, less], axis=1)).all())
+
+    def _bytes(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> tuple[Floats, Floats]:
+        """[M] bytes that the rank takes more, and that its partner takes more."""
+        one, two = (int(self._problem.kind_of_rank[place]) for place in (rank, partner))
+        more = self._size[one][asked].sum(axis=0) - self._size[one][given].sum(axis=0)
+        less = self._size[two][given].sum(axis=0) - self._size[two][asked].sum(axis=0)
+        if item >= 0:
+            goods, family, whole = self._goods, self._items.family[item], self._items.units[item]
+            left, part = goods.block_of[family, whole - units], goods.block_of[family, units]
+            more = more + goods.size[one, left] - self._size[one][item]
+            less = less + goods.size[two, part]
+        return more, less
+
+    def _make(self, rank: int, exchange: tuple[float, int, Ints, Ints, int, int]) -> float:
+        gain_s, partner, given, asked, item, units = exchange
+        more, less = self._bytes(rank, partner, given, asked, item, units)
+        for place, size in ((rank, more), (partner, less)):
+            for m, pool in enumerate(self._problem.pool_of_rank):
+                if size[m]:
+                    self._room[m, pool == pool[place]] -= size[m]
+        self.rank[given], self.rank[asked] = partner, rank
+        if item >= 0:
+            self.units[item] -= units
+            self.parts.append((int(self._items.family[item]), units, partner))
+        self.free[[rank, partner]] = False
+        return gain_s
+
+    def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats, Floats] | None:
+        """The best table of the rank to spread over the world, if it gains more than that: the gain, its item, the
+        option, the bytes of every rank, and the seconds [C] of the mean rank."""
+        goods, items, problem, aim = self._goods, self._items, self._problem, self._aim
+        options, load, size = goods.world_options
+        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
+        mine = mine[items.units[mine] == goods.whole[items.family[mine]]]
+        if not len(mine) or not len(options):
+            return None
+        table = problem.option_table[options]
+        first = np.searchsorted(table, goods.table_of_family[items.family[mine]])
+        last = np.searchsorted(table, goods.table_of_family[items.family[mine]], side="right")
+        item = np.repeat(mine, last - first)
+        if not len(item):
+            return None
+        option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
+        block = goods.block_of[items.family[item], items.units[item]]
+        off = goods.load[kind, block]
+        mean_growth = goods.spread_growth(np.full(len(block), kind), block, option)
+        level, growth = self._mean.copy(), mean_growth.copy()
+        is_done = aim.least[problem.stage_of_column] > 0
+        level[is_done], growth[:, is_done] = self._peak[is_done], load[option][:, is_done]
+        cost = goods.growth_of_step(growth, level, aim.least)
+        excess = self._load_now[aim.columns, rank] - aim.load
+        after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
+        gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
+        taken = size[option] * goods.sharing
+        gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
+        best = int(gain.argmax())
+        if gain[best] <= least_s:
+            return None
+        return float(gain[best]), int(item[best]), int(options[option[best]]), taken[best], mean_growth[best]
+
+
+def within_spare(free: Floats, spare: Floats) -> Floats:
+    """[M, n] bytes that blocks may still take of pools of which `spare` [M, 1] are kept; over-full ones stay so."""
+    return np.asarray(np.maximum(free - spare, np.minimum(free, 0.0)))
+
+
+def _sets(count: Ints, most: int) -> int:
+    """How many sets of up to so many blocks there are, of so many blocks on each rank."""
+    return int(sum(comb(n, size) * ranks for n, ranks in enumerate(np.bincount(count)) for size in range(most + 1)))

@@ -1,0 +1,264 @@
+"""The way back: from a placement, tables return one after the other to where an old plan held them.
+
+First those whose return makes no stage longer, then, under rising tolerances, those that cost some time, down to the
+old placement.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from planner.problem.arrays import NODE, RANK, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.problem.relocation import Homes
+from planner.solvers.improve.insertion import Pieces
+from planner.solvers.improve.repartition import ROUNDING_BYTES
+from planner.solvers.limits import Clock
+
+TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)
+"""Shares by which returning tables may lengthen a stage, one after the other."""
+SWEEPS = 3
+"""Times that all tables are asked to return under one tolerance: those that left make room for others."""
+ROUNDING = 1e-12
+"""Relative amount by which sums of loads in another order may differ."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A placement and the tables that return from it, one after the other."""
+
+    problem: Problem
+    start: Placement
+    points: list[tuple[float, float]]
+    """(step in seconds, moved bytes) before any return, and after each."""
+    returns: list[tuple[int, Pieces]]
+    """(table, its blocks and places)."""
+
+    def placement(self, point: int) -> Placement:
+        """At one of the points."""
+        if not point:
+            return self.start
+        back = dict(self.returns[:point])
+        gone = np.zeros(self.problem.tables, dtype=bool)
+        gone[list(back)] = True
+        table = self.problem.option_table[self.problem.block_option[self.start.item_block]]
+        stays = part_of(self.start, ~gone[table])
+        pieces = np.array([piece for pieces in back.values() for piece in pieces], dtype=np.int64)
+        return in_order(
+            Placement(
+                np.concatenate([stays.item_block, pieces[:, 0]]), np.concatenate([stays.item_place, pieces[:, 1]])
+            )
+        )
+
+
+class _Goal:
+    """A placement that tables return to."""
+
+    def __init__(self, problem: Problem, placement: Placement, pieces: dict[int, Pieces], moved_bytes: Floats) -> None:
+        placed = in_order(placement)
+        order = np.argsort(problem.option_table[problem.block_option[placed.item_block]], kind="stable")
+        self._block, self._place = placed.item_block[order], placed.item_place[order]
+        table = problem.option_table[problem.block_option[self._block]]
+        self._start: Ints = np.searchsorted(table, np.arange(problem.tables + 1))
+        self.pieces, self.moved_bytes = pieces, moved_bytes
+
+    def items(self, tables: Ints) -> tuple[Ints, Ints, Ints]:
+        """Which of the `tables`, the block and the place of each of their blocks."""
+        count = self._start[tables + 1] - self._start[tables]
+        which = np.repeat(np.arange(len(tables)), count)
+        index = np.arange(len(which)) + np.repeat(self._start[tables] - np.cumsum(count) + count, count)
+        return which, self._block[index], self._place[index]
+
+
+class Homeward:
+    """Where tables return to: how the old plan held them, or else the start of the search."""
+
+    def __init__(self, problem: Problem, homes: Homes, start: Placement | None) -> None:
+        self._problem, self._homes = problem, homes
+        table_of_loose = problem.option_table[problem.block_option[homes.loose]]
+        table = problem.option_table[problem.block_option[homes.start.item_block]]
+        whole = part_of(homes.start, ~np.isin(table, table_of_loose))
+        self._goals: list[_Goal] = []
+        for goal in (whole, start):
+            if goal is not None:
+                pieces = by_table(problem, goal)
+                self._goals.append(_Goal(problem, goal, pieces, self._moved_bytes(goal, pieces)))
+        self._own_column: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.resource_of_rank])
+        self._own_pool: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.pool_of_rank])
+
+    def moved_bytes(self, placement: Placement) -> Floats:
+        """[T]"""
+        return self._moved_bytes(placement, by_table(self._problem, placement))
+
+    def _moved_bytes(self, placement: Placement, pieces: dict[int, Pieces]) -> Floats:
+        """[T] for all tables of a placement; what is known of those that are as in a goal is not computed again."""
+        moved = np.zeros(self._problem.tables)
+        is_new = np.zeros(self._problem.tables, dtype=bool)
+        is_new[list(pieces)] = True
+        for goal in self._goals:
+            same = [table for table, where in pieces.items() if is_new[table] and goal.pieces.get(table) == where]
+            moved[same], is_new[same] = goal.moved_bytes[same], False
+        table = self._problem.option_table[self._problem.block_option[placement.item_block]]
+        return moved + self._homes.moved_bytes(self._problem, part_of(placement, is_new[table]))
+
+    def stay(self, placement: Placement) -> Way:
+        """No return from a placement."""
+        moved = float(self.moved_bytes(placement).sum())
+        return Way(self._problem, placement, [(load_state(self._problem, placement).step_s(), moved)], [])
+
+    def way_back(self, placement: Placement, clock: Clock) -> Way:
+        """All returns from a placement, tolerance by tolerance."""
+        problem = self._problem
+        self._state = state = load_state(problem, placement)
+        self._now = by_table(problem, placement)
+        self._moved = self._moved_bytes(placement, self._now)
+        busy = (state.stage_seconds() - problem.stage_constants)[problem.stage_of_column]
+        points = [(state.step_s(), float(self._moved.sum()))]
+        returns: list[tuple[int, Pieces]] = []
+        for tolerance in TOLERANCES:
+            most = 1 + tolerance + ROUNDING
+            self._ceiling: Floats = busy * most if np.isfinite(most) else np.full(len(busy), np.inf)
+            for _ in range(SWEEPS):
+                before = len(returns)
+                for goal in self._goals:
+                    for table, is_barred in self._candidates(goal, at_no_cost=tolerance == 0):
+                        pieces = self._return(table, goal.pieces[table], is_barred=is_barred)
+                        if pieces is not None:
+                            self._now[table] = pieces
+                            self._moved[table] = goal.moved_bytes[table]
+                            returns.append((table, pieces))
+                            points.append((state.step_s(), float(self._moved.sum())))
+                if len(returns) == before or clock.is_over():
+                    break
+        return Way(problem, placement, points, returns)
+
+    def _candidates(self, goal: _Goal, *, at_no_cost: bool) -> list[tuple[int, bool]]:
+        """Tables that save bytes if they return, those first that save most, unless it makes a stage too long.
+
+        Tables that must stay with others or away from them do not return one by one. With each, whether its memory
+        there is too full. At no cost, tables return that save no bytes, too.
+        """
+        away = [table for table, pieces in goal.pieces.items() if self._now[table] != pieces]
+        tables = np.array([table for table in away if not self._problem.grouped[table]], dtype=np.int64)
+        saved = self._moved[tables] - goal.moved_bytes[tables]
+        tables = tables[(saved > 0) | ((saved == 0) & at_no_cost & (goal is self._goals[0]))]
+        tables = tables[np.lexsort((tables, goal.moved_bytes[tables] - self._moved[tables]))]
+        overloads, overfills = self._alone(goal, tables)
+        return list(zip(tables[~overloads].tolist(), overfills[~overloads].tolist(), strict=True))
+
+    def _alone(self, goal: _Goal, tables: Ints) -> tuple[Bools, Bools]:
+        """Whether a single-rank piece of each table [n] makes a stage too long, or a pool too full, where it returns.
+
+        Only resources that the rank shares with no other are looked at, and only tables that are on single ranks now.
+        """
+        problem, state = self._problem, self._state
+        which, block, rank = goal.items(tables)
+        pieces = [(i, *piece) for i, table in enumerate(tables.tolist()) for piece in self._now[table]]
+        which_now, block_now, rank_now = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+        everywhere = np.zeros((len(tables), problem.kinds, len(problem.stage_of_column)))
+        np.add.at(everywhere, which, problem.everywhere[:, block].swapaxes(0, 1))
+        np.subtract.at(everywhere, which_now, problem.everywhere[:, block_now].swapaxes(0, 1))
+        is_spread = np.zeros(len(tables), dtype=bool)
+        is_spread[which_now[problem.block_extent[block_now] != RANK]] = True
+        looked_at = np.flatnonzero((problem.block_extent[block] == RANK) & ~is_spread[which])
+        which, block, rank = which[looked_at], block[looked_at], rank[looked_at]
+        single = np.flatnonzero(~is_spread[which_now])
+        places, at = np.unique(which_now[single] * problem.world + rank_now[single], return_inverse=True)
+        same = np.searchsorted(places, which * problem.world + rank)
+        same = np.where(np.append(places, -1)[same] == which * problem.world + rank, same, len(places))
+        found: list[Bools] = []
+        for own, fixed, by_rows, now, most, more in (
+            (self._own_column, problem.fixed, problem.by_rows, state.load, self._ceiling, everywhere),
+            (self._own_pool, problem.bytes_fixed, problem.bytes_by_rows, -state.free, ROUNDING_BYTES, None),
+        ):
+            kind, kind_now = problem.kind_of_rank[rank], problem.kind_of_rank[rank_now[single]]
+            there = np.zeros((len(places) + 1, len(own)))
+            np.add.at(there, at, fixed[kind_now, block_now[single]] + by_rows[kind_now, block_now[single]])
+            then = now[:, rank].T + fixed[kind, block] + by_rows[kind, block] - there[same]
+            then += 0.0 if more is None else more[which, kind]
+            wrong = (then > most)[:, own].any(axis=1)
+            found.append(np.bincount(which, weights=wrong, minlength=len(tables)) > 0)
+        return found[0], found[1]
+
+    def _return(self, table: int, pieces: Pieces, *, is_barred: bool) -> Pieces | None:
+        """Put a table back, or into another memory there if its own is too full; None where it does not fit."""
+        now = self._now[table]
+        if not is_barred:
+            outcome = self._exchange(now, pieces)
+            if outcome != "full":
+                return pieces if outcome == "done" else None
+        for variant in self._variants(table, pieces):
+            if variant == now:
+                return None
+            if self._exchange(now, variant) == "done":
+                return variant
+        return None
+
+    def _variants(self, table: int, pieces: Pieces) -> Iterator[Pieces]:
+        """The same columns at the same places in other tiers or cache sizes."""
+        problem = self._problem
+        own = problem.block_option[pieces[0][0]]
+        if not problem.option_units[own]:
+            return
+        units = problem.block_units[[block for block, _ in pieces]]
+        kinds = problem.kind_of_rank[[where for _, where in pieces]]
+        for option in range(int(problem.option_start[table]), int(problem.option_start[table + 1])):
+            if option == own or problem.option_units[option] != problem.option_units[own]:
+                continue
+            types = np.arange(*problem.block_start[option : option + 2])
+            blocks = types[np.minimum(np.searchsorted(problem.block_units[types], units), len(types) - 1)]
+            if np.array_equal(problem.block_units[blocks], units) and problem.allowed[kinds, blocks].all():
+                yield [(block, where) for block, (_, where) in zip(blocks.tolist(), pieces, strict=True)]
+
+    def _exchange(self, old: Pieces, new: Pieces) -> Literal["done", "slow", "full"]:
+        """Put other pieces of a table in the place of its present ones, if ceilings and memory are kept."""
+        problem, state = self._problem, self._state
+        everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
+        everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
+        ranks = np.concatenate([self._ranks(block, where) for block, where in new])
+        self._charge(old, new, everywhere)
+        where = slice(None) if everywhere.any() else ranks
+        is_slow = bool((state.load[:, where] > self._ceiling[:, None]).any())
+        is_full = bool((state.free[:, ranks] < -ROUNDING_BYTES).any())
+        if not is_slow and not is_full:
+            return "done"
+        self._charge(new, old, -everywhere)
+        return "slow" if is_slow else "full"
+
+    def _ranks(self, block: int, where: int) -> Ints:
+        extent = self._problem.block_extent[block]
+        if extent == RANK:
+            return np.array([where])
+        if extent == NODE:
+            return np.arange(self._problem.node_start[where], self._problem.node_start[where + 1])
+        return np.arange(self._problem.world)
+
+    def _charge(self, gone: Pieces, come: Pieces, everywhere: Floats) -> None:
+        for block, where in gone:
+            place_block(self._problem, self._state, block, where, -1.0)
+        for block, where in come:
+            place_block(self._problem, self._state, block, where)
+        if everywhere.any():
+            self._state.add_everywhere(everywhere)
+
+
+def part_of(placement: Placement, index: Bools) -> Placement:
+    """The items [I] that are marked."""
+    return Placement(placement.item_block[index], placement.item_place[index])
+
+
+def in_order(placement: Placement) -> Placement:
+    """In order of block, then place."""
+    order = np.lexsort((placement.item_place, placement.item_block))
+    return Placement(placement.item_block[order], placement.item_place[order])
+
+
+def by_table(problem: Problem, placement: Placement) -> dict[int, Pieces]:
+    """The blocks of each table with their places, in order of both."""
+    placed = in_order(placement)
+    table = problem.option_table[problem.block_option[placed.item_block]].tolist()
+    found: dict[int, Pieces] = {}
+    for of, block, where in zip(table, placed.item_block.tolist(), placed.item_place.tolist(), strict=True):
+        found.setdefault(of, []).append((block, where))
+    return found

@@ -1,0 +1,291 @@
+"""The best way to put one table into a state: all its options and all places, weighed against a target.
+
+Of a free option every tiling of its columns over ranks is weighed by dynamic programming (`tiling`); of a node-wide
+one every node, of a tied one every node with its cheapest ranks; a world-wide one has one place.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem.arrays import NODE, RANK, WORLD, Bools, Floats, Ints, LoadState, Problem
+from planner.solvers.construct.tiling import cheapest_tiling
+from planner.solvers.improve.target import Target
+from planner.solvers.improve.wide import WideBlocks
+
+RANKS = 16
+"""Ranks that parts of a table may go to: the least loaded ones. Of one resource per rank, no others are any better."""
+
+Pieces = list[tuple[int, int]]
+"""(block, place) of one table."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A way to put in a table, and how much the state's cost grows by it."""
+
+    growth: float
+    pieces: Pieces
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One option of a table; n block types that are worth weighing, K kinds."""
+
+    option: int
+    blocks: Ints
+    least: float
+    """Growth that no place can undercut."""
+    everywhere: Floats
+    """[n] growth by what every rank pays for a block."""
+    load: Floats
+    """[K, n, C]"""
+    size: Floats
+    """[K, n, M]"""
+    tiers: list[int]
+    """Those of which the blocks take bytes."""
+
+
+@dataclass(frozen=True)
+class _OnNodes:
+    """The NODE blocks of a table that are worth weighing; n that differ."""
+
+    which: dict[int, int]
+    """Of each block, which of the n it is like."""
+    load: Floats
+    """[n, C, W] of the instance that each rank uses, were the block on every node."""
+    size: Floats
+    """[n, M, W]"""
+    allowed: Bools
+    """[n, W]"""
+
+
+class Insertion:
+    """Puts tables into a state and takes them out."""
+
+    def __init__(self, problem: Problem, target: Target, usable: Bools, wide: WideBlocks | None = None) -> None:
+        """`usable` [B] says which picks (see `Problem.blocks_of_pick`) are worth weighing; `wide` are the problem's
+        wide blocks, where somebody knows them already."""
+        self._problem, self._target, self._usable = problem, target, usable
+        self._kind = problem.kind_of_rank
+        self._wide = WideBlocks(problem) if wide is None else wide
+        first = np.searchsorted(self._kind, np.arange(problem.kinds))
+        weight, byte = target.weight[:, first].T, target.byte[:, first].T
+        self._price: Floats = np.concatenate([weight * (1 - 2 * target.fullness), byte], axis=1)
+        """[K, C + M] the least that a second or a byte adds to the cost."""
+        counts = problem.ranks_of_kind[:, None]
+        self._everywhere: Floats = np.einsum("kbc,kc->b", problem.everywhere, weight * counts)
+        self._least_wide: dict[int, float] = {}
+        self._ways: dict[int, list[_Way]] = {}
+        self._on_nodes: dict[int, _OnNodes] = {}
+        self._everyone = np.arange(problem.world)
+        self._unit: Floats = np.eye(problem.world)
+        self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
+
+    def least(self, table: int) -> float:
+        """What the table adds at least."""
+        return self._ways_of(table)[0].least
+
+    def charge(self, state: LoadState, pieces: Pieces, sign: float) -> None:
+        """Put in (1) or take out (-1) a table."""
+        problem = self._problem
+        block, place = np.array(pieces).T
+        on_rank = problem.block_extent[block] == RANK
+        if on_rank.any():
+            of, rank = (block, place) if on_rank.all() else (block[on_rank], place[on_rank])
+            kind = self._kind[rank]
+            load, size = problem.whole_load[kind, of].T * sign, problem.whole_bytes[kind, of].T * sign
+            if len(rank) == 1:
+                state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
+            elif self._wide.any_shared or len(np.unique(rank)) < len(rank):
+                on = self._unit[rank]
+                state.add(load @ on, size @ on, slice(0, problem.world))
+            else:
+                state.load[:, rank] += load
+                state.free[:, rank] -= size
+        for b, node in zip(block[~on_rank].tolist(), place[~on_rank].tolist(), strict=True):
+            ranks = slice(0, problem.world)
+            if node >= 0:
+                ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
+            load, size = self._wide.spread(b)
+            state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
+        if self._is_everywhere[block].any():
+            state.add_everywhere(sign * problem.everywhere[:, block].sum(axis=1))
+
+    # -- what there is to weigh --------------------------------------------------------------------------------
+
+    def _ways_of(self, table: int) -> list[_Way]:
+        """The options of a table that are worth weighing, the cheapest first; all of them where none is."""
+        if table not in self._ways:
+            problem = self._problem
+            options = range(int(problem.option_start[table]), int(problem.option_start[table + 1]))
+            every = [np.arange(*problem.block_start[option : option + 2]) for option in options]
+            some = [self._worthy(blocks) for blocks in every]
+            chosen = some if any(len(blocks) for blocks in some) else every
+            ways = [self._way(blocks) for blocks in chosen if len(blocks)]
+            self._ways[table] = sorted(ways, key=lambda way: (way.least, way.option))
+        return self._ways[table]
+
+    def _worthy(self, blocks: Ints) -> Ints:
+        """Of a free option the usable blocks; of a fixed one, which is named by its first block, all or none."""
+        usable = self._usable[blocks]
+        if self._problem.block_units[blocks[0]]:
+            return blocks[usable]
+        return blocks if usable[0] else blocks[:0]
+
+    def _way(self, blocks: Ints) -> _Way:
+        problem = self._problem
+        load = problem.fixed[:, blocks] + problem.by_rows[:, blocks]
+        size = problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]
+        option = int(problem.block_option[blocks[0]])
+        if problem.block_extent[blocks[0]] == RANK:
+            least = np.einsum("knx,kx->kn", np.concatenate([load, size], axis=2), self._price).min(axis=0)
+        else:
+            least = np.array([self._least_when_wide(block) for block in blocks.tolist()])
+        least = least + self._everywhere[blocks]
+        units = problem.block_units[blocks]
+        whole = problem.option_units[option]
+        total = (least / units).min() * whole if whole else least @ problem.block_count[blocks]
+        tiers = np.flatnonzero(size.any(axis=(0, 1))).tolist()
+        return _Way(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
+
+    def _least_when_wide(self, block: int) -> float:
+        """The least that a NODE or WORLD block adds."""
+        problem, block = self._problem, self._wide.alike(block)
+        if block in self._least_wide:
+            return self._least_wide[block]
+        load, size = self._wide.spread(block)
+        cost = (np.concatenate([load, size]) * self._price[self._kind].T).sum(axis=0)
+        on_node = problem.block_extent[block] == NODE
+        least = float(np.add.reduceat(cost, problem.node_start[:-1]).min() if on_node else cost.sum())
+        return self._least_wide.setdefault(block, least)
+
+    # -- offers ------------------------------------------------------------------------------------------------
+
+    def best(self, state: LoadState, table: int) -> Offer | None:
+        """The way that costs least; None where the table has no place."""
+        problem = self._problem
+        best: Offer | None = None
+        on_nodes: Floats | None = None
+        for way in self._ways_of(table):
+            if best is not None and way.least >= best.growth:
+                break
+            if problem.option_tied[way.option]:
+                offer = self._tied(state, way)
+            elif problem.option_units[way.option]:
+                offer = self._tiled(state, way)
+            elif problem.block_extent[way.blocks[0]] == RANK:
+                offer = self._single(state, way)
+            elif problem.block_extent[way.blocks[0]] == WORLD:
+                offer = self._world_wide(state, way)
+            else:
+                on_nodes = self._node_growth(state, table) if on_nodes is None else on_nodes
+                offer = self._node_wide(way, on_nodes, self._on_nodes[table].which)
+            if offer is not None and np.isfinite(offer.growth) and (best is None or offer.growth < best.growth):
+                best = offer
+        return best
+
+    def _growth(self, state: LoadState, way: _Way, ranks: Ints) -> Floats:
+        """[R, n] growth by each block on each of the ranks; infinite where it may not be."""
+        kind = self._kind[ranks] if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
+        growth = self._target.growth(state, way.load[kind], ranks) + way.everywhere
+        for m in way.tiers:
+            growth += self._target.byte_growth(state, way.size[kind, :, m], m, ranks)
+        return np.where(self._problem.allowed[kind[:, None], way.blocks], growth, np.inf)
+
+    def _promising(self, state: LoadState, way: _Way) -> Ints:
+        """The least loaded ranks, those first that have memory for the narrowest block."""
+        if self._problem.world <= RANKS:
+            return self._everyone
+        fullness = self._target.fullness_of_ranks(state)
+        for m in way.tiers:
+            fullness = fullness + (way.size[self._kind, 0, m] > state.free[m])
+        return np.sort(np.argpartition(fullness, RANKS)[:RANKS])
+
+    def _tiled(self, state: LoadState, way: _Way) -> Offer | None:
+        """The best tiling of a free option."""
+        problem = self._problem
+        ranks = self._promising(state, way)
+        growth = self._growth(state, way, ranks)
+        units, whole = problem.block_units[way.blocks], int(problem.option_units[way.option])
+        if units[0] == whole:
+            rank = int(growth[:, 0].argmin())
+            return Offer(float(growth[rank, 0]), [(int(way.blocks[0]), int(ranks[rank]))])
+        cost: Floats = np.full((len(ranks), whole + 1), np.inf)
+        cost[:, 0] = 0.0
+        cost[:, units] = growth
+        tiling = cheapest_tiling(cost)
+        if tiling is None:
+            return None
+        taken = np.flatnonzero(tiling.widths)
+        blocks = way.blocks[np.searchsorted(units, tiling.widths[taken])]
+        return Offer(tiling.cost, list(zip(blocks.tolist(), ranks[taken].tolist(), strict=True)))
+
+    def _single(self, state: LoadState, way: _Way) -> Offer:
+        """Fixed blocks on single ranks, each where it costs least."""
+        rows = np.repeat(np.arange(len(way.blocks)), self._problem.block_count[way.blocks])
+        growth = self._growth(state, way, self._everyone)
+        ranks = growth.argmin(axis=0)[rows]
+        return Offer(
+            float(growth[ranks, rows].sum()), list(zip(way.blocks[rows].tolist(), ranks.tolist(), strict=True))
+        )
+
+    def _tied(self, state: LoadState, way: _Way) -> Offer | None:
+        """The blocks of a tied option on those ranks of one node where the first of them costs least."""
+        problem = self._problem
+        growth = self._growth(state, way, self._everyone)
+        rows = np.repeat(np.arange(len(way.blocks)), problem.block_count[way.blocks])
+        best: Offer | None = None
+        for first, stop in itertools.pairwise(problem.node_start.tolist()):
+            if stop - first < len(rows):
+                continue
+            ranks = first + np.argsort(growth[first:stop, 0], kind="stable")[: len(rows)]
+            total = float(growth[ranks, rows].sum())
+            if best is None or total < best.growth:
+                best = Offer(total, list(zip(way.blocks[rows].tolist(), ranks.tolist(), strict=True)))
+        return best
+
+    def _node_growth(self, state: LoadState, table: int) -> Floats:
+        """[n, N] growth by each of the table's different NODE blocks on each node; infinite where it may not be."""
+        if table not in self._on_nodes:
+            self._on_nodes[table] = self._gathered(table)
+        those = self._on_nodes[table]
+        growth = np.where(those.allowed, self._target.wide_growth(state, those.load, those.size), np.inf)
+        return np.asarray(np.add.reduceat(growth, self._problem.node_start[:-1], axis=1))
+
+    def _gathered(self, table: int) -> _OnNodes:
+        ways = [way for way in self._ways_of(table) if self._problem.block_extent[way.blocks[0]] == NODE]
+        like = {block: self._wide.alike(block) for way in ways for block in way.blocks.tolist()}
+        different = sorted({*like.values()})
+        load, size = (np.stack(of) for of in zip(*(self._wide.total(block) for block in different), strict=True))
+        allowed = self._problem.allowed[self._kind[None], np.array(different)[:, None]]
+        return _OnNodes({block: different.index(other) for block, other in like.items()}, load, size, allowed)
+
+    def _node_wide(self, way: _Way, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
+        """Blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes` [n, N] is
+        the growth by those that differ, and `which` of these each block is."""
+        problem = self._problem
+        taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
+        pieces: Pieces = []
+        total = 0.0
+        for i, block in enumerate(way.blocks.tolist()):
+            growth = on_nodes[which[block]] + way.everywhere[i]
+            count = int(problem.block_count[block])
+            order = np.argsort(np.where(taken, np.inf, growth), kind="stable")[:count]
+            if len(order) < count or taken[order].any():
+                return None
+            taken[order] = True
+            total += float(growth[order].sum())
+            pieces += [(block, node) for node in order.tolist()]
+        return Offer(total, pieces)
+
+    def _world_wide(self, state: LoadState, way: _Way) -> Offer:
+        blocks = np.repeat(way.blocks, self._problem.block_count[way.blocks]).tolist()
+        total = sum(float(self._wide_growth(state, block).sum()) for block in blocks)
+        return Offer(total + float(way.everywhere @ self._problem.block_count[way.blocks]), [(b, -1) for b in blocks])
+
+    def _wide_growth(self, state: LoadState, block: int) -> Floats:
+        """[W] each rank's part of the growth by a NODE or WORLD block; infinite where it may not be."""
+        growth = self._target.wide_growth(state, *self._wide.total(block))
+        return np.where(self._problem.allowed[self._kind, block], growth, np.inf)

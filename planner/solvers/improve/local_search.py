@@ -1,0 +1,129 @@
+"""Local search of one placement: rounds at one norm after the other, then levelling towards targets."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import WORLD, Bools, Placement
+from planner.solvers.bound.column_reduction import Slim, slimmed, with_options
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.improve.improver import TURNS, Improver
+from planner.solvers.incumbent import Incumbent, Start
+
+SQUARINGS = (3, 4, 5, 6, 7)
+"""The local search's norm is 2 to these powers, one after the other."""
+LATER_SQUARINGS = (5, 6, 7)
+"""Those of a pass that goes on from the best plan."""
+ROUNDS, LARGE_ROUNDS = 40, 20
+"""Rounds at each norm; in large problems levelling gains more in the same time."""
+TRIAL_ROUNDS, OVERFULL_TRIAL_ROUNDS = 8, 4
+"""Rounds at each norm to compare starts by: of the later norms, and of all norms for starts that do not fit."""
+LEVEL_ROUNDS = 60
+"""Rounds towards a target after them."""
+IDLE_ROUNDS = 16
+"""Rounds without a better plan after which a norm, or levelling, is done; where ranks are fewer, as many as
+these, or one of each kind of round."""
+SLIM_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
+"""Block types above which local search leaves out options that cost, at the bound's prices, more than so many times
+what their table's cheapest one costs."""
+
+
+class LocalSearch:
+    """Improves placements of one problem, and tells the incumbent; of large ones without options that are dear."""
+
+    def __init__(self, fluid: Fluid, prices: Prices, incumbent: Incumbent) -> None:
+        """Options are dear at the `prices` of the bound."""
+        self._fluid, self._prices, self._incumbent = fluid, prices, incumbent
+        self._slimmest: Slim | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether dear options are left out."""
+        return len(self._fluid.problem.block_option) > SLIM_BLOCKS
+
+    @cached_property
+    def slim(self) -> Slim:
+        """The problem with all its options, without idle columns."""
+        return slimmed(self._fluid.problem)
+
+    def improve(
+        self,
+        placement: Placement,
+        seed: int,
+        norms: Sequence[int],
+        rounds: int = ROUNDS,
+        levelling: int = LEVEL_ROUNDS,
+        overfull: Slim | None = None,
+    ) -> Start:
+        """So many rounds at each norm, then so many towards targets; the best placement, and its step.
+
+        Starts are relieved first. Of the problem `overfull` instead of its own, placements need not fit.
+        """
+        slim, number, incumbent = overfull or self._slim_for(placement), 0, self._incumbent
+        improver = Improver(slim.problem, slim.inside(placement), seed)
+        if self.is_large:
+            rounds = min(rounds, LARGE_ROUNDS)
+
+        def best() -> Placement:
+            return slim.outside(improver.best())
+
+        def offer() -> None:
+            if overfull is None:
+                incumbent.offer(best, improver.best_s, "local search")
+
+        offer()
+        if norms == SQUARINGS:
+            improver.relieve()
+        most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
+        for squarings in norms:
+            idle, stale, best_s = 0, 0, improver.best_s
+            for _ in range(rounds):
+                idle = 0 if improver.round(number, squarings) else idle + 1
+                stale = 0 if improver.best_s < best_s else stale + 1
+                number, best_s = number + 1, improver.best_s
+                if max(idle, stale) >= most_idle:
+                    break
+                offer()
+                if incumbent.is_done():
+                    return best(), improver.best_s
+        stale, best_s = 0, improver.best_s
+        for _ in range(levelling):
+            if incumbent.is_done() or stale >= most_idle or not improver.level():
+                break
+            stale = 0 if improver.best_s < best_s else stale + 1
+            best_s = improver.best_s
+            offer()
+        return best(), improver.best_s
+
+    def _slim_for(self, placement: Placement) -> Slim:
+        """What is searched; of large problems, the options that the placement has or that may be better."""
+        if not self.is_large:
+            return self.slim
+        if self._slimmest is None or not self._slimmest.holds(placement):
+            problem = self._fluid.problem
+            kept = _worth_a_look(self._fluid, self._prices)
+            kept[problem.block_option[placement.item_block]] = True
+            self._slimmest = with_options(problem, kept)
+        return self._slimmest
+
+
+def _worth_a_look(fluid: Fluid, prices: Prices) -> Bools:
+    """[O] options that local search may change to: not much dearer, at the bound's prices, than the cheapest ones.
+
+    Of fixed ones only what is spread over the world. Another memory tier, or another size of a cache, is none where
+    bytes have no price: then the cheapest of a table's free options is enough, and of those of the world.
+    """
+    problem = fluid.problem
+    value = np.minimum.reduceat(fluid.pick_values(prices), problem.block_start[:-1])
+    cheapest, _ = fluid.price(prices)
+    is_free = problem.option_units > 0
+    is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
+    kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_free | is_wide)
+    if not prices.byte.any():
+        for some in (np.flatnonzero(is_free), np.flatnonzero(~is_free & is_wide)):
+            least = np.full(problem.tables, np.inf)
+            np.minimum.at(least, problem.option_table[some], value[some])
+            kept[some] &= value[some] == least[problem.option_table[some]]
+    return np.asarray(kept)

@@ -1,0 +1,156 @@
+"""Passes over a placement: local search, then, where the problem is not too large, tables in and out."""
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import Bools, Placement
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.threshold import step_of_block
+from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
+from planner.solvers.improve.reach import Reach
+from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
+from planner.solvers.improve.target import target_seconds
+from planner.solvers.improve.wide import WideBlocks
+from planner.solvers.incumbent import Incumbent, Start
+
+FINALISTS = 3
+"""Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
+FAR = 0.1
+"""Share of the step by which a start may be longer than what another one comes to, and still be tried."""
+RECUTS = 6
+"""Ways to cut a table over nodes anew that are tried, the most promising ones."""
+BUILD_TABLES = 200
+"""Tables up to which problems that tables go in and out of are also built up from nothing."""
+BUILD_MARGINS = (1.01, 1.03)
+"""The targets of these, over the bound."""
+WORTH_LEVELLING = 1e-4
+"""A state that tables in and out end in is levelled, too, where evenly loaded it would be faster by this share."""
+
+
+class Passes:
+    """Makes placements of one problem better, pass by pass, and tells the incumbent."""
+
+    def __init__(
+        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, local: LocalSearch, seed: int
+    ) -> None:
+        self._fluid, self._relaxed, self._incumbent, self._local = fluid, relaxed, incumbent, local
+        self._seed = seed
+        self._may_ruin = may_ruin(fluid.problem)
+        self._is_tried = False
+        """Whether starts come from a little local search already."""
+        self._stuck_s = np.inf
+        """Step of a plan that more levelling does not help."""
+
+    def run(self, queue: list[Start], number: int) -> None:
+        """The pass of that number: from the first of the starts in the queue, or else from the best plan."""
+        assert self._incumbent.best is not None
+        from_start = bool(queue)
+        start = queue.pop(0) if queue else self._incumbent.best
+        if from_start or not self._levelled_more(number):
+            self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
+
+    def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
+        """Of the starts, the best first, what the best come to after a little local search, where there may be
+        `most_starts`: what they cost before says little."""
+        if most_starts <= FINALISTS or len(starts) < 2 or self._incumbent.is_done():
+            return starts[:1]
+        self._is_tried = True
+        found: list[Start] = []
+        for placement, step_s in starts:
+            if not found or step_s <= (1 + FAR) * min(start[1] for start in found):
+                found.append(self._tried(placement, self._seed))
+        found.sort(key=lambda start: start[1])
+        return [*self._recut(found[0]), *found][:FINALISTS]
+
+    def _recut(self, start: Start) -> list[Start]:
+        """What a little local search makes of the start with one table over nodes cut anew, if that is better."""
+        slim, best = self._local.slim, start
+        for recut in self._reach.recuts(slim.inside(start[0]))[:RECUTS]:
+            if recut.reach_s < best[1] and not self._incumbent.is_done():
+                best = min(best, self._tried(slim.outside(recut.placement), self._seed), key=lambda other: other[1])
+        return [] if best is start else [best]
+
+    def _tried(self, placement: Placement, seed: int) -> Start:
+        """What a little local search makes of a placement."""
+        return self._local.improve(placement, seed, LATER_SQUARINGS, TRIAL_ROUNDS, 0)
+
+    def built(self) -> list[Start]:
+        """Placements of small problems built up table by table for targets a little above the bound; those that fit."""
+        problem, incumbent, found = self._fluid.problem, self._incumbent, []
+        if not self._may_ruin or problem.tables > BUILD_TABLES or problem.is_confined:
+            return []
+        for number, margin in enumerate(BUILD_MARGINS):
+            if incumbent.is_done():
+                break
+            ruin = self._ruin(incumbent.bound.seconds * margin, self._seed + number)
+            ruin.build()
+            placement = ruin.best()
+            if placement is not None:
+                found.append((placement, ruin.best_s))
+                incumbent.offer(placement, ruin.best_s, "start")
+        return found
+
+    def _levelled_more(self, number: int) -> bool:
+        """Whether levelling the best plan of a large problem once more made it noticeably better."""
+        incumbent = self._incumbent
+        assert incumbent.best is not None
+        placement, step_s = incumbent.best
+        if self._may_ruin or self._stuck_s == step_s:
+            return False
+        self._local.improve(placement, self._seed + number, ())
+        if incumbent.best_s < step_s * (1 - WORTH_LEVELLING):
+            return True
+        self._stuck_s = incumbent.best_s
+        return incumbent.is_done()
+
+    def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
+        """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
+        seed, incumbent = self._seed + number, self._incumbent
+        placement, step_s = self._local.improve(start[0], seed, squarings)
+        if not self._may_ruin or incumbent.is_done():
+            return
+        ruin = self._ruin(step_s, seed)
+        ruin.start_from(placement)
+        steps = ruin_steps(self._fluid.problem, number)
+        ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], incumbent.clock.is_over)
+        found = []
+        best, other = ruin.best(), ruin.promising()
+        if best is not None and ruin.best_s < step_s:
+            incumbent.offer(best, ruin.best_s, "tables in and out")
+            found.append(best)
+        if other is not None and other[1] < min(ruin.best_s, step_s) * (1 - WORTH_LEVELLING):
+            found.append(other[0])
+        for each in found:
+            if incumbent.is_done():
+                break
+            tried = self._tried(each, seed)
+            if tried[1] < step_s:
+                self._local.improve(tried[0], seed, LATER_SQUARINGS)
+
+    def _ruin(self, target_s: float, seed: int) -> Ruin:
+        """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
+        slim = self._local.slim
+        usable = step_of_block(self._fluid, self._relaxed.prices) < target_s
+        usable &= self._improving_picks(target_s)
+        seconds = target_seconds(self._fluid, self._relaxed, target_s)
+        prices = slim.prices(self._incumbent.bound.prices)
+        return Ruin(slim.problem, prices, usable, seconds, seed, wide=self._wide)
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self._local.slim.problem, self._wide)
+
+    @cached_property
+    def _wide(self) -> WideBlocks:
+        return WideBlocks(self._local.slim.problem)
+
+    def _improving_picks(self, step_s: float) -> Bools:
+        """[B] picks that a plan faster than `step_s` may hold: their value at the fluid bound's prices says so.
+
+        A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
+        """
+        problem, slack = self._fluid.problem, step_s - self._relaxed.bound_s
+        value = self._fluid.pick_values(self._relaxed.prices)
+        cheapest, _ = self._fluid.price(self._relaxed.prices)
+        return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)

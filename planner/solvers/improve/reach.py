@@ -1,0 +1,162 @@
+"""Tables over nodes cut anew: in another number of blocks, on other nodes.
+
+Local search moves and cuts blocks of single ranks, and moves those of nodes; how many of these a table has stays. Other
+numbers may leave all ranks a whole step of room. They are compared by the step that their wide blocks allow, were all
+blocks of single ranks dealt out as well as can be.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import (
+    NODE,
+    RANK,
+    Bools,
+    Floats,
+    Ints,
+    LoadState,
+    Placement,
+    Problem,
+    load_state,
+    place_block,
+    place_everywhere,
+)
+from planner.solvers.bound.load_steps import NEAR, amounts
+from planner.solvers.improve.respread import ROOM
+from planner.solvers.improve.wide import WideBlocks
+
+SQUARINGS = 3
+"""Blocks go to the nodes on which the sum of loads to the power of 2 to this one grows least."""
+
+
+@dataclass(frozen=True)
+class Recut:
+    """A placement with one table over nodes in another option, and the step that it may come to; it need not fit."""
+
+    reach_s: float
+    placement: Placement
+
+
+class Reach:
+    """Other ways to cut tables over nodes, of one problem."""
+
+    def __init__(self, problem: Problem, wide: WideBlocks) -> None:
+        self._problem, self._wide = problem, wide
+
+    def recuts(self, placement: Placement) -> list[Recut]:
+        """Every other way to cut one table that is over nodes, on the nodes that are least loaded by wide blocks; the
+        most promising first."""
+        problem = self._problem
+        on_rank, table = self._on_rank(placement), problem.table_of_block[placement.item_block]
+        moved, found = self._moved(placement, on_rank), list[Recut]()
+        over_nodes = np.unique(table[problem.block_extent[placement.item_block] == NODE])
+        for number in over_nodes[~problem.grouped[over_nodes]].tolist():
+            own = table == number
+            rest = Placement(placement.item_block[~own], placement.item_place[~own])
+            base = self._base(rest, on_rank[~own])
+            for option in self._node_wide[number]:
+                if option == problem.block_option[placement.item_block[own][0]]:
+                    continue
+                blocks, nodes = self._placed(base, option)
+                if len(nodes):
+                    state = base.copy()
+                    for block, node in zip(blocks.tolist(), nodes.tolist(), strict=True):
+                        place_block(problem, state, block, node)
+                    place_everywhere(problem, state, blocks)
+                    block, place = np.append(rest.item_block, blocks), np.append(rest.item_place, nodes)
+                    order = np.lexsort((place, block))
+                    found.append(Recut(self._step_s(state.load, moved), Placement(block[order], place[order])))
+        return sorted(found, key=lambda recut: recut.reach_s)
+
+    # -- loads ---------------------------------------------------------------------------------------------------
+
+    def _on_rank(self, placement: Placement) -> Bools:
+        """[I] items on single ranks."""
+        return np.asarray(self._problem.block_extent[placement.item_block] == RANK)
+
+    def _base(self, placement: Placement, on_rank: Bools) -> LoadState:
+        """What wide blocks load, and what blocks of single ranks cost everywhere."""
+        wide = Placement(placement.item_block[~on_rank], placement.item_place[~on_rank])
+        state = load_state(self._problem, wide)
+        place_everywhere(self._problem, state, placement.item_block[on_rank])
+        return state
+
+    def _moved(self, placement: Placement, on_rank: Bools) -> Floats:
+        """[C] seconds of all blocks of single ranks together."""
+        block, rank = placement.item_block[on_rank], placement.item_place[on_rank]
+        return np.asarray(self._problem.whole_load[self._problem.kind_of_rank[rank], block].sum(axis=0))
+
+    # -- wide blocks ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _node_wide(self) -> list[list[int]]:
+        """Of each table, the options whose blocks are all over nodes and may be there."""
+        problem = self._problem
+        fit = (problem.block_extent == NODE) & problem.allowed.any(axis=0)
+        options = np.logical_and.reduceat(fit, problem.block_start[:-1])
+        return [
+            [option for option in range(first, last) if options[option]]
+            for first, last in zip(problem.option_start[:-1].tolist(), problem.option_start[1:].tolist(), strict=True)
+        ]
+
+    def _placed(self, base: LoadState, option: int) -> tuple[Ints, Ints]:
+        """Its blocks, the widest first, each on another node; none where there is no room."""
+        problem = self._problem
+        types = np.arange(*problem.block_start[option : option + 2])
+        types = types[np.argsort(-problem.fixed[:, types].sum(axis=(0, 2)), kind="stable")]
+        aim = np.maximum(base.load.max(axis=1), 1e-15)[:, None]
+        taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
+        nodes: list[int] = []
+        for block in types.tolist():
+            load, size = self._wide.total(block)
+            then, now = ((loads / aim) ** 2**SQUARINGS for loads in (base.load + load, base.load))
+            fits = problem.may_hold(block) & (base.free >= size).all(axis=0)
+            growth = np.where(fits, (then - now).sum(axis=0), np.inf)
+            of_node = np.where(taken, np.inf, np.add.reduceat(growth, problem.node_start[:-1]))
+            best = np.argsort(of_node, kind="stable")[: int(problem.block_count[block])]
+            if len(best) < problem.block_count[block] or np.isinf(of_node[best]).any():
+                return types[:0], types[:0]
+            taken[best] = True
+            nodes += best.tolist()
+        return np.repeat(types, problem.block_count[types]), np.array(nodes, dtype=np.int64)
+
+    # -- levels --------------------------------------------------------------------------------------------------
+
+    def _step_s(self, base: Floats, moved: Floats) -> float:
+        """The step at `base` [C, W] loads and `moved` [C] seconds that are dealt out."""
+        problem = self._problem
+        longest = np.zeros(len(problem.stage_constants))
+        for column, stage in enumerate(problem.stage_of_column.tolist()):
+            load = base[column][self._instances[column]]
+            level_s = _level(load, float(moved[column]), float(self._amount[column]))
+            longest[stage] = max(longest[stage], level_s)
+        return float((longest + problem.stage_constants).sum())
+
+    @cached_property
+    def _amount(self) -> Floats:
+        return amounts(self._problem)
+
+    @cached_property
+    def _instances(self) -> list[Ints]:
+        """Of each column, the first rank that may be used of each instance."""
+        ranks = np.flatnonzero(self._problem.reach)
+        return [ranks[np.unique(of[ranks], return_index=True)[1]] for of in self._problem.resource_of_rank]
+
+
+def _level(base: Floats, moved_s: float, amount_s: float) -> float:
+    """The lowest level under which `moved_s` find room above the `base` [n]: as if poured, or in whole amounts."""
+    load = np.sort(base)
+    poured = (moved_s + load.cumsum()) / np.arange(1, len(load) + 1)
+    under = np.flatnonzero(poured <= np.append(load[1:], np.inf))
+    level_s = max(float(poured[under[0]]), float(load[-1]))
+    if not amount_s or not moved_s:
+        return level_s
+    offset = np.unique(np.round(np.mod(base, amount_s), 15))
+    first = offset + np.ceil((level_s - offset) / amount_s - NEAR) * amount_s
+    for tried_s in np.sort(np.concatenate([first, first + amount_s])).tolist():
+        room = np.floor((tried_s - base) / amount_s + NEAR).sum() * amount_s
+        if room >= moved_s + ROOM * amount_s * len(base):
+            return float(tried_s)
+    return level_s + amount_s

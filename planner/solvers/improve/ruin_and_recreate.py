@@ -1,0 +1,224 @@
+"""Ruin and recreate: a few tables are taken out and put back one after the other, each in its best way.
+
+Judged against a target (`target`) that falls with every better plan. Memory may be exceeded on the way, at a fine, so
+that tables can change their tiers and places together. This changes how tables are cut, which `improve` hardly does.
+(Schrimpf et al., J. Comput. Phys. 159, 2000.)
+"""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.certificates.multipliers import Prices
+from planner.problem.arrays import RANK, Bools, Floats, LoadState, Placement, Problem, load_state
+from planner.solvers.improve.insertion import Insertion, Pieces
+from planner.solvers.improve.target import Target
+from planner.solvers.improve.wide import WideBlocks
+
+MOST_RUINED = 4
+"""Tables that are taken out at once."""
+FROM_OVER, NEARBY, HEAVIEST_FIRST = 0.8, 0.5, 0.7
+"""Chances: to begin on a rank above its target, to go on where a chosen table is, to put heavy ones in first."""
+COOLING = 0.01
+"""Temperature at the end of a run over that at its beginning."""
+STEP_DOWN = 0.002
+"""Relative distance of the target below the best plan."""
+ROUNDING_BYTES = 1e-3
+"""Bytes by which a rank may seem over-full: sums of doubles."""
+RUIN_WORK = 150_000
+"""Tables x ranks x columns up to which tables are taken out one by one."""
+RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500
+"""Columns of options that are priced in one pass, and limits on how often tables are taken out in it."""
+STEPS_PER_TABLE = 5
+"""Another such limit."""
+LONGER_PASSES = 3
+"""How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
+TEMPERATURES = (1e-3, 1e-4, 1e-2)
+"""Of passes, in turn."""
+
+
+def may_ruin(problem: Problem) -> bool:
+    """Whether the problem is small enough to take tables out and put them back one by one."""
+    return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
+
+
+def ruin_steps(problem: Problem, number: int) -> int:
+    """Steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
+    columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
+    most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
+    later = min(number, LONGER_PASSES)
+    return min(most << later, STEPS_PER_TABLE * problem.tables << 2 * later)
+
+
+class Ruin:
+    """One placement under repair; deterministic for its seed."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        prices: Prices,
+        usable: Bools,
+        stage_seconds: Floats,
+        seed: int,
+        movable_tables: Bools | None = None,
+        wide: WideBlocks | None = None,
+    ) -> None:
+        """Aims at the `stage_seconds` [S] at the `prices`; `usable` [B] says which picks are worth weighing. `wide` are
+        the problem's wide blocks, where somebody knows them already.
+
+        Tables outside `movable_tables` [T], and those that a policy confines or groups, stay as they are.
+        """
+        self._problem = problem
+        everywhere: Bools = np.asarray(problem.rank_sets.all(axis=1))
+        may_move = ~problem.grouped & everywhere[problem.table_rank_set]
+        if movable_tables is not None:
+            may_move &= movable_tables
+        self._movable: list[int] = np.flatnonzero(may_move).tolist()
+        self._may_move: list[bool] = may_move.tolist()
+        self._random = random.Random(seed)
+        self._target = Target(problem, prices, stage_seconds)
+        self._insertion = Insertion(problem, self._target, usable, wide)
+        self._state = LoadState(problem)
+        self._pieces: list[Pieces] = [[] for _ in range(problem.tables)]
+        self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
+        self.best_s = np.inf
+        self._best: Placement | None = None
+        self._cheapest: tuple[float, float, list[Pieces]] | None = None
+
+    def best(self) -> Placement | None:
+        """The best placement so far that fits into memory."""
+        return self._best
+
+    def promising(self) -> tuple[Placement, float] | None:
+        """Of the placements of the last run that fit, the one of the least value, and the step it would take with all
+        resources loaded evenly; None where none was met."""
+        if self._cheapest is None:
+            return None
+        _, even_s, pieces = self._cheapest
+        return _placement(pieces), even_s
+
+    def start_from(self, placement: Placement) -> None:
+        """Hold this placement."""
+        problem = self._problem
+        self._state = load_state(problem, placement)
+        for table, pieces in enumerate(self._pieces):
+            self._set_pieces(table, [], pieces)
+        pieces_of: list[Pieces] = [[] for _ in range(problem.tables)]
+        of_item = problem.option_table[problem.block_option[placement.item_block]].tolist()
+        pairs = zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True)
+        for table, pair in zip(of_item, pairs, strict=True):
+            pieces_of[table].append(pair)
+        for table, pieces in enumerate(pieces_of):
+            self._set_pieces(table, pieces, [])
+        self._note()
+
+    def build(self) -> None:
+        """Put in all tables that are not there, the heaviest first; some stay out if there is no place for them."""
+        for table in sorted(range(self._problem.tables), key=self._lightness):
+            offer = None if self._pieces[table] else self._insertion.best(self._state, table)
+            if offer is not None:
+                self._insertion.charge(self._state, offer.pieces, 1.0)
+                self._set_pieces(table, offer.pieces, [])
+        self._note()
+
+    def run(self, steps: int, temperature: float, is_over: Callable[[], bool]) -> None:
+        """So many times, ruin and recreate; worse states are taken with a chance that the temperature governs.
+
+        It is the growth, as a share of the step, at which the chance is 1 / e; it falls while the run goes on.
+        """
+        value, self._cheapest = self._target.value(self._state), None
+        for step in range(steps if self._movable else 0):
+            heat = temperature * COOLING ** (step / steps) * float(self._target.aim.max())
+            value = self._recreate(self._ruined(), value, heat * self._random.expovariate(1.0))
+            if self._note():
+                value, self._cheapest = self._target.value(self._state), None
+            if self._cheapest is None or value < self._cheapest[0]:
+                self._note_cheapest(value)
+            if is_over():
+                break
+
+    def _note_cheapest(self, value: float) -> None:
+        """Remember the state as the one of the least value, if it is complete and fits."""
+        if self._state.free.min() >= -ROUNDING_BYTES and all(self._pieces):
+            self._cheapest = value, self._target.even_s(self._state), list(self._pieces)
+
+    def _ruined(self) -> list[int]:
+        """Tables to take out, in the order to put them back: one or two of a rank, others near by or anywhere."""
+        problem, draw = self._problem, self._random
+        over = self._target.over(self._state).tolist() if draw.random() < FROM_OVER else []
+        rank = draw.choice(over) if over else draw.randrange(problem.world)
+        wanted = min(draw.randint(1, MOST_RUINED), len(self._movable))
+        here = [table for table in sorted(self._tables_on[rank]) if self._may_move[table]]
+        draw.shuffle(here)
+        chosen = here[: min(wanted, 2)]
+        while len(chosen) < wanted:
+            near = draw.choice(self._movable)
+            if chosen and draw.random() < NEARBY:
+                block, place = draw.choice(self._pieces[draw.choice(chosen)])
+                if problem.block_extent[block] == RANK:
+                    near = draw.choice(sorted(self._tables_on[place]))
+            if near not in chosen and self._may_move[near]:
+                chosen.append(near)
+        if draw.random() < HEAVIEST_FIRST:
+            return sorted(chosen, key=self._lightness)
+        draw.shuffle(chosen)
+        return chosen
+
+    def _lightness(self, table: int) -> tuple[float, int]:
+        return -self._insertion.least(table), table
+
+    def _recreate(self, tables: list[int], value: float, tolerance: float) -> float:
+        """Take the tables out and put them back in this order; the new value, or the old one with nothing changed."""
+        state = self._state
+        load, free = state.load.copy(), state.free.copy()
+        for table in tables:
+            self._insertion.charge(state, self._pieces[table], -1.0)
+        new: list[Pieces] = []
+        for table in tables:
+            offer = self._insertion.best(state, table)
+            if offer is None:
+                break
+            self._insertion.charge(state, offer.pieces, 1.0)
+            new.append(offer.pieces)
+        found = self._target.value(state) if len(new) == len(tables) else np.inf
+        if found > value + tolerance:
+            state.load[:], state.free[:] = load, free
+            return value
+        for table, pieces in zip(tables, new, strict=True):
+            self._set_pieces(table, pieces, self._pieces[table])
+        return found
+
+    def _set_pieces(self, table: int, pieces: Pieces, old: Pieces) -> None:
+        for rank in self._ranks_of(old):
+            self._tables_on[rank].discard(table)
+        for rank in self._ranks_of(pieces):
+            self._tables_on[rank].add(table)
+        self._pieces[table] = pieces
+
+    def _ranks_of(self, pieces: Pieces) -> list[int]:
+        """Ranks of a table's blocks, world-wide ones aside."""
+        problem = self._problem
+        found: list[int] = []
+        for block, place in pieces:
+            if problem.block_extent[block] == RANK:
+                found.append(place)
+            elif place >= 0:
+                found += range(int(problem.node_start[place]), int(problem.node_start[place + 1]))
+        return found
+
+    def _note(self) -> bool:
+        """Remember the state if it is complete, fits and is the best one; and aim below it."""
+        step_s = self._state.step_s()
+        is_better = step_s < self.best_s * (1 - 1e-9) and self._state.free.min() >= -ROUNDING_BYTES
+        if not is_better or not all(self._pieces):
+            return False
+        self.best_s, self._best = step_s, _placement(self._pieces)
+        self._target.lower(self._state.stage_seconds() * (1 - STEP_DOWN))
+        return True
+
+
+def _placement(pieces_of: list[Pieces]) -> Placement:
+    pairs = np.array([pair for pieces in pieces_of for pair in pieces], dtype=np.int64)
+    by_block = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    return Placement(pairs[by_block, 0], pairs[by_block, 1])

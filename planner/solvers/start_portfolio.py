@@ -1,0 +1,125 @@
+"""The ladder of starts: options chosen by prices under ever other caps, with ever less memory, rounded and placed."""
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import Bools, Ints
+from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.construct.caps import PoolCaps, capped_blocks
+from planner.solvers.construct.greedy import place
+from planner.solvers.construct.overfull import tight_tiers
+from planner.solvers.construct.rounding import choose
+from planner.solvers.improve.improver import AMPLE, SPARE
+from planner.solvers.incumbent import Incumbent, Start
+
+LADDER_WORK = 1.5e7
+"""Tables x ranks that the starts may take together: large problems get by with one."""
+GOOD_START = 0.2
+"""Gap below which no start with less memory is tried."""
+HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
+"""Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
+FULL = 0.5
+"""Share of a memory tier that tables take, above which it is filled evenly: the last ones must find room."""
+
+
+class Ladder:
+    """The starts of one problem; the incumbent hears of each."""
+
+    def __init__(self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent) -> None:
+        self._fluid, self._relaxed, self._incumbent = fluid, relaxed, incumbent
+        self.most_starts = max(1, int(LADDER_WORK / (fluid.problem.tables * fluid.problem.world)))
+        """As many as the problem's size allows."""
+        self.tight = tight_tiers(fluid, relaxed)
+        """[M] memory tiers that are full, or nearly so."""
+        self.is_scarce = bool(self.tight.any())
+
+    @cached_property
+    def allowed(self) -> list[tuple[PoolCaps, Bools]]:
+        """Caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
+        return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
+
+    def first(self) -> list[Start]:
+        """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
+        for headroom in HEADROOMS:
+            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
+            if found or self._incumbent.is_done():
+                return found
+        return []
+
+    def starts(self) -> list[Start]:
+        """All caps, with ever less memory until something fits.
+
+        Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
+        is not, less of it is tried once more, and only if no start is good.
+        """
+        found: list[Start] = []
+        left, before = self.most_starts, np.inf
+        for headroom in HEADROOMS:
+            level, left = self._level(headroom, self.allowed, left, must_find=not found)
+            found += level
+            best = min((step_s for _, step_s in level), default=np.inf)
+            if self._incumbent.is_done() or (found and not left):
+                break
+            is_good, is_stalled = self._incumbent.is_within(GOOD_START), best >= before
+            if found and ((is_good and not self.is_scarce) or (is_stalled and (is_good or not self.is_scarce))):
+                break
+            before = best
+        return found
+
+    def _level(
+        self,
+        headroom: float,
+        allowed: list[tuple[PoolCaps, Bools]],
+        left: int,
+        *,
+        must_find: bool,
+        is_thorough: bool = False,
+    ) -> tuple[list[Start], int]:
+        """The starts of one step of the ladder, and how many of `left` attempts are left then.
+
+        The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
+        Where there `must_find` be a start, attempts go on until there is; what they choose is mended thoroughly where
+        that is asked.
+        """
+        found: list[Start] = []
+        best_of: dict[PoolCaps, float] = {}
+        started: dict[bytes, Start | None] = {}
+        for of_pool, usable in allowed:
+            if not left and (found or not must_find):
+                break
+            if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
+                break
+            left = max(left - 1, 0)
+            choice = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
+            same = b"" if choice is None else choice[1].tobytes()
+            is_new = same not in started
+            if is_new:
+                started[same] = None if choice is None else _placed(self._fluid, *choice)
+            start = started[same]
+            best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
+            if start is not None and is_new:
+                found.append(start)
+                self._incumbent.offer(*start, "start")
+            if self._incumbent.is_done():
+                break
+        return found, left
+
+
+def _is_worse(best: list[float]) -> bool:
+    """Whether the last one is no better than the one before, and both were found."""
+    return bool(np.isfinite(best[-1]) and best[-1] >= best[-2])
+
+
+def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> Start | None:
+    """Options placed, and their step."""
+    _, taken = fluid.usage(relaxed.prices, picks)
+    full = (taken > FULL * fluid.capacity).any(axis=0)
+    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
+    ample = np.asarray((taken <= (1 - AMPLE) * fluid.capacity).all(axis=0) & (relaxed.prices.byte == 0).all(axis=0))
+    spare = np.where(ample, SPARE * np.array([of_tier.min() for of_tier in fluid.problem.pool_capacity]), 0.0)
+    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce, spare=spare)
+    if placed is None:
+        return None
+    placement, state = placed
+    return placement, state.step_s()

@@ -1,0 +1,1 @@
+"""Whether a plan document says the truth, recomputed without a solver."""

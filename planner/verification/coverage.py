@@ -1,0 +1,84 @@
+"""How the shards of a table cover it: every element once, the way its sharding says."""
+
+import numpy as np
+
+from cost_models.shards import (
+    DATA_PARALLEL,
+    GRID_SHARD,
+    ROW_WISE,
+    SHARDINGS,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Ints,
+    block_rows,
+)
+from cost_models.workload.models import TableProfile
+from planner.document.plan import Shards, TablePlan
+from planner.formulation.option_space import COLUMN_UNIT
+
+
+def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
+    """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
+
+    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `tied` are the shardings whose blocks
+    are on different ranks of one node.
+    """
+    shards, world = table.shards, int(node_start[-1])
+    sharding = SHARDINGS.index(table.sharding)
+    if not len(shards) or shards.rank.max() >= world:
+        return "has no shards, or one on a rank that does not exist"
+    blocks = _column_blocks(shards)
+    if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
+        return "its column blocks do not tile the columns"
+    if (np.diff(shards.column_start) < 0).any():
+        return "its shards are not in the order of their columns"
+    if fault := _block_fault(table, blocks):
+        return fault
+    nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
+    if sharding in tied and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
+        return f"{table.sharding} needs different ranks of one node"
+    for _, _, index in blocks:
+        node = int(nodes[index[0]])
+        if sharding in (ROW_WISE, DATA_PARALLEL):
+            ranks = np.arange(world)
+        elif sharding in (TABLE_ROW_WISE, GRID_SHARD):
+            ranks = np.arange(node_start[node], node_start[node + 1])
+        else:
+            ranks = shards.rank[index][:1]
+        if not np.array_equal(shards.rank[index], ranks):
+            return f"{table.sharding} needs one shard on each of its ranks, in their order"
+        held = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
+        start = np.cumsum(held) - held
+        if sharding == DATA_PARALLEL:
+            held, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
+        if not (np.array_equal(shards.rows[index], held) and np.array_equal(shards.row_start[index], start)):
+            return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
+    return None
+
+
+def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str | None:
+    """What is wrong with the column blocks of a table that tile it; see `_column_blocks`."""
+    sharding, columns = SHARDINGS.index(table.sharding), table.shards.columns
+    if any(np.unique(columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
+        return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
+    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
+        if len(blocks) != 1:
+            return f"{table.sharding} has one column block, not {len(blocks)}"
+    elif sharding == GRID_SHARD and len(blocks) == 1:
+        return "grid_shard has two column blocks at least; one is table_row_wise"
+    if sharding == DATA_PARALLEL and table.tier != "hbm":
+        return "replicas are held in HBM"
+    return None
+
+
+def _column_blocks(shards: Shards) -> list[tuple[int, int, Ints]] | None:
+    """(first column, last + 1, shards) of each column block from the left; None where blocks overlap or leave gaps."""
+    starts = np.unique(shards.column_start)
+    found, reached = [], 0
+    for start in starts.tolist():
+        index = np.flatnonzero(shards.column_start == start)
+        if start != reached:
+            return None
+        reached = start + int(shards.columns[index[0]])
+        found.append((start, reached, index))
+    return found

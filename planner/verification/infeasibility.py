@@ -1,0 +1,204 @@
+"""Why nothing fits, in the document's words: written from a solver's proof, and checked without one.
+
+The words follow from the inputs and the byte prices alone. So whoever checks a document writes them anew from the
+prices that it states, and compares.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
+from planner.certificates.exhaustive_search import try_all
+from planner.certificates.multipliers import Prices
+from planner.document.differences import differences
+from planner.document.migration import is_limit_too_small
+from planner.document.plan import Infeasibility, Plan, Proof, Remedy, TableDemand, TierShortage
+from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.formulation.option_space import EVERY_CUT
+from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.policy import Policy, rank_ranges
+from planner.problem.arrays import Ints, Problem
+from planner.solvers.bound.infeasible import Shortage, blamed_ranks, growth_for
+from planner.verification.proof import byte_prices, cheapest_options, faults_of, lagrangian_s, read_proof
+from topologies.units import format_bytes
+
+_BLAMED = 5
+"""Tables that are named at most."""
+
+
+def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
+    """A solver's proof in the user's words."""
+    tables, of, permits = model.workload.tables, model.tables, options.permits
+    every = np.arange(len(tables))
+    sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
+    ranks = problem.reach if shortage.ranks is None else shortage.ranks
+    capacity = [
+        float(of_pool[np.unique(pool[ranks])].sum())
+        for of_pool, pool in zip(problem.pool_capacity, problem.pool_of_rank, strict=True)
+    ]
+    tiers = tuple(
+        TierShortage(
+            tier=tier,
+            capacity_bytes=int(capacity[m]),
+            short_bytes=None if np.isnan(shortage.bytes_short[m]) else int(np.ceil(shortage.bytes_short[m])),
+        )
+        for m, tier in enumerate(model.memories)
+    )
+    concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
+    if len(shortage.homeless):
+        pieces = Pieces(model, options, problem)
+        blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
+        summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
+        reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
+    else:
+        blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
+        may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
+        allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
+        held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
+        room = sum(size for tier, size in zip(model.memories, capacity, strict=True) if tier in held_in)
+        what = "the tables"
+        if shortage.ranks is not None:
+            count = f"{len(concerned)} table{'s' * (len(concerned) > 1)}"
+            what = f"the {count} that the policy keeps on ranks {rank_ranges(np.flatnonzero(ranks).tolist())}"
+        if sizes[concerned].sum() <= room:
+            what += " with what they bring (caches, ids and outputs in flight)"
+        summary = f"{what} need more memory than the tiers that may hold them have"
+        reasons = ["among the largest"] * _BLAMED
+        if shortage.ranks is not None:
+            reasons = [permits.words(table) for table in blamed[:_BLAMED].tolist()]
+    demand = tuple(
+        TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason)
+        for i, reason in zip(blamed[:_BLAMED].tolist(), reasons, strict=False)
+    )
+    return Infeasibility(
+        summary=summary,
+        tiers=tiers,
+        tables=demand,
+        byte_prices=byte_prices(model, problem, shortage.byte),
+    )
+
+
+def explain_trial(model: CostModel, options: Options, problem: Problem, remedies: tuple[Remedy, ...]) -> Infeasibility:
+    """Why nothing fits where only trying everything shows it."""
+    unplaced = explain_unplaced(Pieces(model, options, problem))
+    summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
+    if problem.grouped.any():
+        summary += " and keeps to the policy"
+    return Infeasibility(
+        summary=summary, tiers=(), tables=unplaced.tables, byte_prices=(), tried=True, remedies=remedies
+    )
+
+
+def _homeless_reasons(model: CostModel, options: Options, tables: Ints, pieces: Pieces) -> list[str]:
+    """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
+    free = build_problem(model, enumerate_options(model, Policy()))
+    has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
+    reasons = []
+    for table in tables.tolist():
+        words = options.permits.words(table)
+        if words and table in has_option:
+            reasons.append(f"the policy leaves no option that fits: {words}")
+        else:
+            reasons.append(pieces.words(table))
+    return reasons
+
+
+def explain_limit(least_bytes: int, limit_bytes: int) -> Infeasibility:
+    """Why there is no plan where more must move than may."""
+    summary = f"at least {format_bytes(least_bytes)} must move, and the limit is {format_bytes(limit_bytes)}"
+    return Infeasibility(summary=summary, tiers=(), tables=(), byte_prices=())
+
+
+# -- checked -----------------------------------------------------------------------------------------------------------
+
+
+def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator[str]:
+    """What does not hold of why a plan places nothing: its proof, and every word and number that follows from it."""
+    found: dict[str, object] = {}
+    if plan.infeasibility is not None and "cuts" in plan.provenance.model_fields_set and options.cuts != EVERY_CUT:
+        yield f"infeasible: shown for {options.cuts.words} alone"
+    if plan.infeasibility is not None:
+        stated = plan.infeasibility.model_dump(mode="json")
+        claim = _limit_claim(plan)
+        if claim is None:
+            problem = build_problem(model, options)
+            if fault := _unproven(plan.infeasibility, model, problem):
+                yield fault
+                return
+            claim = _recomputed(plan.infeasibility, model, options, problem)
+        found = claim.model_dump(mode="json")
+    elif plan.unplaced is not None:
+        problem = build_problem(model, options)
+        if len(_homeless(problem)):
+            yield "unplaced: some tables fit nowhere, which is infeasible"
+        stated = plan.unplaced.model_dump(mode="json")
+        found = explain_unplaced(Pieces(model, options, problem), plan.unplaced.remedies).model_dump(mode="json")
+    else:
+        return
+    for path, was, now in differences(found, stated):
+        yield f"{plan.status}: {path} is {was!r}, the document says {now!r}"
+
+
+def _limit_claim(plan: Plan) -> Infeasibility | None:
+    """What the document should say where more must move than may; None where it claims a want of memory."""
+    moves, reason = plan.moves, plan.infeasibility
+    assert reason is not None
+    if reason.tried or reason.tiers or moves is None or moves.limit_bytes is None or not is_limit_too_small(plan):
+        return None
+    return explain_limit(moves.least_bytes, moves.limit_bytes)
+
+
+def _unproven(reason: Infeasibility, model: CostModel, problem: Problem) -> str | None:
+    """Why a claim that the memory does not suffice is not proven; None where it is."""
+    if reason.tried:
+        return None if nothing_fits(problem) else "infeasible: trying all placements does not show that none fits"
+    if is_infeasible(reason, model, problem):
+        return None
+    return "infeasible: its prices do not prove that the tables need more memory than there is"
+
+
+def nothing_fits(problem: Problem) -> bool:
+    """Whether no placement fits into memory and keeps to the policy, as trying them all shows."""
+    tried = try_all(problem.without_seconds(), 1.0)
+    return tried is not None and tried.placement is None
+
+
+def is_infeasible(reason: Infeasibility, model: CostModel, problem: Problem) -> bool:
+    """Whether no placement fits: a table has no option, or the prices put the need above all memory."""
+    claim = _priced(reason)
+    if any(faults_of(claim, model, problem)):
+        return False
+    prices, usable = read_proof(claim, model, problem)
+    nothing = np.zeros(len(problem.stage_constants))
+    return lagrangian_s(problem, prices, usable, nothing) > float(problem.stage_constants.sum())
+
+
+def _priced(reason: Infeasibility) -> Proof:
+    return Proof(threshold_s=None, weights=(), byte_prices=reason.byte_prices)
+
+
+def _homeless(problem: Problem) -> Ints:
+    """The tables without an option that fits on empty hardware."""
+    districts, columns = len(problem.districts.kind), len(problem.stage_of_column)
+    free = Prices(np.zeros((districts, columns)), np.zeros((districts, len(problem.pool_capacity))))
+    usable = np.asarray(problem.allowed.any(axis=0))
+    return np.flatnonzero(np.isinf(cheapest_options(problem, free, usable)))
+
+
+def _recomputed(reason: Infeasibility, model: CostModel, options: Options, problem: Problem) -> Infeasibility:
+    """What the document should say of a proven want of memory; how much is short where a solver found it, and the
+    remedies, as it says."""
+    if reason.tried:
+        return explain_trial(model, options, problem, reason.remedies)
+    prices, _ = read_proof(_priced(reason), model, problem)
+    homeless = _homeless(problem)
+    if len(homeless):
+        shortage = Shortage(homeless, np.zeros_like(prices.byte), growth_for(problem, homeless))
+    else:
+        stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
+        short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
+        shortage = Shortage(homeless, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
+    found = explain_shortage(model, options, problem, shortage)
+    return found.model_copy(update={"remedies": reason.remedies})

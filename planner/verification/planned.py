@@ -1,0 +1,51 @@
+"""What a plan document says, as the models and arrays that everything is computed from."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
+from cost_models.workload.formats import DTYPES
+from cost_models.workload.models import Workload
+from planner.document.plan import Plan, TablePlan
+from topologies.cluster import Topology
+from topologies.documents import Document, validate
+
+
+def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
+    """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
+    topology = validate(Document(plan.provenance.topology.content, "provenance.topology.content"), Topology)
+    workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
+    return topology, workload
+
+
+def placed_shards(plan: Plan) -> PlacedShards:
+    """The shards of all tables as one set of arrays."""
+    return placed_tables(plan.tables)
+
+
+def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
+    """`placed_shards` of tables that are in the order of their workload."""
+    sizes = [len(table.shards) for table in tables]
+    number, column_start = np.repeat(np.arange(len(tables)), sizes), _joined(tables, "column_start")
+
+    def spread(values: Iterable[float]) -> np.ndarray:
+        return np.repeat(np.array(list(values)), sizes)
+
+    place = number * (int(column_start.max(initial=0)) + 1) + column_start
+    opens = np.zeros(len(place), dtype=bool)
+    opens[np.unique(place, return_index=True)[1]] = True
+    blocks = Blocks(
+        table=number,
+        sharding=spread(SHARDINGS.index(table.sharding) for table in tables),
+        tier=spread(PLACEMENT_TIERS.index(table.tier) for table in tables),
+        columns=_joined(tables, "columns"),
+        cache_fraction=spread(float(table.cache_fraction or 0.0) for table in tables),
+        dtype=spread(DTYPES.index(table.dtype) for table in tables),
+        state=spread(STATE_PLACES.index(table.optimizer_state) for table in tables),
+    )
+    return PlacedShards(blocks, rank=_joined(tables, "rank"), rows=_joined(tables, "rows"), opens_block=opens)
+
+
+def _joined(tables: Sequence[TablePlan], field: str) -> Ints:
+    return np.concatenate([getattr(table.shards, field) for table in tables])

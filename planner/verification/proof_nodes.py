@@ -1,0 +1,89 @@
+"""The cases of a proof, as the document carries them."""
+
+import numpy as np
+
+from cost_models.model import CostModel
+from planner.certificates.branch_nodes import Multipliers, Part
+from planner.certificates.branch_trees import CaseNode, CaseTree
+from planner.document.plan import CasePart, Division, ProofCase, ProofCases
+from planner.problem.arrays import Floats, Problem
+
+
+def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:
+    """A solver's tree in the document's words."""
+    names = [table.name for table in model.workload.tables]
+    cases = []
+    for node in tree.nodes:
+        weights = byte_prices = divided = None
+        if node.divides is not None:
+            divided = Division(table=names[node.divides[0]], part=node.divides[1])
+        if node.multipliers is not None:
+            weights = tuple(
+                (model.stages[column.stage], str(column.resource), rank, value)
+                for column, row in zip(model.columns, node.multipliers.weight, strict=True)
+                for rank, value in _runs(row)
+            )
+            byte_prices = tuple(
+                (tier, rank, value)
+                for tier, row in zip(model.memories, node.multipliers.byte, strict=True)
+                for rank, value in _runs(row)
+            )
+        cases.append(
+            ProofCase(
+                parent=None if node.parent < 0 else node.parent,
+                decides=None if node.part is None else CasePart(**node.part._asdict()),
+                divided_by=divided,
+                weights=weights,
+                byte_prices=byte_prices,
+            )
+        )
+    return ProofCases(threshold_s=tree.threshold_s, cases=tuple(cases))
+
+
+def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> CaseTree:
+    """The tree of a document. Raises ValueError for what does not exist in the plan's inputs."""
+    tables = {table.name: number for number, table in enumerate(model.workload.tables)}
+    column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
+    tier_of = {tier: m for m, tier in enumerate(model.memories)}
+    world, blocks = problem.world, len(problem.block_option)
+    nodes = []
+    for number, case in enumerate(proof.cases):
+        multipliers = None
+        if case.weights is not None:
+            weight, byte = np.full((len(column_of), world), np.nan), np.full((len(tier_of), world), np.nan)
+            for stage, resource, rank, value in case.weights:
+                if (stage, resource) not in column_of or not 0 <= rank < world:
+                    raise ValueError(f"case {number}: weight on {resource} of {stage}, rank {rank}: does not exist")
+                weight[column_of[stage, resource], rank] = value
+            for tier, rank, value in case.byte_prices or ():
+                if tier not in tier_of or not 0 <= rank < world:
+                    raise ValueError(f"case {number}: price of {tier}, rank {rank}: does not exist")
+                byte[tier_of[tier], rank] = value
+            multipliers = Multipliers(_filled(weight), _filled(byte))
+        part, places = None, max(world, len(problem.node_start) - 1)
+        if case.decides is not None:
+            part = Part(case.decides.first, case.decides.last, case.decides.place)
+            if not 0 <= part.first <= part.last < blocks or not -1 <= (part.place or 0) < places:
+                raise ValueError(f"case {number}: a block type or place that does not exist")
+        divides = None
+        if case.divided_by is not None:
+            if case.divided_by.table not in tables:
+                raise ValueError(f"case {number}: is divided by a table that does not exist")
+            divides = tables[case.divided_by.table], case.divided_by.part
+        nodes.append(CaseNode(-1 if case.parent is None else case.parent, part, divides, multipliers))
+    if not nodes:
+        raise ValueError("there are no cases")
+    return CaseTree(proof.threshold_s, tuple(nodes))
+
+
+def _runs(row: Floats) -> list[tuple[int, float]]:
+    """(first rank, value) of each run of equal values."""
+    opens = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+    return [(int(rank), float(row[rank])) for rank in opens]
+
+
+def _filled(table: Floats) -> Floats:
+    """The values of `_runs` at every rank; 0 before the first one."""
+    known = np.where(np.isnan(table), 0, np.arange(table.shape[1]))
+    found = np.take_along_axis(table, np.maximum.accumulate(known, axis=1), axis=1)
+    return np.nan_to_num(found)

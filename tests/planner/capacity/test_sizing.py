@@ -1,0 +1,158 @@
+"""The smallest cluster: proofs and plans decide, also where more nodes are slower."""
+
+import itertools
+
+import pytest
+
+from planner import plan
+from planner.capacity.candidates import Candidate, descend
+from planner.capacity.size_floor import size_floor
+from planner.capacity.sizing import size
+from planner.formulation.policy import Policy
+from tests.oracles.instances import node_group, topology, workload
+from topologies.errors import InputError
+
+TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 5 * i} for i in range(6)]
+MODEL = workload(TABLES)
+CLUSTER = topology(node_group("a", nodes=2, ranks=2, ssd_bytes=100e9))
+OUT_OF_REACH = MODEL.batch(1) / (1.001 * size_floor(CLUSTER, MODEL).seconds)
+"""Samples/s: a step that is shorter than that of any size, but not than what all sizes have in common."""
+SMALL = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=0.3e9, ddr_bytes=5e9))
+
+
+def rate(nodes: int) -> float:
+    found = plan(topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=100e9)), MODEL, gap=0.0, simulate=False)
+    assert found.objective is not None
+    return MODEL.batch(2 * nodes) / found.objective.step_s
+
+
+@pytest.mark.slow
+def test_the_answer_is_the_smallest_that_reaches_the_target() -> None:
+    """Every smaller size is rejected, as trying them all shows; the figures are those of `plan`."""
+    rates = {nodes: rate(nodes) for nodes in (1, 2, 3, 4, 6)}
+    target = (rates[2] + rates[3]) / 2
+    assert max(rates[1], rates[2]) < target
+    found = size(CLUSTER, MODEL, target_samples_per_s=target, max_nodes=8)
+    first = found[0]
+    assert first.label == "all tiers"
+    assert first.answer is not None
+    assert first.plan is not None
+    assert first.answer.nodes == 3
+    assert first.answer.samples_per_s == pytest.approx(rates[3], rel=0.005)
+    assert first.answer.samples_per_s >= target
+    assert first.plan.simulated is not None
+    assert [one.nodes for one in first.candidates if not one.suffices] == [1, 2]
+    assert all(one.judged_by == "bound" for one in first.candidates if not one.suffices)
+    assert [sizing.label for sizing in found] == ["all tiers", "without ssd", "without ddr", "without ddr and ssd"]
+
+
+def test_no_more_nodes_with_more_tiers() -> None:
+    """Without DDR the tables need the HBM of more nodes; each rejected size has a proof."""
+    found = {sizing.label: sizing for sizing in size(SMALL, MODEL, max_nodes=16)}
+    assert set(found) == {"all tiers", "without ddr"}
+    nodes = {label: sizing.answer.nodes for label, sizing in found.items() if sizing.answer is not None}
+    assert nodes["all tiers"] == 1
+    weights = sum(table.rows * table.dim * 4 for table in MODEL.tables)
+    assert nodes["without ddr"] >= weights / 0.6e9
+    for one in found["without ddr"].candidates:
+        assert one.suffices or (one.judged_by == "memory" and "need more memory" in one.reason)
+    fewer = plan(
+        topology(node_group("a", nodes=nodes["without ddr"] - 1, ranks=2, hbm_bytes=0.3e9)), MODEL, tiers=["hbm"]
+    )
+    assert fewer.status == "infeasible"
+
+
+@pytest.mark.parametrize("batch", [{"global_batch": 4096}, {"batch_per_rank": 512}])
+def test_what_no_size_can_beat_is_said_at_once(batch: dict[str, int]) -> None:
+    """Overhead, launches and the dense part of a rank's batch are in the step of every size, so that none is tried."""
+    dense = {"macs_per_sample": 10**9, "parameters": 10**6}
+    model = workload(TABLES, **({"global_batch": None} | batch), dense=dense)
+    floor = size_floor(CLUSTER, model)
+    names = [name for name, seconds in floor.parts if seconds]
+    assert names == [
+        "step_overhead_s of torchrec",
+        "launches of kernels",
+        *["dense part of a rank's batch"] * len(names[2:]),
+    ]
+    assert len(names[2:]) == ("batch_per_rank" in batch)
+    told: list[str] = []
+    (found,) = size(CLUSTER, model, max_step_s=floor.seconds * 0.999, progress=told.append)
+    assert (found.answer, found.candidates, told) == (None, (), [])
+    assert found.notes[-1].startswith("no size does: no step is shorter than ")
+    assert "7.000 ms step_overhead_s of torchrec" in found.notes[-1]
+    tried = size(CLUSTER, model, max_step_s=floor.seconds * 1.001, max_nodes=2, each_tier=False, progress=told.append)
+    assert tried[0].candidates
+    assert all(one.lower_bound_s is None or one.lower_bound_s > floor.seconds for one in tried[0].candidates)
+    rate = model.batch(2 * 8) / floor.seconds
+    (fast,) = size(CLUSTER, model, target_samples_per_s=rate * 1.001, max_nodes=8)
+    assert (fast.answer, fast.candidates) == (None, ())
+
+
+def test_a_target_out_of_reach_has_no_answer() -> None:
+    """The bound rejects every size that was looked at."""
+    (found,) = size(CLUSTER, MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=4, each_tier=False)
+    assert found.answer is None
+    assert found.plan is None
+    assert {one.nodes for one in found.candidates} >= {1, 2, 4}
+    assert all(one.judged_by == "bound" for one in found.candidates)
+    assert all(one.most_samples_per_s is not None and one.most_samples_per_s < OUT_OF_REACH for one in found.candidates)
+
+
+def test_interrupted_says_what_it_knows() -> None:
+    """The sizes judged so far are kept, and it says that it is not done."""
+    asked = itertools.count()
+    (found,) = size(CLUSTER, MODEL, max_nodes=64, target_samples_per_s=OUT_OF_REACH, stop=lambda: next(asked) > 0)
+    assert not found.finished
+    assert any("interrupted" in note for note in found.notes)
+
+
+def test_whole_scale_up_domains_only() -> None:
+    """A domain of two nodes: sizes are even."""
+    group = node_group("a", nodes=2, ranks=2)
+    links = group["links"]
+    assert isinstance(links, dict)
+    links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 4}
+    (found,) = size(topology(group), MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=7, each_tier=False)
+    assert all(one.nodes % 2 == 0 for one in found.candidates)
+    with pytest.raises(InputError, match="is below 2, the nodes of one scale-up domain"):
+        size(topology(group), MODEL, max_nodes=1)
+
+
+def test_several_groups_need_a_name() -> None:
+    """The named group is sized, the other stays."""
+    mixed = topology(node_group("a", nodes=1, ranks=2), node_group("b", nodes=1, ranks=2))
+    with pytest.raises(InputError, match="name the one to size: a, b"):
+        size(mixed, MODEL)
+    with pytest.raises(InputError, match="'c' is not a node group"):
+        size(mixed, MODEL, group="c")
+    (found,) = size(mixed, MODEL, group="b", max_nodes=2, each_tier=False)
+    assert found.answer is not None
+    assert (found.answer.nodes, found.answer.ranks) == (1, 4)
+
+
+def test_a_wrong_policy_is_an_input_error() -> None:
+    """Where no size can be planned for, the fault is the user's."""
+    with pytest.raises(InputError, match="nothing_is_called_so"):
+        size(CLUSTER, MODEL, policy=Policy.model_validate({"tables": [{"match": "nothing_is_called_so", "ranks": 0}]}))
+
+
+@pytest.mark.parametrize("doing", [{3}, {5, 6, 7, 8}, {4, 9, 10, 11, 12}, {1}, {12}, {6}, set(), {3, 4, 5, 7, 8}])
+def test_the_descent_finds_a_least_size(doing: set[int]) -> None:
+    """On every pattern the answer does and its neighbour below does not; on a rising one it is the smallest."""
+    seen: dict[int, Candidate] = {}
+    peak = sum(doing) / len(doing) if doing else 0.0
+
+    def suffices(position: int) -> bool:
+        nodes = position + 1
+        seen[position] = Candidate(nodes, nodes, nodes in doing, "bound", samples_per_s=100 - abs(nodes - peak))
+        return nodes in doing
+
+    descend(suffices, seen, 11)
+    found = min((position for position, one in seen.items() if one.suffices), default=None)
+    if found is None:
+        assert not doing
+        return
+    for below in (found - 1, found - 2):
+        assert below < 0 or not seen[below].suffices
+    if doing in ({3}, {5, 6, 7, 8}, {1}, {12}, {6}):
+        assert found + 1 == min(doing)

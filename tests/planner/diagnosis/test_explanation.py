@@ -1,0 +1,116 @@
+"""Explanations add up: to the stage times of the plan, and to its bound."""
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from cost_models.coefficients import software_coefficients
+from planner import plan
+from planner.diagnosis.explanation import Explainer
+from planner.document.plan import Plan
+from planner.reports.explanation import plan_document, render_plan, why
+from tests.oracles.instances import node_group, tiny_instance, topology, workload
+
+
+def check_sums(found: Plan) -> None:
+    explainer = Explainer(found)
+    reasons = explainer.plan()
+    assert found.objective is not None
+    assert found.proof is not None
+    for each in reasons.stages:
+        total = each.constant_s + sum(part.seconds for part in each.contributors)
+        assert total == pytest.approx(each.stage.seconds, rel=1e-9)
+    bounds = [each.bound_s for each in reasons.stages]
+    proven = sum(bound for bound in bounds if bound is not None) + (reasons.memory_bound_s or 0.0)
+    proven = min(proven, found.proof.threshold_s or proven) + (reasons.cases_bound_s or 0.0)
+    assert min(proven, found.objective.step_s) == pytest.approx(found.objective.lower_bound_s, rel=1e-6)
+    paid = dict.fromkeys((stage.name for stage in found.stages), 0.0)
+    for planned in found.tables:
+        table = explainer.table(planned.name)
+        for name, seconds in table.stage_seconds.items():
+            paid[name] += seconds
+            assert seconds <= table.own_seconds[name] * (1 + 1e-9)
+        assert table.chosen is not None
+        assert table.chosen.seconds == pytest.approx(sum(table.chosen.by_stage.values()))
+        assert table.chosen.bytes["hbm"] == pytest.approx(planned.shards.bytes[:, 0].sum(), abs=len(planned.shards))
+    for each in reasons.stages:
+        of_tables = sum(part.seconds for part in each.contributors if part.table is not None)
+        assert of_tables == pytest.approx(paid[each.stage.name], rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(0, 45, 3))
+def test_tiny_instances_add_up(seed: int) -> None:
+    """Mixed clusters, shared resources, all tiers and shardings."""
+    instance = tiny_instance(seed)
+    found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
+    if found.objective is not None:
+        check_sums(found)
+
+
+@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+def test_the_fixed_cost_says_where_it_comes_from(software: str) -> None:
+    """Its coefficient with value, kind and source, and that nothing changes it; in the tables and as data."""
+    model = workload([{"rows": 10_000, "dim": 64}], software=software)
+    found = plan(topology(node_group("a")), model)
+    reasons = Explainer(found).plan()
+    evidence = software_coefficients(software).step_overhead_s
+    (cost,) = reasons.fixed
+    assert (cost.stage, cost.seconds, cost.of) == ("overhead", evidence.value, software)
+    console = Console(width=80, record=True, file=io.StringIO())
+    render_plan(found, reasons, console)
+    said = " ".join(console.export_text().split())
+    assert f"the step_overhead_s of {software} ({evidence.kind}) {evidence.source}" in said
+    assert "one number for any device, batch, tables and placement" in said
+    (written,) = plan_document(found, reasons)["fixed"]  # type: ignore[misc]
+    assert written["seconds"] == evidence.value
+    assert (written["source"], written["depends_on"]) == (evidence.source, [])
+
+
+@pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])
+def test_every_cost_model_is_explained(name: str) -> None:
+    """Ratings too, which have one stage."""
+    check_sums(plan("zionex", "nv-tiny", cost_model=name, tiers=["hbm"], effort=0))
+
+
+def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> None:
+    """On equal ranks it does not matter where a block is: the plan's own whole tables cost what the options say."""
+    cluster = topology(node_group("a", nodes=2))
+    model = workload([{"rows": 10_000 * (i + 1), "dim": 64} for i in range(4)])
+    whole = Explainer(plan(cluster, model, tiers=["hbm"], shardings=["table_wise"]))
+    assert whole._problem is not None
+    values = whole._fluid.pick_values(whole._prices)
+    for table in range(4):
+        assert whole.table(f"t{table}").others == ()
+        chosen = whole.table(f"t{table}").chosen
+        assert chosen is not None
+        assert chosen.seconds == pytest.approx(values[whole._problem.table_block_start[table]])
+
+
+def test_scarce_memory_has_a_price_and_dearer_options_say_where() -> None:
+    """Too little HBM for all: it has a value, and the options that lose are dearer in a stage or in bytes."""
+    cluster = topology(node_group("a", hbm_bytes=0.3e9))
+    found = plan(cluster, workload([{"rows": 700_000, "dim": 64}] * 6, global_batch=256))
+    explainer = Explainer(found)
+    reasons = explainer.plan()
+    assert {memory.tier for memory in reasons.memory} == {"hbm"}
+    assert all(memory.seconds_per_gib > 0 for memory in reasons.memory)
+    in_ddr = next(table.name for table in found.tables if table.tier != "hbm")
+    table = explainer.table(in_ddr)
+    assert table.chosen is not None
+    seconds = [option.seconds for option in table.others]
+    assert seconds == sorted(seconds)
+    for option in table.others:
+        words = why(option, table.chosen, explainer.model)
+        dearer = option.seconds > table.chosen.seconds * 1.001
+        assert words.startswith("+") == (dearer and not option.is_too_long)
+        assert not words.startswith("+") or words.rsplit(" ", 1)[1] in option.by_stage
+        assert math.isfinite(option.seconds)
+
+
+def test_a_table_that_there_is_not() -> None:
+    """A KeyError with its name."""
+    found = plan(topology(node_group("a")), workload([{"rows": 1000, "dim": 64}]))
+    with pytest.raises(KeyError, match="t9"):
+        Explainer(found).table("t9")

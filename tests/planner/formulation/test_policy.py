@@ -1,0 +1,472 @@
+"""A policy is read with all its faults, means what it says for every table, and is kept by plans and by verify."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.registry import COST_MODELS
+from cost_models.shards import DDR, DDR_CACHED, DDR_SPLIT, HBM, PLACEMENT_TIERS, SHARDINGS
+from cost_models.step import StepModel
+from planner import plan
+from planner.document.plan import Plan
+from planner.formulation.allowed_choices import NO_LIMIT, planning_model
+from planner.formulation.choice_rules import permits_of
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import RUNTIMES, Policy, load_policy, narrow, policy_document
+from planner.formulation.policy import replace as replace_value
+from planner.verification.verify import verify
+from tests.oracles.instances import node_group, topology, workload
+from topologies.documents import parse_yaml, validate
+from topologies.errors import InputError
+
+TABLES = [{"rows": 1000 * (i + 1), "dim": 32, "name": f"{'ab'[i % 2]}{i}"} for i in range(6)]
+"""a0, b1, a2, b3, a4, b5."""
+
+
+@pytest.fixture(scope="module")
+def model() -> StepModel:
+    """Two nodes of two ranks."""
+    return StepModel(topology(node_group("g", nodes=2)), workload(TABLES))
+
+
+def policy(**fields: Any) -> Policy:
+    return Policy.model_validate(fields)
+
+
+def said(model: StepModel, text: str) -> list[str]:
+    """The faults of a policy file, when it meets the model."""
+    document = parse_yaml(text, "policy.yaml")
+    with pytest.raises(InputError) as error:
+        permits_of(model, validate(document, Policy), document)
+    return [str(fault) for fault in error.value.faults]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    """Ranges of ranks, shares and sizes, single words and lists; and it is written back without loss."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        """
+kind: policy
+schema_version: 1
+runtime: torchrec
+tiers: [ddr, hbm]
+shardings: table_wise
+forbid_ranks: [0, 4-5]
+max_shards: 4
+column_multiple: 8
+reserve: {hbm: 10%, ddr: 4GiB}
+tables:
+  - {match: a*, unless: a0, ranks: "0-1,3", forbid_tiers: ddr}
+colocate:
+  - [a0, b1]
+  - {tables: b*, on: node}
+separate:
+  - [a0, a2]
+"""
+    )
+    found = load_policy(file)
+    assert found.tiers == ("hbm", "ddr")
+    assert found.shardings == ("table_wise",)
+    assert found.forbid_ranks == (0, 4, 5)
+    assert found.tables[0].ranks == (0, 1, 3)
+    assert found.tables[0].unless == ("a0",)
+    assert [(group.tables, group.on) for group in found.colocate] == [(("a0", "b1"), "rank"), (("b*",), "node")]
+    assert (found.reserve.hbm.share, found.reserve.ddr.size, found.reserve.ssd.size) == (0.1, 4 << 30, 0)
+    assert validate(policy_document(found), Policy) == found
+    assert Policy.model_validate(json.loads(json.dumps(found.model_dump(mode="json")))) == found
+
+
+def test_all_faults_of_a_file_at_once() -> None:
+    """Each with its line and what to write instead."""
+    document = parse_yaml(
+        "kind: policy\nshardingz: [table_wise]\nreserve: {hbm: lots}\nforbid_ranks: 7-3\nmax_shards: 0\n"
+        "tables:\n  - {match: [], tiers: [hmb]}\n",
+        "policy.yaml",
+    )
+    with pytest.raises(InputError) as error:
+        validate(document, Policy)
+    faults = [str(fault) for fault in error.value.faults]
+    assert [fault.split(" ")[0] for fault in faults] == [
+        f"policy.yaml:{line}:{column}:" for line, column in ((2, 1), (3, 11), (4, 1), (5, 1), (7, 6), (7, 25))
+    ]
+    for words in ("did you mean 'shardings'", "write a number and a unit", "run upwards", "at least 1", "empty", "hbm"):
+        assert any(words in fault for fault in faults), words
+
+
+def test_a_policy_that_is_not_there(tmp_path: Path) -> None:
+    """As for any other input."""
+    with pytest.raises(InputError, match="there is no such file"):
+        load_policy(tmp_path / "none.yaml")
+
+
+# -- what it means -----------------------------------------------------------------------------------------------
+
+
+def test_no_policy_limits_nothing(model: StepModel) -> None:
+    """Every table may be everything, everywhere; but for splits, which no known runtime reads."""
+    permits = permits_of(model, Policy())
+    assert permits.tiers[:, [HBM, DDR_CACHED, DDR]].all()
+    assert not permits.tiers[:, DDR_SPLIT].any()
+    assert permits.shardings.all()
+    assert (permits.max_shards == NO_LIMIT).all()
+    assert permits.rank_sets.all()
+    assert not permits.rules
+
+
+def test_all_limits_hold_at_once(model: StepModel) -> None:
+    """Those of the top and of every rule that matches, in whatever order."""
+    rules = [
+        {"match": "a*", "tiers": ["hbm", "ddr"], "max_shards": 8, "column_multiple": 8, "ranks": "0-2"},
+        {"match": ["a0", "b*"], "unless": "b3", "tiers": ["ddr", "ssd_cached"], "max_shards": 3, "column_multiple": 12},
+        {"match": "a0", "nodes": 0},
+    ]
+    for order in (rules, rules[::-1]):
+        permits = permits_of(model, policy(tables=order, forbid_ranks=1))
+        of = [PLACEMENT_TIERS[i] for i in np.flatnonzero(permits.tiers[0])]
+        assert of == ["ddr"]
+        assert permits.max_shards.tolist() == [3, 3, 8, NO_LIMIT, 8, 3]
+        assert permits.column_multiple.tolist() == [24, 12, 8, 1, 8, 12]
+        sets = permits.rank_sets[permits.table_rank_set]
+        assert np.flatnonzero(sets[0]).tolist() == [0]
+        assert np.flatnonzero(sets[1]).tolist() == [0, 2, 3]
+        assert np.flatnonzero(sets[2]).tolist() == [0, 2]
+
+
+def test_ranks_decide_which_shardings_are_left(model: StepModel) -> None:
+    """World-wide ones need every rank, node-wide ones a whole node."""
+    permits = permits_of(model, policy(tables=[{"match": "a0", "ranks": [0, 2]}, {"match": "b1", "ranks": "0-2"}]))
+    left = [{SHARDINGS[i] for i in np.flatnonzero(of)} for of in permits.shardings[:3]]
+    assert left[0] == {"table_wise", "column_wise", "table_column_wise"}
+    assert left[1] == left[0] | {"table_row_wise", "grid_shard"}
+    assert left[2] == set(SHARDINGS)
+
+
+def test_names_that_match_nothing_and_ranks_that_do_not_exist(model: StepModel) -> None:
+    """All of them, with the nearest name and what there is."""
+    text = "tables:\n  - match: [a0, b11]\n    ranks: 3-4\n  - {match: 'c?x', nodes: 2}\ncolocate:\n  - [a0, a44]\n"
+    assert said(model, text) == [
+        "policy.yaml:2:17: tables.0.match.1: no table is called 'b11'; did you mean 'b1'?",
+        "policy.yaml:3:5: tables.0.ranks: there is no rank 4: tiny has ranks 0 to 3",
+        "policy.yaml:4:6: tables.1.match.0: no table is called 'c?x'; known here: a0, a2, a4, b1, b3, b5",
+        "policy.yaml:4:20: tables.1.nodes: there is no node 2: tiny has nodes 0 to 1",
+        "policy.yaml:6:5: colocate.0.tables.1: no table is called 'a44'; did you mean 'a4'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (
+            "tables:\n  - {match: a0, ranks: 0}\n  - {match: a*, forbid_ranks: 0}\n",
+            3,
+            "no rank is left for 'a0': ranks 0",
+        ),
+        ("tiers: [hbm]\ntables:\n  - {match: a*, forbid_tiers: hbm}\n", 3, "no tier is left for 'a0' and 2 more"),
+        (
+            "shardings: row_wise\ntables:\n  - {match: a2, ranks: 0}\n",
+            3,
+            "no sharding is left for 'a2': shardings row_wise",
+        ),
+        ("runtime: hugectr\nshardings: [column_wise]\n", 2, "runtime hugectr and shardings column_wise"),
+        ("shardings: column_wise\ncolocate:\n  - [a0, b1]\n", 3, "colocate on one rank"),
+        ("colocate:\n  - [a0, b1]\nseparate:\n  - {tables: ['*'], on: rank}\n", 4, "colocate holds on one rank"),
+        ("colocate:\n  - [a0, b1]\n  - [b1, a2]\nseparate:\n  - {tables: [a2, a0], on: node}\n", 5, "on one node"),
+        ("separate:\n  - ['*']\n", 2, "6 tables apart that may only use 4 ranks"),
+        ("separate:\n  - [a0, a2]\ntables:\n  - {match: a*, ranks: 1}\n", 2, "2 tables apart that may only use 1 rank"),
+        (
+            "colocate:\n  - [a0, a2]\ntables:\n  - {match: a0, ranks: 1}\n  - {match: a2, ranks: 2}\n",
+            2,
+            "no rank is left",
+        ),
+    ],
+)
+def test_contradictions_are_refused(model: StepModel, text: str, line: int, words: str) -> None:
+    """With the limits that contradict each other, at the last of them."""
+    faults = said(model, text)
+    assert any(fault.startswith(f"policy.yaml:{line}:") and words in fault for fault in faults), faults
+
+
+def test_flags_narrow_a_file(model: StepModel) -> None:
+    """They are further limits; a fault names the flag. Runtime and reserve are said anew."""
+    document = parse_yaml("runtime: hugectr\ntiers: [hbm, ddr]\n", "policy.yaml")
+    narrow(document, "tiers", ["hbm", "ssd_cached"], "--tiers hbm,ssd_cached")
+    narrow(document, "max_shards", 4, "--max-shards 4")
+    narrow(document, "ranks", "9", "--pin a*=9", "a*")
+    replace_value(document, ("runtime",), "any", "--runtime any")
+    replace_value(document, ("reserve", "hbm"), "5%", "--reserve hbm=5%")
+    found = validate(document, Policy)
+    assert (found.runtime, found.max_shards, found.reserve.hbm.share) == ("any", 4, 0.05)
+    with pytest.raises(InputError) as error:
+        permits_of(model, found, document)
+    assert [fault.source for fault in error.value.faults] == ["--pin a*=9"]
+
+
+# -- runtimes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost_model", list(COST_MODELS))
+@pytest.mark.parametrize("runtime", list(RUNTIMES))
+def test_plans_keep_to_what_a_runtime_executes(runtime: str, cost_model: str) -> None:
+    """Under every cost model; HugeCTR's own calls rows cut over some ranks column_wise."""
+    cluster = topology(node_group("g", nodes=2, ssd_bytes=1e12))
+    cut = policy(runtime=runtime, shardings=[sharding for sharding in SHARDINGS if sharding != "data_parallel"])
+    found = plan(cluster, workload(TABLES), policy=cut, cost_model=cost_model)
+    assert verify(found) == []
+    rules = RUNTIMES[runtime]
+    of_its_own = {"column_wise"} if cost_model == "hugectr" else set()
+    assert {table.tier for table in found.tables} <= set(rules.tiers)
+    assert {table.sharding for table in found.tables} <= {*rules.shardings} | of_its_own
+    assert all((table.shards.columns % 4 == 0).all() for table in found.tables)
+
+
+def test_unequal_nodes_have_no_node_wide_shardings_in_torchrec() -> None:
+    """It takes the ranks of one node for those of every node."""
+    unequal = StepModel(topology(node_group("g"), node_group("h", ranks=3)), workload(TABLES))
+    permits = permits_of(unequal, policy(runtime="torchrec"))
+    left = {SHARDINGS[i] for i in np.flatnonzero(permits.shardings.any(axis=0))}
+    assert left == set(SHARDINGS) - {"table_row_wise", "grid_shard"}
+
+
+# -- plans and their verification --------------------------------------------------------------------------------
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "pin": {"tables": [{"match": "a*", "ranks": "1-2"}]},
+    "node": {"tables": [{"match": "a*", "nodes": 1}]},
+    "forbid": {"forbid_ranks": [0, 3]},
+    "colocate": {"colocate": [["a0", "b1", "a2"]]},
+    "colocate on a node": {"colocate": [{"tables": "*", "on": "node"}]},
+    "separate": {"separate": [["a0", "b1", "a2", "b3"]]},
+    "separate on nodes": {"separate": [{"tables": ["a0", "b5"], "on": "node"}]},
+    "max_shards": {"max_shards": 2, "shardings": ["column_wise", "table_row_wise", "row_wise"]},
+    "column_multiple": {"column_multiple": 16, "shardings": ["column_wise", "grid_shard"]},
+    "reserve": {"reserve": {"hbm": "50%", "ddr": "1GB"}},
+}
+
+
+@pytest.fixture(scope="module")
+def planned() -> dict[str, Plan]:
+    """Large enough a batch that tables are cut where they may be."""
+    cluster, model = topology(node_group("g", nodes=2)), workload(TABLES, global_batch=262144)
+    return {name: plan(cluster, model, policy=policy(**fields)) for name, fields in POLICIES.items()}
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_plans_keep_their_policy(planned: dict[str, Plan], name: str) -> None:
+    """The policy is in the document, and verify, which reads it there, finds nothing."""
+    found = planned[name]
+    assert found.status in ("optimal", "feasible")
+    assert verify(found) == []
+    assert found.provenance.policy == policy(**POLICIES[name])
+    assert Plan.model_validate(json.loads(found.to_json())) == found
+    assert verify(Plan.model_validate(json.loads(found.to_json()))) == []
+
+
+def ranks_of(found: Plan, table: str) -> set[int]:
+    return next(set(each.shards.rank.tolist()) for each in found.tables if each.name == table)
+
+
+def test_plans_do_what_the_words_say(planned: dict[str, Plan]) -> None:
+    """Seen in the document itself."""
+    assert set().union(*(ranks_of(planned["pin"], f"a{i}") for i in (0, 2, 4))) <= {1, 2}
+    assert set().union(*(ranks_of(planned["node"], f"a{i}") for i in (0, 2, 4))) <= {2, 3}
+    assert set().union(*(ranks_of(planned["forbid"], table["name"]) for table in TABLES)) <= {1, 2}
+    assert len(set().union(*(ranks_of(planned["colocate"], name) for name in ("a0", "b1", "a2")))) == 1
+    assert len({rank // 2 for table in TABLES for rank in ranks_of(planned["colocate on a node"], table["name"])}) == 1
+    apart = [ranks_of(planned["separate"], name) for name in ("a0", "b1", "a2", "b3")]
+    assert [len(ranks) for ranks in apart] == [1, 1, 1, 1]
+    assert len(set().union(*apart)) == 4
+    first, last = ({rank // 2 for rank in ranks_of(planned["separate on nodes"], name)} for name in ("a0", "b5"))
+    assert not first & last
+    assert all(len(table.shards) <= 2 for table in planned["max_shards"].tables)
+    assert all((table.shards.columns % 16 == 0).all() for table in planned["column_multiple"].tables)
+    assert any(len(table.shards) > 1 for table in planned["column_multiple"].tables)
+    assert planned["reserve"].ranks[0].capacity.hbm == pytest.approx(0.5e9, abs=1)
+    assert planned["reserve"].ranks[0].capacity.ddr == pytest.approx(9e9, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "words"),
+    [
+        ("separate", {"tables": [{"match": "a0", "ranks": [0, 1, 2, 3]}], "colocate": [["a0", "b1"]]}, "away from a0"),
+        ("colocate", {"separate": [["a0", "b1"]]}, "beside a0"),
+        ("pin", {"tables": [{"match": "a0", "ranks": 0}]}, "against the policy: ranks 0 (tables.0)"),
+        ("max_shards", {"max_shards": 1, "shardings": ["column_wise", "table_wise"]}, "policy"),
+        ("column_multiple", {"column_multiple": 32}, "policy"),
+        ("separate", {"tiers": ["ddr"]}, "in hbm is not what the policy allows: tiers ddr"),
+        ("reserve", {"reserve": {"hbm": "90%"}}, "capacity"),
+    ],
+)
+def test_verify_names_what_breaks_a_policy(planned: dict[str, Plan], name: str, wanted: Any, words: str) -> None:
+    """A plan that was made under another policy than the one it carries: the table, the rank, the limit."""
+    found = planned[name]
+    origin = found.provenance.model_copy(update={"policy": policy(**wanted)})
+    violations = verify(found.model_copy(update={"provenance": origin}))
+    assert any(words in violation for violation in violations), violations
+
+
+def test_a_policy_that_contradicts_itself_is_a_violation(planned: dict[str, Plan]) -> None:
+    """Such a document was edited; verify says so instead of failing."""
+    origin = planned["pin"].provenance.model_copy(update={"policy": policy(tables=[{"match": "x", "ranks": 0}])})
+    assert any(
+        "no table is called" in text for text in verify(planned["pin"].model_copy(update={"provenance": origin}))
+    )
+
+
+PAIRS = {"table_wise": ["ddr"], "row_wise": ["hbm"]}
+
+
+def test_a_sharding_keeps_to_its_tiers() -> None:
+    """Whole tables in DDR and tables cut by rows in HBM, of a policy that has both of both; verify sees the others."""
+    cluster, model = topology(node_group("g", ddr_bytes=8e9)), workload(TABLES)
+    limits = {"shardings": ["table_wise", "row_wise"], "tiers": ["hbm", "ddr"]}
+    rules = [{"match": "*", "tiers_of": PAIRS}]
+    found = plan(cluster, model, policy=policy(**limits, tables=rules), cost_model="physical")
+    assert {(table.sharding, table.tier) for table in found.tables} <= {("table_wise", "ddr"), ("row_wise", "hbm")}
+    assert verify(found) == []
+    free = plan(cluster, model, policy=policy(**limits))
+    broken = [f"{table.name}" for table in free.tables if table.tier not in PAIRS[table.sharding]]
+    assert broken
+    origin = free.provenance.model_copy(update={"policy": policy(**limits, tables=rules)})
+    said = " ".join(verify(free.model_copy(update={"provenance": origin})))
+    assert all(f"table {name}: " in said for name in broken)
+
+
+def test_a_sharding_without_a_tier_is_named(model: StepModel) -> None:
+    """Of a table for which no sharding has a tier that it may use."""
+    text = "shardings: table_wise\ntiers: hbm\ntables: [{match: a0, tiers_of: {table_wise: ddr}}]"
+    (fault,) = said(model, text)
+    assert "no sharding in any tier is left for 'a0': table_wise in ddr only" in fault
+
+
+@pytest.mark.parametrize("share", [0.013, 0.5])
+def test_a_cache_has_the_share_that_the_policy_says(share: float) -> None:
+    """Where its size is fixed, and nowhere else; two sizes for a table are a fault."""
+    cluster, model = topology(node_group("g", ddr_bytes=8e9)), workload(TABLES)
+    rules = [{"match": "a*", "cache_fraction": share}]
+    found = plan(cluster, model, policy=policy(tiers=["ddr_cached"], tables=rules))
+    held = {table.name: table.cache_fraction for table in found.tables}
+    assert all((held[name] == share) == name.startswith("a") for name in held)
+    assert verify(found) == []
+    other = policy(tiers=["ddr_cached"], tables=[{"match": "a*", "cache_fraction": share / 2}])
+    origin = found.provenance.model_copy(update={"policy": other})
+    assert any(
+        f"table a0: HBM holds {share:g} of its rows" in text
+        for text in verify(found.model_copy(update={"provenance": origin}))
+    )
+    with pytest.raises(InputError, match=f"is {share:g} here and 0.1 in another rule"):
+        plan(cluster, model, policy=policy(cache_fraction=0.1, tables=rules))
+
+
+# -- infeasible --------------------------------------------------------------------------------------------------
+
+
+def test_pinned_tables_that_do_not_fit_are_named_with_a_proof() -> None:
+    """Two tables of 0.8 GB each on one rank of 1 GB: how much is short there, and prices that verify recomputes."""
+    tables = [{"rows": 3_000_000, "dim": 64, "pooling_factor": 1} for _ in range(3)]
+    model = workload(tables, embedding={"optimizer": "sgd"})
+    cluster = topology(node_group("g", nodes=2, ranks=2))
+    found = plan(cluster, model, policy=policy(tiers=["hbm"], tables=[{"match": ["t0", "t1"], "ranks": 2}]))
+    assert found.status == "infeasible"
+    assert found.infeasibility is not None
+    assert [table.name for table in found.infeasibility.tables] == ["t0", "t1"]
+    assert all("ranks 2 (tables.0)" in table.reason for table in found.infeasibility.tables)
+    assert "2 tables that the policy keeps on ranks 2" in found.infeasibility.summary
+    hbm = found.infeasibility.tiers[0]
+    assert hbm.capacity_bytes == pytest.approx(1e9, rel=0.01)
+    assert hbm.short_bytes == pytest.approx(2 * 768e6 - 1e9, rel=0.1)
+    assert {price.ranks for price in found.infeasibility.byte_prices} == {(2,)}
+    assert verify(Plan.model_validate(json.loads(found.to_json()))) == []
+    no_policy = found.provenance.model_copy(update={"policy": policy(tiers=["hbm"])})
+    assert verify(found.model_copy(update={"provenance": no_policy}))
+
+
+def test_a_table_without_an_option_left_names_the_limits() -> None:
+    """A grid only, of a table too narrow to cut: the limit is to blame, not the memory."""
+    cluster, model = topology(node_group("g", nodes=2)), workload([{"rows": 3, "dim": 4}, {"rows": 1000, "dim": 32}])
+    found = plan(cluster, model, policy=policy(tables=[{"match": "t0", "shardings": ["grid_shard"]}]))
+    assert found.infeasibility is not None
+    assert [table.name for table in found.infeasibility.tables] == ["t0"]
+    assert "shardings grid_shard (tables.0)" in found.infeasibility.tables[0].reason
+    assert verify(found) == []
+
+
+# -- options -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multiple", [4, 8, 12, 16, 20, 32, 64])
+def test_widths_are_multiples_or_whole(multiple: int) -> None:
+    """A table whose width is no multiple is not cut by columns."""
+    dims = [8, 20, 48, 64, 96, 320]
+    model = StepModel(topology(node_group("g", nodes=2)), workload([{"rows": 1000, "dim": dim} for dim in dims]))
+    options = enumerate_options(model, policy(column_multiple=multiple))
+    whole = np.array(dims)[options.blocks.table]
+    assert ((options.block_columns % multiple == 0) | (options.block_columns == whole)).all()
+    cut = {dims[t] for t in options.blocks.table[options.block_columns < whole].tolist()}
+    assert cut == {dim for dim in dims if dim % multiple == 0 and dim >= 2 * multiple}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_no_option_has_more_parts_than_allowed(most: int) -> None:
+    """Whatever widths tile a free option, and whatever a fixed one is cut into; replicas are one."""
+    model = StepModel(topology(node_group("g", nodes=2)), workload([{"rows": 1000, "dim": dim} for dim in (64, 96)]))
+    options = enumerate_options(model, policy(max_shards=most))
+    problem = build_problem(model, options)
+    for option in range(len(options.table)):
+        blocks = np.flatnonzero(options.block_option == option)
+        if options.units[option]:
+            assert options.units[option] // options.block_units[blocks].min() <= most
+        elif not problem.block_replicated[blocks[0]]:
+            ranks = {0: 1, 1: 2, 2: 4}[int(problem.block_extent[blocks[0]])]
+            assert ranks * options.block_count[blocks].sum() <= most
+
+
+def test_the_reserve_counts_per_rank_and_per_node() -> None:
+    """Bytes of DDR are those of a node, also where a cost model deals a node's DDR out to its ranks."""
+    cluster, model = topology(node_group("g", nodes=2, ddr_bytes=8e9)), workload(TABLES)
+    for name in ("physical", "torchrec"):
+        before = planning_model(name, cluster, model, Policy())
+        after = planning_model(name, cluster, model, policy(reserve={"hbm": "1MB", "ddr": "1GB"}))
+        taken = [
+            float((old - new).sum()) for old, new in zip(before.memory_capacity, after.memory_capacity, strict=True)
+        ]
+        assert taken == pytest.approx([4e6, 2e9, 0])
+
+
+def test_unconfined_problems_are_as_before(model: StepModel) -> None:
+    """A rank set that holds every rank, whatever its number, changes nothing."""
+    problem = build_problem(model, enumerate_options(model, Policy()))
+    twice = replace(
+        problem,
+        rank_sets=np.ones((2, problem.world), dtype=bool),
+        table_rank_set=np.ones(problem.tables, dtype=np.int64),
+    )
+    assert len(problem.districts.kind) == len(twice.districts.kind) == problem.kinds
+    assert not problem.is_confined
+    assert not twice.is_confined
+
+
+@pytest.mark.parametrize(("runtime", "dtype"), [("torchrec", "int4"), ("hugectr", "mx9"), ("hugectr", "fp16")])
+def test_formats_that_a_runtime_lacks_are_refused(runtime: str, dtype: str) -> None:
+    """Not planned without a word: the table, its format and those that the runtime has are named."""
+    model = workload([{"rows": 1000, "dim": 32, "dtype": dtype}], mode="inference")
+    words = rf"{runtime} has no tables in {dtype}, the format of 't0'; give them one of fp32"
+    with pytest.raises(InputError, match=words):
+        plan(topology(node_group("g")), model, policy=policy(runtime=runtime))
+
+
+def test_parts_are_counted_on_the_nodes_that_hold_them() -> None:
+    """Rows over a node of two ranks are two parts, whatever larger nodes there are; on one of three they are three."""
+    cluster = topology(node_group("large", ranks=3), node_group("small", ranks=2))
+    model = workload([{"rows": 10_000, "dim": 16}])
+    found = plan(cluster, model, policy=policy(shardings=("table_row_wise",), max_shards=2))
+    assert found.tables[0].shards.rank.tolist() == [3, 4]
+    assert verify(found) == []
+    confined = plan(cluster, model, policy=policy(shardings=("table_row_wise",), max_shards=2, nodes=[0]))
+    assert confined.status == "infeasible"

@@ -1,0 +1,58 @@
+"""One way to a plan: whoever asks, and with which command, gets the same."""
+
+import math
+
+import pytest
+
+from planner import plan
+from planner.capacity.sizing import size
+from planner.document.plan import Plan
+from planner.formulation.policy import Policy
+from planner.solvers.limits import Limits
+from planner.studies.point import Job, answer
+from planner.studies.study import Search
+from tests.oracles.instances import unlike_tables
+
+
+@pytest.mark.parametrize("seed", [10, 25])
+def test_planning_sizing_and_studies_find_the_same_plan(seed: int) -> None:
+    """Tables, step and what was given up for emptier ranks; and that is not nothing."""
+    cluster, trained = unlike_tables(seed)
+    asked = plan(cluster, trained, effort=1)
+    (sized,) = size(cluster, trained, max_nodes=1, each_tier=False)
+    point = answer(Job(cluster, trained, Policy(), Search(effort=1, prove=True), keeps_plan=True))
+    assert point.plan is not None
+    assert asked.objective is not None
+    assert asked.objective.given_up_s
+    for other in (sized.plan, Plan.model_validate_json(point.plan)):
+        assert other is not None
+        assert other.tables == asked.tables
+        assert other.objective == asked.objective
+
+
+def test_a_target_is_reached_by_the_plan_that_is_written() -> None:
+    """What is given up for emptier ranks does not take a plan beyond the step that it was sized for."""
+    cluster, trained = unlike_tables(10)
+    asked = plan(cluster, trained, effort=1, simulate=False)
+    assert asked.objective is not None
+    assert asked.objective.best_step_s is not None
+    (sized,) = size(cluster, trained, max_step_s=asked.objective.best_step_s, max_nodes=1, each_tier=False)
+    assert sized.plan is not None
+    assert sized.plan.objective is not None
+    assert sized.plan.objective.step_s <= asked.objective.best_step_s
+
+
+def test_no_clock_ends_a_search_for_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for a time limit, so there is none, and the answer repeats on any machine."""
+    cluster, trained = unlike_tables(10)
+    seen: list[float] = []
+    after_init = Limits.__init__
+
+    def noted(self: Limits, *args: object, **given: object) -> None:
+        after_init(self, *args, **given)  # type: ignore[arg-type]
+        seen.append(self.time_limit_s)
+
+    monkeypatch.setattr(Limits, "__init__", noted)
+    size(cluster, trained, max_nodes=2, each_tier=False)
+    assert seen
+    assert all(limit == math.inf for limit in seen)

@@ -1,0 +1,87 @@
+"""The last moves: what is left is a local optimum, as trying every move and swap shows."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from planner.problem.arrays import RANK, Placement, Problem, load_state
+from planner.solvers.improve.descent import WORTH, descended
+from planner.solvers.limits import Limits
+from planner.solvers.search import solve
+from tests.oracles.instances import tiny_instance
+from tests.oracles.placements import faults, random_placement
+
+SEEDS = range(90)
+ROUNDING_BYTES = 1e-3
+
+
+def is_legal(problem: Problem, placement: Placement) -> bool:
+    """Whether it is a placement, and fits."""
+    return not faults(problem, placement) and load_state(problem, placement).overflow_bytes() <= ROUNDING_BYTES
+
+
+def some(seed: int) -> tuple[Problem, Placement] | None:
+    """A random placement that fits; None where the seed has none."""
+    problem = tiny_instance(seed).problem
+    if not len(problem.option_table) or len(np.unique(problem.option_table)) < problem.tables:
+        return None
+    if any(
+        not problem.allowed[:, np.arange(*problem.table_block_start[t : t + 2])].any() for t in range(problem.tables)
+    ):
+        return None
+    random = np.random.default_rng(seed)
+    for _ in range(50):
+        placement = random_placement(problem, random)
+        if is_legal(problem, placement):
+            return problem, placement
+    return None
+
+
+CASES = [(seed, *found) for seed in SEEDS if (found := some(seed)) is not None]
+
+
+def neighbours(problem: Problem, placement: Placement) -> Iterator[Placement]:
+    """All placements that differ by one block of a single rank elsewhere, or by two in each other's place."""
+    block, place = placement.item_block, placement.item_place
+    tied = problem.option_tied[problem.block_option[block]]
+    single = np.flatnonzero(
+        (problem.block_extent[block] == RANK) & ~problem.grouped[problem.table_of_block[block]] & ~tied
+    )
+    for item, rank in itertools.product(single.tolist(), range(problem.world)):
+        elsewhere = place.copy()
+        elsewhere[item] = rank
+        yield Placement(block, elsewhere)
+    for one, two in itertools.combinations(single.tolist(), 2):
+        exchanged = place.copy()
+        exchanged[[one, two]] = place[[two, one]]
+        yield Placement(block, exchanged)
+
+
+def test_there_are_cases() -> None:
+    """Some seeds have a placement that fits to begin with."""
+    assert len(CASES) >= 25
+
+
+@pytest.mark.parametrize(("seed", "problem", "placement"), CASES)
+def test_no_move_and_no_swap_makes_the_result_better(seed: int, problem: Problem, placement: Placement) -> None:
+    """From any placement; it is legal, and its step is the one that is told."""
+    found, step_s = descended(problem, placement)
+    assert is_legal(problem, found)
+    assert load_state(problem, found).step_s() == pytest.approx(step_s, rel=1e-12)
+    assert step_s <= load_state(problem, placement).step_s() * (1 + 1e-12)
+    for other in neighbours(problem, found):
+        if is_legal(problem, other):
+            assert load_state(problem, other).step_s() >= step_s * (1 - 2 * WORTH), seed
+
+
+def test_results_of_the_search_are_local_optima() -> None:
+    """With no more than one start and no pass."""
+    for seed, problem, _ in CASES[:15]:
+        found = solve(problem, Limits(gap=0.0, effort=0))
+        assert found.placement is not None
+        assert found.step_s is not None
+        for other in neighbours(problem, found.placement):
+            if is_legal(problem, other):
+                assert load_state(problem, other).step_s() >= found.step_s * (1 - 2e-6), seed

@@ -1,0 +1,121 @@
+"""Over-full placements made to fit: by exchanges between tiers, and never with a table lost."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Placement, Problem, load_state
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks
+from planner.solvers.construct.rounding import mend
+from planner.solvers.improve.repair import fitted
+from tests.oracles.instances import node_group, topology, workload
+from tests.oracles.placements import faults
+
+
+def problem_of(sizes: list[float], ranks: int = 1, hbm_bytes: float = 10e9, ddr_bytes: float = 100e9) -> Problem:
+    """Whole tables of so many rows of 256 bytes, in HBM or in place in DDR."""
+    tables = [{"name": f"t{i}", "rows": int(rows), "dim": 64} for i, rows in enumerate(sizes)]
+    policy = Policy(tiers=("hbm", "ddr"), shardings=("table_wise",))
+    cluster = topology(node_group("a", ranks=ranks, hbm_bytes=hbm_bytes, ddr_bytes=ddr_bytes))
+    model = planning_model("physical", cluster, workload(tables), policy)
+    return build_problem(model, enumerate_options(model, policy))
+
+
+def placement_of(problem: Problem, random: np.random.Generator) -> Placement:
+    """Each table as one of its blocks, on any rank."""
+    start = problem.table_block_start
+    block = np.array([int(random.integers(start[t], start[t + 1])) for t in range(problem.tables)])
+    return Placement(block, random.integers(0, problem.world, problem.tables))
+
+
+def tiers_of(problem: Problem, placement: Placement) -> list[int]:
+    """The tier of each table."""
+    size = problem.bytes_fixed[0] + problem.bytes_by_rows[0]
+    table = problem.table_of_block[placement.item_block]
+    return [int(size[placement.item_block[table == t]].sum(axis=0).argmax()) for t in range(problem.tables)]
+
+
+def with_room(problem: Problem, placement: Placement, *room: float) -> Problem:
+    """The problem with pools that have so many bytes [M] free beside what the placement takes; less than 0: too few."""
+    free = load_state(problem, placement).free
+    pools = enumerate(zip(problem.pool_capacity, room, strict=True))
+    capacity = [size - float(free[m].min()) + more for m, (size, more) in pools]
+    return replace(problem, pool_capacity=tuple(np.asarray(size) for size in capacity))
+
+
+def test_tables_of_two_tiers_change_places() -> None:
+    """Neither tier has room for another table: the larger one must go to the tier that has room for the difference."""
+    problem = problem_of([4e6, 3.6e6])
+    size = problem.bytes_fixed[0] + problem.bytes_by_rows[0]
+    start = problem.table_block_start
+    in_hbm = [next(b for b in range(*start[t : t + 2]) if size[b, 0] > 5e8) for t in (0, 1)]
+    in_ddr = [next(b for b in range(*start[t : t + 2]) if size[b, 1] > 5e8) for t in (0, 1)]
+    placement = Placement(np.array([in_hbm[0], in_ddr[1]]), np.zeros(2, dtype=np.int64))
+    tight = with_room(problem, placement, -50e6, 150e6, *[0.0] * (len(problem.pool_capacity) - 2))
+    assert load_state(tight, placement).overflow_bytes() > 0
+    found = fitted(tight, placement, np.zeros(len(size)), 1.0)
+    assert found is not None
+    assert load_state(tight, found).overflow_bytes() == 0
+    assert tiers_of(tight, found) == [1, 0]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_fits_is_a_placement_and_most_that_is_too_full_comes_to_fit(ranks: int) -> None:
+    """Tables on random ranks in random tiers, 2 % of the memory to spare: they are all placed, and it fits."""
+    fits = 0
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        problem = problem_of(list(random.uniform(0.2e6, 3e6, 24)), ranks)
+        aim = placement_of(problem, random)
+        taken = [size - load_state(problem, aim).free[m].min() for m, size in enumerate(problem.pool_capacity)]
+        tight = replace(problem, pool_capacity=tuple(np.asarray(of * 1.02 + 1.0) for of in taken))
+        before = placement_of(tight, random)
+        found = fitted(tight, before, Fluid(tight).block_values(Fluid(tight).no_prices()), 1.0)
+        if found is not None:
+            assert faults(tight, found) == []
+            assert load_state(tight, found).overflow_bytes() <= 1e-3
+            fits += 1
+    assert fits >= 15
+
+
+def test_options_are_mended_until_they_fit_together() -> None:
+    """Random options of three times what HBM holds: mended, they take no more of any tier than there is."""
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        sizes = list(random.uniform(0.2e6, 3e6, 24))
+        problem = problem_of(sizes, 2, hbm_bytes=3e9, ddr_bytes=8e9)
+        fluid = Fluid(problem)
+        relaxed = fluid.solve()
+        start = problem.table_block_start
+        in_hbm = np.array([int(start[t]) for t in range(problem.tables)])
+        usable = np.ones(len(problem.block_option), dtype=bool)
+        before = fluid.usage(relaxed.prices, in_hbm)[1]
+        after = fluid.usage(relaxed.prices, mend(fluid, relaxed, in_hbm, usable, 1.0))[1]
+        assert (before > fluid.capacity).any()
+        assert (after <= fluid.capacity * (1 + 1e-5)).all()
+
+
+def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:
+    """Some starts use only blocks that are small for a node's memory, whatever they take of a rank's."""
+    policy = Policy(tiers=("hbm", "ddr"))
+    tables = [{"name": f"t{i}", "rows": 300_000, "dim": 128} for i in range(64)]
+    cluster = topology(node_group("a", ranks=4, nodes=2, hbm_bytes=0.6e9, ddr_bytes=2.9e9))
+    model = planning_model("physical", cluster, workload(tables), policy)
+    problem = build_problem(model, enumerate_options(model, policy))
+    relaxed = Fluid(problem).solve()
+    ddr = next(m for m, pool in enumerate(problem.pool_of_rank) if len(np.unique(pool)) == 2)
+    tight = np.arange(len(problem.pool_capacity)) == ddr
+    by_caps = dict(capped_blocks(problem, relaxed, tight))
+    without = dict(capped_blocks(problem, relaxed, np.zeros_like(tight)))
+    shared = [caps for caps in by_caps if caps[1] in SHARED_POOL_CAPS and caps[0] > caps[1]]
+    assert shared
+    assert not any(caps[0] > caps[1] for caps in without)
+    share = problem.pool_demand[0, :, ddr]
+    whole = problem.block_extent < 2
+    largest = {caps: float(share[mask & whole].max()) for caps, mask in by_caps.items()}
+    assert min(largest[caps] for caps in shared) < max(largest.values())

@@ -1,0 +1,120 @@
+"""Two bins deal out their blocks anew: the best of all ways, within memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from planner.problem.arrays import LoadState, Problem
+from planner.solvers.improve.repartition import BLOCKS, ROUNDING_BYTES, Bins, deal
+from planner.solvers.improve.smoothing import Smoothing
+from tests.oracles.instances import tiny_instance
+
+SQUARINGS = 3
+CLEARLY = 1e-4
+"""Relative difference that single precision tells apart."""
+
+
+def smoothing_of(problem: Problem) -> Smoothing:
+    """Any: around the dense part alone, every column counts as it comes."""
+    state = LoadState(problem)
+    state.load += np.random.default_rng(1).random(state.load.shape) * 1e-3
+    return Smoothing(problem, state, SQUARINGS)
+
+
+def random_bins(problem: Problem, seed: int, *, ranks: int, items: int, room: float) -> Bins:
+    """Two bins of some ranks with items in them; about `room` of an item's bytes are left on each rank."""
+    random = np.random.default_rng(seed)
+    columns = len(problem.stage_of_column)
+    item_load = random.random((items, ranks, columns)) * 1e-3 / items * random.random((items, 1, 1))
+    item_bytes = random.integers(1, 10**9, (items, ranks, 3)).astype(float)
+    item_bytes[..., 2] = 0.0
+    item_bin = np.sort(random.integers(0, 2, items))
+    base = random.random((2, ranks, columns)) * 3e-4
+    load = base + np.stack([item_load[item_bin == b].sum(axis=0) for b in range(2)])
+    free = random.random((2, ranks, 3)) * room * 1e9
+    free[..., 2] = 0.0
+    return Bins(load, free, item_bin, item_load, item_bytes)
+
+
+def value(bins: Bins, smoothing: Smoothing, places: np.ndarray) -> float:
+    """Powers of the fuller bin's loads with the items at `places`, summed; infinite where a rank is over-full."""
+    loads = []
+    for b in range(2):
+        then, before = places == b, bins.item_bin == b
+        loads.append(bins.load[b] + bins.item_load[then].sum(axis=0) - bins.item_load[before].sum(axis=0))
+        room = bins.free[b] + bins.item_bytes[before].sum(axis=0) - bins.item_bytes[then].sum(axis=0)
+        if (room < -ROUNDING_BYTES).any():
+            return np.inf
+    return float(smoothing.value_of(smoothing.relative(np.maximum(*loads))))
+
+
+def dealt(bins: Bins, smoothing: Smoothing) -> np.ndarray:
+    moved, target = deal(bins, np.array([0]), np.array([1]), smoothing, np.random.default_rng(0))
+    places = bins.item_bin.copy()
+    places[moved] = target
+    assert (places[moved] != bins.item_bin[moved]).all(), "only what changes bins is named"
+    return places
+
+
+@pytest.mark.parametrize("room", [0.0, 0.3, 10.0])
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_deal_is_the_best_of_all(seed: int, ranks: int, room: float) -> None:
+    """Against all 2^n, in memory that is full, tight and ample."""
+    problem = tiny_instance(3 * seed).problem
+    smoothing = smoothing_of(problem)
+    bins = random_bins(problem, seed, ranks=ranks, items=2 + seed % 7, room=room)
+    places = dealt(bins, smoothing)
+    ways = itertools.product((0, 1), repeat=len(bins.item_bin))
+    best = min(value(bins, smoothing, np.array(way)) for way in ways)
+    found = value(bins, smoothing, places)
+    assert np.isfinite(found)
+    assert found <= best * (1 + CLEARLY)
+    assert found <= value(bins, smoothing, bins.item_bin) * (1 + 1e-9)
+
+
+def test_full_bins_deal_out_some_of_their_blocks() -> None:
+    """More than can be dealt: never worse than before, never over-full, and at most as many move as are drawn."""
+    problem = tiny_instance(0).problem
+    smoothing = smoothing_of(problem)
+    improved = 0
+    for seed in range(30):
+        bins = random_bins(problem, seed, ranks=2, items=3 * BLOCKS, room=1.0)
+        places = dealt(bins, smoothing)
+        before, after = value(bins, smoothing, bins.item_bin), value(bins, smoothing, places)
+        assert after <= before
+        assert (places != bins.item_bin).sum() <= BLOCKS
+        improved += after < before
+    assert improved >= 10
+
+
+def test_pairs_deal_on_their_own() -> None:
+    """Many pairs at once give what each gives alone."""
+    problem = tiny_instance(0).problem
+    smoothing = smoothing_of(problem)
+    alone = [random_bins(problem, seed, ranks=1, items=4 + seed % 3, room=1.0) for seed in range(6)]
+    together = Bins(
+        np.concatenate([bins.load for bins in alone]),
+        np.concatenate([bins.free for bins in alone]),
+        np.concatenate([bins.item_bin + 2 * i for i, bins in enumerate(alone)]),
+        np.concatenate([bins.item_load for bins in alone]),
+        np.concatenate([bins.item_bytes for bins in alone]),
+    )
+    left = np.arange(0, 12, 2)
+    moved, target = deal(together, left, left + 1, smoothing, np.random.default_rng(0))
+    places = together.item_bin.copy()
+    places[moved] = target
+    first = np.cumsum([0, *(len(bins.item_bin) for bins in alone)])
+    for i, bins in enumerate(alone):
+        own = places[first[i] : first[i + 1]] - 2 * i
+        assert value(bins, smoothing, own) == pytest.approx(value(bins, smoothing, dealt(bins, smoothing)), rel=1e-5)
+
+
+def test_nothing_is_dealt_where_there_are_no_pairs() -> None:
+    """A single bin has no partner."""
+    problem = tiny_instance(0).problem
+    bins = random_bins(problem, 0, ranks=1, items=3, room=1.0)
+    nobody = np.zeros(0, dtype=np.int64)
+    moved, target = deal(bins, nobody, nobody, smoothing_of(problem), np.random.default_rng(0))
+    assert len(moved) == len(target) == 0

@@ -1,0 +1,127 @@
+"""Tables spread over the world so that stages that are loaded in steps end a step lower."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.step import StepModel
+from cost_models.workload import load_workload
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Placement, Problem, load_state
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.load_steps import HEIGHTS
+from planner.solvers.construct.greedy import place
+from planner.solvers.construct.rounding import round_picks
+from planner.solvers.improve.improver import Improver
+from planner.solvers.improve.respread import ROOM, _Offers, _steps
+from tests.oracles.placements import faults
+from topologies.loading import load_topology
+
+
+@pytest.fixture(scope="module")
+def start() -> tuple[Problem, Placement]:
+    """600 tables on 64 ranks, as the fluid optimum chooses and longest first places them, with memory to spare."""
+    model = StepModel(load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3"))
+    problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
+    fluid = Fluid(problem)
+    relaxed = fluid.solve()
+    spare = np.array([200e6, 0.0, 0.0])
+    found = place(problem, round_picks(fluid, relaxed), relaxed.stage_seconds, spare=spare)
+    assert found is not None
+    return problem, found[0]
+
+
+def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem, Placement]) -> None:
+    """A step is four columns: every block takes a whole number of them."""
+    problem, placement = start
+    goods = Improver(problem, placement, 0)._goods
+    heights = goods.amount
+    seconds = goods.load[0][problem.block_is_free.nonzero()[0]]
+    for column in np.flatnonzero(heights).tolist():
+        parts = seconds[:, column] / heights[column]
+        np.testing.assert_allclose(parts, np.round(parts), atol=1e-3)
+    assert 2 <= np.count_nonzero(heights) < np.count_nonzero(seconds.any(axis=0))
+
+
+def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -> None:
+    """Of every stage that is loaded in steps, though gradients of replicas load all ranks alike; the books stay right,
+    and every table has an option that it may have."""
+    problem, placement = start
+    improver = Improver(problem, placement, 0)
+    units = next(units for units in HEIGHTS if _steps(improver._goods, improver._state, units))
+    before = _steps(improver._goods, improver._state, units)
+    assert improver.relieve()
+    after = _steps(improver._goods, improver._state, units)
+    assert [column for column, _, _ in after] == [column for column, _, _ in before]
+    for _, above_s, height_s in after:
+        room = 1 - above_s / problem.world / height_s
+        assert 0.9 * ROOM <= room <= 0.5
+    now = improver._placement()
+    assert faults(problem, now) == []
+    state = load_state(problem, now)
+    np.testing.assert_allclose(improver._state.load, state.load, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(improver._state.free, state.free, rtol=1e-9, atol=1e-2)
+
+
+def test_no_relief_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
+    """A table that is spread takes bytes of all ranks: none is where one rank is full."""
+    improver = Improver(*start, 0)
+    goods, items, state = improver._goods, improver._items, improver._state
+    steps = next(steps for units in HEIGHTS if (steps := _steps(goods, state, units)))
+    change = _Offers(goods, items, state).down(steps)
+    assert change is not None
+    assert len(change.items) == len(change.options) > 0
+    state.free[0, 5] = 0.0
+    assert _Offers(goods, items, state).down(steps) is None
+
+
+def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Placement]) -> None:
+    """After many were spread: those whose gradients cost most stand on single ranks again, within memory, the mean is
+    still below the step, and the step is shorter were all loads even."""
+    problem, placement = start
+    improver = Improver(problem, placement, 0)
+    goods = improver._goods
+    options, load, _ = goods.world_options
+    table = problem.option_table[options]
+    single = np.flatnonzero(improver._items.units == goods.whole[improver._items.family])
+    spread = [item for item in single.tolist() if (table == goods.table_of_family[improver._items.family[item]]).any()]
+    dear = sorted(spread, key=lambda item: load[table == goods.table_of_family[improver._items.family[item]]].sum())
+    moved = dear[-40:]
+    numbers = [int(np.flatnonzero(table == goods.table_of_family[improver._items.family[i]])[0]) for i in moved]
+    kept = np.ones(len(improver._items.rank), dtype=bool)
+    kept[moved] = False
+    items = improver._items
+    blocks = np.concatenate([np.flatnonzero(problem.block_option == options[n]) for n in numbers])
+    free = (improver._settled, Placement(improver._node_block, improver._node))
+    singles = improver._block_of[items.family[kept], items.units[kept]]
+    block = np.concatenate([part.item_block for part in free] + [singles, blocks])
+    place = np.concatenate([part.item_place for part in free] + [items.rank[kept], np.full(len(blocks), -1)])
+    order = np.lexsort((place, block))
+    improver = Improver(problem, Placement(block[order], place[order]), 0)
+    step_s = improver._state.load.mean(axis=1)
+    assert improver.relieve()
+    assert len(improver._items.rank) > kept.sum()
+    now = improver._placement()
+    assert faults(problem, now) == []
+    np.testing.assert_allclose(improver._state.load, load_state(problem, now).load, rtol=1e-9, atol=1e-12)
+    stage = problem.stage_of_column
+    longest = [np.bincount(stage, minlength=1) * 0.0 for _ in range(2)]
+    for total, mean in zip(longest, (step_s, improver._state.load.mean(axis=1)), strict=True):
+        np.maximum.at(total, stage, mean)
+    assert longest[1].sum() < longest[0].sum()
+
+
+def test_no_relief_where_tables_may_not_be_spread() -> None:
+    """Whole tables on single ranks only: nothing is done, and nothing changes."""
+    model = StepModel(load_topology("zionex-16", nodes=2), load_workload("synthetic:60@seed=3"))
+    policy = Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"))
+    problem = build_problem(model, enumerate_options(model, policy))
+    picks = np.array([problem.table_block_start[t + 1] - 1 for t in range(problem.tables)])
+    capacity = tuple(np.full_like(pool, 1e15) for pool in problem.pool_capacity)
+    problem = replace(problem, pool_capacity=capacity, allowed=np.ones_like(problem.allowed))
+    improver = Improver(problem, Placement(picks, np.arange(problem.tables) % 16), 0)
+    load = improver._state.load.copy()
+    assert not improver.relieve()
+    assert np.array_equal(improver._state.load, load)
