@@ -31,7 +31,8 @@ from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
 from planner.planning.pipeline import completed
 from planner.planning.widening import solved
-from planner.problem.arrays import Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve

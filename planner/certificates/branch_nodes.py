@@ -16,19 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.problem.arrays import (
-    NODE,
-    RANK,
-    WORLD,
-    Bools,
-    Floats,
-    Ints,
-    LoadState,
-    Placement,
-    Problem,
-    place_block,
-    row_shares,
-)
+from planner.problem.arrays import NODE, RANK, WORLD, Problem, row_shares
+from planner.problem.load_state import LoadState, place_block
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.symmetry import labels, node_labels, rank_symmetry
 
 ROUNDING = 1e-9

@@ -7,7 +7,8 @@ import numpy as np
 
 from planner.certificates.branch_nodes import ROUNDING, Cases, Multipliers, Part, State
 from planner.certificates.node_bounds import CaseBounds
-from planner.problem.arrays import Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
 
 
 class CaseNode(NamedTuple):

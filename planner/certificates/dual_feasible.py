@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.certificates.node_bounds import Widths
-from planner.problem.arrays import NODE, RANK, WORLD, Floats, Ints, Problem
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.numbers import Floats, Ints
 
 ROUNDING = 1e-9
 """Relative amount by which rooms are rounded up and shares down: above the rounding of sums."""

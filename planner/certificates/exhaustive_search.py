@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Bools, Floats, Ints, LoadState, Placement, Problem, place_block
+from planner.problem.arrays import NODE, RANK, Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.load_state import LoadState, place_block
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.symmetry import rank_symmetry
 
 NEAR = 1e-7

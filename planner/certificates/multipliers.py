@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from planner.certificates.branch_trees import CaseTree
 from planner.certificates.dual_feasible import PricedFunction
-from planner.problem.arrays import Floats
+from planner.problem.numbers import Floats
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.certificates.branch_nodes import ROUNDING, Cases, Multipliers, Part, State
-from planner.problem.arrays import Bools, Floats, Ints, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats, Ints
 
 
 class Choice(NamedTuple):

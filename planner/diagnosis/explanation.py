@@ -27,8 +27,9 @@ from planner.document.provenance import planned_options
 from planner.errors import UnsoundPlanError
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Options, build_problem
-from planner.problem.arrays import Bools, Floats, Ints, Problem
+from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.planned import placed_shards, planned_inputs
 from planner.verification.proof import faults_of, read_proof

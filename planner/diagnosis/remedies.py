@@ -22,7 +22,8 @@ from planner.document.plan import Remedy
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import enumerate_options, uncapped_problem, within_capacity
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
-from planner.problem.arrays import Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import fits
 from planner.solvers.construct.packing import block_shares, pack, smallest_shares

@@ -28,7 +28,9 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
-from planner.problem.arrays import NODE, RANK, Bools, Placement, Problem
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.numbers import Bools
+from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, Parts, existing_cells, kept_cells
 from topologies.cluster import Topology
 from topologies.documents import Document, validate

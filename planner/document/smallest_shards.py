@@ -8,7 +8,8 @@ from cost_models.model import CostModel, MemoryModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document.plan import Remedy, TableDemand, Unplaced
 from planner.formulation.options import Options, uncapped_problem
-from planner.problem.arrays import Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
 from planner.solvers.construct.packing import block_shares, pick_shares, smallest_shares
 from topologies.units import format_bytes
 

@@ -23,7 +23,8 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Amount, Policy
-from planner.problem.arrays import Bools, TableGroup
+from planner.problem.numbers import Bools
+from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
 
 NO_LIMIT = np.iinfo(np.int64).max

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.shards import EXTENT_OF_SHARDING, SHARDINGS, TABLE_WISE, WORLD, Ints
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import Group
-from planner.problem.arrays import TableGroup
+from planner.problem.regions import TableGroup
 
 
 def groups_of(limits: Narrowing, key: str, groups: Sequence[Group]) -> list[tuple[Path, Group, TableGroup]]:

@@ -25,7 +25,7 @@ from planner.formulation.allowed_choices import Permits
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Limits, Policy, TableRule, rank_ranges
-from planner.problem.arrays import Bools
+from planner.problem.numbers import Bools
 from topologies.documents import Document
 from topologies.errors import InputError
 

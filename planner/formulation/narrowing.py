@@ -24,7 +24,7 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES
 from planner.formulation.allowed_choices import NO_LIMIT
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Bools
+from planner.problem.numbers import Bools
 from topologies.documents import Document, did_you_mean
 from topologies.errors import Fault
 from topologies.messages import Key

@@ -30,7 +30,7 @@ from cost_models.shards import (
     Ints,
 )
 from planner.formulation.allowed_choices import Permits
-from planner.problem.arrays import Bools
+from planner.problem.numbers import Bools
 from topologies.documents import Record
 
 COLUMN_UNIT = 4

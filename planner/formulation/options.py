@@ -28,7 +28,8 @@ from planner.formulation.allowed_choices import Permits, permitted_states
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
-from planner.problem.arrays import NODE, RANK, WORLD, Bools, Problem
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.numbers import Bools
 
 MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
 """Block types of a space up to which it is searched; above them one with fewer cuts."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from cost_models.shards import DATA_PARALLEL, TABLE_WISE
 from planner.formulation.options import Options
-from planner.problem.arrays import Bools
+from planner.problem.numbers import Bools
 
 WHOLE = (TABLE_WISE, DATA_PARALLEL)
 """Shardings that cut no table."""

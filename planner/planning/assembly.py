@@ -33,7 +33,10 @@ from planner.document.plan import (
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.smallest_shards import Pieces, explain_unplaced
 from planner.formulation.options import Options
-from planner.problem.arrays import NODE, RANK, Floats, Ints, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.relocation import Homes
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.verification.error_bars import with_error_bars

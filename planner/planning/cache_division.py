@@ -17,8 +17,10 @@ from cost_models.shards import (
 from planner.certificates.multipliers import Bound
 from planner.formulation.options import Options
 from planner.planning.caches import LEAST_FRACTION, merged, rebuilt
-from planner.problem.arrays import NODE, RANK, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.bounding import bound_of, relaxed_optimum

@@ -25,8 +25,9 @@ from cost_models.shards import (
 )
 from planner.certificates.multipliers import Prices
 from planner.formulation.options import CacheFractions, Options, build_problem, coarse_fractions, enumerate_options
-from planner.problem.arrays import Bools, Problem
+from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.numbers import Bools
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.bound.infeasible import shortage
 

@@ -11,7 +11,8 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import TABLE_WISE
 from planner.formulation.options import Options, build_problem, enumerate_options
-from planner.problem.arrays import Ints, Placement
+from planner.problem.numbers import Ints
+from planner.problem.placement import Placement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve

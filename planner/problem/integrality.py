@@ -6,7 +6,8 @@ is the rounding of Chvátal and Gomory for the sum of a stage's loads.
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Floats, Ints, Problem
+from planner.problem.arrays import RANK, Problem
+from planner.problem.numbers import Floats, Ints
 
 NEAR = 1e-6
 """Distance from a whole number within which a ratio of loads counts as whole."""

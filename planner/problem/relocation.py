@@ -14,7 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Bools, Floats, Ints, Placement, Problem
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 
 COLUMN_UNIT = 4
 """Columns of blocks are multiples of 4."""

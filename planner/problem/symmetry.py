@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, WORLD, Bools, Floats, Ints, Problem, row_shares
+from planner.problem.arrays import NODE, WORLD, Problem, row_shares
+from planner.problem.numbers import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

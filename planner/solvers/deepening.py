@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from planner.problem.arrays import Bools, load_state
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Bools
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.construct.fallback import last_resort

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Floats, Ints, Placement, Problem, load_state
+from planner.problem.arrays import RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.improve.changes import Change, Changeable
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Floats, Ints, Placement
+from planner.problem.numbers import Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.finishing import GIVE
 from planner.solvers.improve.homeward import Way
 

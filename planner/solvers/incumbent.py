@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from planner.certificates.multipliers import Bound
-from planner.problem.arrays import Placement
+from planner.problem.placement import Placement
 from planner.solvers.bound.infeasible import Shortage
 from planner.solvers.limits import Clock, Limits
 

@@ -4,7 +4,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Ints, LoadState, Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState, load_state
+from planner.problem.numbers import Bools, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import Slim, slimmed
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.construct.greedy import place

@@ -11,8 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Ints, Placement, Problem, load_state
+from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Bools, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import with_blocks
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage

@@ -18,7 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.certificates.multipliers import Bound
-from planner.problem.arrays import RANK, WORLD, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.problem.arrays import RANK, WORLD, Problem
+from planner.problem.load_state import load_state, place_block
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, ranks_of
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.bound.infeasible import shortage

@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Ints
+from planner.problem.numbers import Bools, Ints
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.construct.caps import PoolCaps, capped_blocks
 from planner.solvers.construct.greedy import place

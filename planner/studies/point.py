@@ -27,7 +27,8 @@ from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
 from planner.planning.pipeline import completed
 from planner.planning.widening import solved
-from planner.problem.arrays import Placement, Problem
+from planner.problem.arrays import Problem
+from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits
 from planner.solvers.search import better, bounded

@@ -19,7 +19,8 @@ from planner.document.smallest_shards import Pieces, explain_unplaced
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options
 from planner.formulation.policy import Policy, rank_ranges
-from planner.problem.arrays import Ints, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Ints
 from planner.solvers.bound.infeasible import Shortage, blamed_ranks, growth_for
 from planner.verification.proof import byte_prices, cheapest_options, faults_of, lagrangian_s, read_proof
 from topologies.units import format_bytes

@@ -6,7 +6,8 @@ from cost_models.model import CostModel
 from planner.certificates.branch_nodes import Multipliers, Part
 from planner.certificates.branch_trees import CaseNode, CaseTree
 from planner.document.plan import CasePart, Division, ProofCase, ProofCases
-from planner.problem.arrays import Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
 
 
 def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:

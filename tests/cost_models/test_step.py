@@ -7,7 +7,9 @@ from cost_models.model import critical_rank
 from cost_models.shards import Blocks, PlacedShards, block_rows
 from cost_models.step import StepModel
 from planner.formulation.options import Options
-from planner.problem.arrays import NODE, RANK, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import random_placement
 

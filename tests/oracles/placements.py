@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Ints, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Ints
+from planner.problem.placement import Placement
 from tests.oracles.instances import tiny_instance
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Outcome

@@ -16,7 +16,9 @@ from planner.certificates.branch_nodes import Cases, Multipliers, Part, State
 from planner.certificates.branch_trees import CaseNode, CaseTree
 from planner.certificates.multipliers import Prices
 from planner.certificates.node_bounds import CaseBounds, Choice
-from planner.problem.arrays import Bools, Floats, Ints, Placement, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import Slim, slimmed
 from planner.solvers.bound.programs import optimum
 

@@ -7,7 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Bools, Floats, Ints, Placement, Problem
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 
 NEAR = 1 + 1e-12
 """Loads that are equal but for rounding count as equal."""

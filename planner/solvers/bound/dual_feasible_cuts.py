@@ -26,7 +26,8 @@ from planner.certificates.dual_feasible import (
 )
 from planner.certificates.multipliers import Bound, Packed, Prices
 from planner.certificates.node_bounds import widths_of
-from planner.problem.arrays import WORLD, Floats, Ints
+from planner.problem.arrays import WORLD
+from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.master import Master
 from planner.solvers.bound.threshold import least_of_stages, step_of_block

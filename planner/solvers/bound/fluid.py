@@ -20,7 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Bools, Floats, Ints, Problem, row_shares
+from planner.problem.arrays import NODE, RANK, WORLD, Problem, row_shares
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.master import Master
 
 SAFETY = 1e-9

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import Bools, Floats, Ints, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import SAFETY, Fluid
 from planner.solvers.bound.programs import optimum
 

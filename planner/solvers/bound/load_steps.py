@@ -7,7 +7,8 @@ ranks off the steps: none of their blocks can make up for it.
 
 import numpy as np
 
-from planner.problem.arrays import RANK, WORLD, Bools, Floats, Problem
+from planner.problem.arrays import RANK, WORLD, Problem
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import FluidSolution
 
 NEAR = 1e-3

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import Bools, Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.programs import optimum
 
 _FIRST_BOX = 8.0

@@ -11,7 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Bools, Floats, Ints, Placement, Problem
+from planner.problem.arrays import RANK, Problem
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 
 MOST_BLOCKS = 100_000
 """Block types of a problem in which joint blocks are looked for."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.certificates.multipliers import Bound, Prices
-from planner.problem.arrays import WORLD, Bools, Floats
+from planner.problem.arrays import WORLD
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import SAFETY, Fluid, FluidSolution
 
 ROUNDS = 12

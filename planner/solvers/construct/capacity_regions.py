@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Ints, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Ints
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import itertools
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Bools, Floats, Problem
+from planner.problem.arrays import WORLD, Problem
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import FluidSolution
 from planner.solvers.bound.load_steps import blocks_in_steps
 

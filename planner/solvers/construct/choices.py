@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.problem.arrays import Floats, Ints
+from planner.problem.numbers import Floats, Ints
 
 
 def cheapest_first(values: Floats, start: Ints) -> Iterator[Ints]:

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from planner.problem.arrays import load_state
+from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.construct.choices import cheapest_first
 from planner.solvers.construct.greedy import place

@@ -5,22 +5,10 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.problem.arrays import (
-    NODE,
-    RANK,
-    WORLD,
-    Bools,
-    Floats,
-    Ints,
-    LoadState,
-    Placement,
-    Problem,
-    load_state,
-    place_block,
-    place_everywhere,
-    place_world,
-    spread,
-)
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world, spread
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.relocation import ranks_of
 from planner.solvers.construct.capacity_regions import OpenRanks, Unit, units_of
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 
 TIGHT = 0.93

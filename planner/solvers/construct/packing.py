@@ -9,19 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.problem.arrays import (
-    NODE,
-    WORLD,
-    Bools,
-    Floats,
-    Ints,
-    LoadState,
-    Placement,
-    Problem,
-    place_block,
-    place_world,
-    spread,
-)
+from planner.problem.arrays import NODE, WORLD, Problem
+from planner.problem.load_state import LoadState, place_block, place_world, spread
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.construct.capacity_regions import units_of

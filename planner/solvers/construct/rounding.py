@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.bound.infeasible import shortage
 

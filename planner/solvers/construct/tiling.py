@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Floats, Ints
+from planner.problem.numbers import Floats, Ints
 
 
 @dataclass(frozen=True)

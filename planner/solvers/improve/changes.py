@@ -5,7 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state, place_block
+from planner.problem.arrays import RANK, Problem
+from planner.problem.load_state import LoadState, load_state, place_block
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 
 

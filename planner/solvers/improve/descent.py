@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Bools, Ints, Placement, Problem, load_state
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Bools, Ints
+from planner.problem.placement import Placement
 from planner.solvers.improve.changes import Change, Changeable
 
 WORTH = 1e-7

@@ -11,7 +11,9 @@ from math import comb
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Bools, Floats, Ints, LoadState, Problem
+from planner.problem.arrays import WORLD, Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.load_steps import amounts
 from planner.solvers.improve.items import Items
 from planner.solvers.improve.levelling import FILL, Market, Offers, Sets, sets_of

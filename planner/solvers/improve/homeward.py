@@ -10,7 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Bools, Floats, Ints, Placement, Problem, load_state, place_block
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import load_state, place_block
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.problem.relocation import Homes
 from planner.solvers.improve.insertion import Pieces
 from planner.solvers.improve.repartition import ROUNDING_BYTES

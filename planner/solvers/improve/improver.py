@@ -12,20 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import (
-    NODE,
-    RANK,
-    Bools,
-    Floats,
-    Ints,
-    LoadState,
-    Placement,
-    Problem,
-    load_state,
-    place_everywhere,
-    place_world,
-    spread,
-)
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import LoadState, load_state, place_everywhere, place_world, spread
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.load_steps import HEIGHTS, NEAR, level_below
 from planner.solvers.improve.exchanges import Aim, Goods, Trade, within_spare
 from planner.solvers.improve.items import Items, difference, merged_items

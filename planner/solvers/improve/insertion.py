@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, WORLD, Bools, Floats, Ints, LoadState, Problem
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.construct.tiling import cheapest_tiling
 from planner.solvers.improve.target import Target
 from planner.solvers.improve.wide import WideBlocks

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Ints
+from planner.problem.numbers import Ints
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.problem.arrays import Bools, Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 
 Singles = NDArray[np.float32]
 

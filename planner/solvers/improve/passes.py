@@ -4,7 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import Bools, Placement
+from planner.problem.numbers import Bools
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch

@@ -10,19 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import (
-    NODE,
-    RANK,
-    Bools,
-    Floats,
-    Ints,
-    LoadState,
-    Placement,
-    Problem,
-    load_state,
-    place_block,
-    place_everywhere,
-)
+from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.load_steps import NEAR, amounts
 from planner.solvers.improve.respread import ROOM
 from planner.solvers.improve.wide import WideBlocks

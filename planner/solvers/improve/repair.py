@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Bools, Floats, Ints, LoadState, Placement, Problem, load_state
+from planner.problem.arrays import RANK, Problem
+from planner.problem.load_state import LoadState, load_state
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 
 MOST_CHANGES = 400

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from planner.problem.arrays import Bools, Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.improve.smoothing import MOST, Smoothing
 
 Singles = NDArray[np.float32]

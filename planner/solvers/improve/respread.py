@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Floats, Ints, LoadState, Problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.load_steps import HEIGHTS, level_below
 from planner.solvers.improve.exchanges import Goods
 from planner.solvers.improve.items import Items

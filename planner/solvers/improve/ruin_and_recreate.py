@@ -11,7 +11,10 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import RANK, Bools, Floats, LoadState, Placement, Problem, load_state
+from planner.problem.arrays import RANK, Problem
+from planner.problem.load_state import LoadState, load_state
+from planner.problem.numbers import Bools, Floats
+from planner.problem.placement import Placement
 from planner.solvers.improve.insertion import Insertion, Pieces
 from planner.solvers.improve.target import Target
 from planner.solvers.improve.wide import WideBlocks

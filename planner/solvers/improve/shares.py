@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Floats, Ints, LoadState, Problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.programs import optimum
 
 MOST_NUMBERS = 100_000

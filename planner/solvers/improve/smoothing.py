@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.problem.arrays import Floats, Ints, LoadState, Problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Floats, Ints
 
 Numbers = NDArray[np.floating[Any]]
 """Of single or double precision."""

@@ -8,7 +8,9 @@ the target, and above a memory pool's capacity, fines come on top.
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import Floats, Ints, LoadState, Problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState
+from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.fluid import Fluid, FluidSolution
 
 LINEAR, QUADRATIC = 4.0, 100.0

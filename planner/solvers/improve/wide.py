@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Floats, Problem, spread
+from planner.problem.arrays import WORLD, Problem
+from planner.problem.load_state import spread
+from planner.problem.numbers import Floats
 
 
 class WideBlocks:

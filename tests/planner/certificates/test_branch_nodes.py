@@ -12,7 +12,8 @@ from planner.certificates.branch_nodes import Cases, Part
 from planner.certificates.branch_trees import CaseTree, tree_bound_s, tree_faults
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Policy, build_problem, enumerate_options
-from planner.problem.arrays import Floats, Problem
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
 from planner.solvers.bound.branching import Branches, Branching, Stop, branch
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage

@@ -7,7 +7,9 @@ from cost_models.step import StepModel
 from planner.certificates.exhaustive_search import proven_s, try_all
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Floats, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Floats
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.brute_force import optimum

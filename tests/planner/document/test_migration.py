@@ -13,7 +13,8 @@ from planner.document.plan import Plan, TablePlan
 from planner.document.provenance import provenance
 from planner.formulation.options import Options, Policy, build_problem, enumerate_options
 from planner.planning.assembly import placed_plan
-from planner.problem.arrays import Placement, Problem
+from planner.problem.arrays import Problem
+from planner.problem.placement import Placement
 from planner.problem.relocation import EXACT_BLOCKS, best_order
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import random_placement

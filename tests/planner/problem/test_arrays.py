@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.problem.arrays import RANK, LoadState, Placement, Problem, load_state, place_block, row_shares, spread
+from planner.problem.arrays import RANK, Problem, row_shares
+from planner.problem.load_state import LoadState, load_state, place_block, spread
+from planner.problem.placement import Placement
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import random_placement
 

@@ -9,7 +9,9 @@ from planner import plan
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.finishing import CROWDED, GIVE, finished
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.solvers.limits import Limits

@@ -14,7 +14,8 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.formulation.policy import Policy
 from planner.formulation.restrictions import restrictions
 from planner.planning.caches import with_own_fractions
-from planner.problem.arrays import Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve

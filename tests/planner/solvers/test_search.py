@@ -11,7 +11,8 @@ from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
 from planner.solvers.improve.passes import FINALISTS
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import Limits

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import slimmed, with_options
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage

@@ -9,7 +9,9 @@ from cost_models.shards import PlacementTier
 from cost_models.step import StepModel
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.choices import cheapest_first
 from planner.solvers.construct.greedy import place

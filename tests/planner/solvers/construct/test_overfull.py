@@ -5,7 +5,9 @@ import pytest
 
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner.planning import planning as api
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.construct.overfull import MARGIN, ROOM, with_priced_memory
 from planner.solvers.improve.improver import Improver
 from planner.solvers.improve.repartition import ROUNDING_BYTES

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from planner.problem.arrays import RANK, Placement, Problem, load_state
+from planner.problem.arrays import RANK, Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.improve.descent import WORTH, descended
 from planner.solvers.limits import Limits
 from planner.solvers.search import solve

@@ -10,7 +10,9 @@ from cost_models.workload import load_workload
 from planner.formulation.option_space import FEW_CUTS
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.improve.improver import TURNS, Improver, Items
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.improve.smoothing import Smoothing

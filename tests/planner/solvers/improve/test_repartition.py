@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from planner.problem.arrays import LoadState, Problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState
 from planner.solvers.improve.repartition import BLOCKS, ROUNDING_BYTES, Bins, deal
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import tiny_instance

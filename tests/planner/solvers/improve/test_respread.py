@@ -9,7 +9,9 @@ from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.load_steps import HEIGHTS
 from planner.solvers.construct.greedy import place

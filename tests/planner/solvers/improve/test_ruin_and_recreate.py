@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.problem.arrays import LoadState, Placement, Problem, load_state
+from planner.problem.arrays import Problem
+from planner.problem.load_state import LoadState, load_state
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.insertion import Insertion
 from planner.solvers.improve.ruin_and_recreate import Ruin

@@ -1,0 +1,173 @@
+"""What a placement asks of every rank: loads and free memory, and the step that follows from them."""
+
+import copy
+
+import numpy as np
+
+from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.numbers import Floats, Ints
+from planner.problem.placement import Placement
+
+
+class LoadState:
+    """Loads and free memory as a placement grows; the arithmetic of the objective, for solvers.
+
+    `load` is [C, W]: for each rank the load of the instance it uses, so a shared instance's load stands at each of
+    its ranks. `free` is [M, W] in the same way.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        base = problem.base_loads[problem.kind_of_rank].T
+        self.load: Floats = np.empty_like(base)
+        for c, instance in enumerate(problem.resource_of_rank):
+            self.load[c] = np.bincount(instance, weights=base[c])[instance]
+        self.free: Floats = np.empty((len(problem.pool_capacity), problem.world))
+        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
+            taken = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
+            self.free[m] = (capacity - taken)[pool]
+        self._column_groups = _groups(problem.resource_of_rank)
+        self._tier_groups = _groups(problem.pool_of_rank)
+
+    def copy(self) -> "LoadState":
+        """The same loads and free memory, to grow on its own."""
+        twin = copy.copy(self)
+        twin.load, twin.free = self.load.copy(), self.free.copy()
+        return twin
+
+    def add(self, item_load: Floats, item_bytes: Floats, ranks: slice) -> None:
+        """Charge consecutive ranks: `item_load` [C, n] seconds and `item_bytes` [M, n]."""
+        for target, values, groups in (
+            (self.load, item_load, self._column_groups),
+            (self.free, -item_bytes, self._tier_groups),
+        ):
+            for rows, instance, first, last in groups:
+                touched = instance[ranks]
+                if touched[-1] - touched[0] == len(first) - 1:
+                    target[rows] += values[rows]
+                    continue
+                reach = slice(first[ranks.start], last[ranks.stop - 1])
+                opens = np.flatnonzero(touched[1:] != touched[:-1]) + 1
+                total = np.add.reduceat(values[rows], np.concatenate([[0], opens]), axis=1)
+                target[rows, reach] += total[:, instance[reach] - touched[0]]
+
+    def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
+        """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
+        for rows, _, first, last in self._column_groups:
+            self.load[rows, first[rank] : last[rank]] += load[rows, None]
+        for rows, _, first, last in self._tier_groups:
+            self.free[rows, first[rank] : last[rank]] -= size[rows, None]
+
+    def add_everywhere(self, per_kind: Floats) -> None:
+        """Charge every rank `per_kind` [K, C] seconds."""
+        if not per_kind.any():
+            return
+        problem = self._problem
+        seconds = per_kind[problem.kind_of_rank].T
+        for c, instance in enumerate(problem.resource_of_rank):
+            self.load[c] += np.bincount(instance, weights=seconds[c])[instance]
+
+    def stage_seconds(self) -> Floats:
+        """[S]"""
+        longest = self.load.max(axis=1)
+        seconds = np.zeros(len(self._problem.stage_constants))
+        np.maximum.at(seconds, self._problem.stage_of_column, longest)
+        return seconds + self._problem.stage_constants
+
+    def step_s(self) -> float:
+        """The objective."""
+        return float(self.stage_seconds().sum())
+
+    def overflow_bytes(self) -> float:
+        """Bytes by which the fullest pool is over its capacity; 0 when everything fits."""
+        return float(max(0.0, -self.free.min()))
+
+
+def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
+    """Rows of `instances` [R, W] that are shared alike: (rows, instance [W], first and last + 1 rank of it [W]).
+
+    Instances are consecutive ranks, so one slice updates all who share one.
+    """
+    found: dict[bytes, list[int]] = {}
+    for row, instance in enumerate(instances):
+        found.setdefault(instance.tobytes(), []).append(row)
+    groups = []
+    for rows in found.values():
+        instance = instances[rows[0]]
+        first = np.searchsorted(instance, instance, side="left")
+        last = np.searchsorted(instance, instance, side="right")
+        groups.append((np.array(rows), instance, first, last))
+    return groups
+
+
+def load_state(problem: Problem, placement: Placement) -> LoadState:
+    """The state of a complete placement: blocks of single ranks summed at once, the others one by one."""
+    state = LoadState(problem)
+    extent = problem.block_extent[placement.item_block]
+    place_everywhere(problem, state, placement.item_block)
+    place_world(problem, state, placement.item_block[extent == WORLD])
+    place_on_ranks(problem, state, placement.item_block[extent == RANK], placement.item_place[extent == RANK])
+    on_node = extent == NODE
+    for block, node in zip(placement.item_block[on_node].tolist(), placement.item_place[on_node].tolist(), strict=True):
+        place_block(problem, state, block, node)
+    return state
+
+
+def place_everywhere(problem: Problem, state: LoadState, item_block: Ints) -> None:
+    """Charge the `everywhere` part of all items at once."""
+    count = np.bincount(item_block, minlength=len(problem.block_option))
+    chosen = np.flatnonzero(count)
+    state.add_everywhere(np.einsum("kbc,b->kc", problem.everywhere[:, chosen], count[chosen].astype(float)))
+
+
+def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
+    """Charge WORLD blocks, the replicated ones all at once."""
+    replicated = problem.block_replicated[blocks]
+    for block in blocks[~replicated].tolist():
+        place_block(problem, state, block, -1)
+    alike = blocks[replicated]
+    load = (problem.fixed[:, alike] + problem.by_rows[:, alike]).sum(axis=1)
+    size = (problem.bytes_fixed[:, alike] + problem.bytes_by_rows[:, alike]).sum(axis=1)
+    kind = problem.kind_of_rank
+    state.add(load[kind].T, size[kind].T, slice(0, problem.world))
+
+
+def place_on_ranks(problem: Problem, state: LoadState, blocks: Ints, ranks: Ints) -> None:
+    """Charge RANK blocks, each at its rank, without their `everywhere` parts."""
+    kind = problem.kind_of_rank[ranks]
+    load = problem.fixed[kind, blocks] + problem.by_rows[kind, blocks]
+    size = problem.bytes_fixed[kind, blocks] + problem.bytes_by_rows[kind, blocks]
+    more_load, more_size = np.zeros_like(state.load), np.zeros_like(state.free)
+    for target, amounts in ((more_load, load), (more_size, size)):
+        for row, values in zip(target, amounts.T, strict=True):
+            row += np.bincount(ranks, weights=values, minlength=problem.world)
+    state.add(more_load, more_size, slice(0, problem.world))
+
+
+def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:
+    """Charge one block at its place (rank, node, or -1 for the world), without its `everywhere` part.
+
+    A `sign` of -1 takes it away.
+    """
+    extent = problem.block_extent[block]
+    if extent == RANK:
+        kind = problem.kind_of_rank[place]
+        load = problem.fixed[kind, block] + problem.by_rows[kind, block]
+        size = problem.bytes_fixed[kind, block] + problem.bytes_by_rows[kind, block]
+        state.add_on_rank(sign * load, sign * size, place)
+        return
+    if extent == NODE:
+        ranks = slice(int(problem.node_start[place]), int(problem.node_start[place + 1]))
+        share = problem.node_share(block, ranks.stop - ranks.start)
+    else:
+        ranks = slice(0, problem.world)
+        share = problem.world_share(block)
+    load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
+    state.add(sign * load, sign * size, ranks)
+
+
+def spread(problem: Problem, block: int, share: Floats, kinds: Ints) -> tuple[Floats, Floats]:
+    """Loads [C, n] and bytes [M, n] of a block cut by rows over n ranks with these row shares and kinds."""
+    load = problem.fixed[kinds, block] + problem.by_rows[kinds, block] * share[:, None]
+    size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * share[:, None]
+    return load.T, size.T
