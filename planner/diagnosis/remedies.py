@@ -18,7 +18,7 @@ from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_P
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Dtype, Workload
 from cost_models.workload.optimizers import STATE, Optimizer
-from planner.document.plan import Remedy
+from planner.document.reasons import Remedy
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import enumerate_options, uncapped_problem, within_capacity
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy

@@ -26,7 +26,9 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
-from planner.document.plan import FormerPlan, Moves, Plan, RankTraffic, TablePlan, TierBytes
+from planner.document.moves import FormerPlan, Moves, RankTraffic
+from planner.document.plan import Plan, TablePlan
+from planner.document.shards import TierBytes
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
 from planner.problem.arrays import NODE, RANK, Problem
 from planner.problem.numbers import Bools

@@ -11,7 +11,7 @@ from cost_models.kinds import CoefficientsUsed
 from cost_models.model import CostModel
 from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
-from planner.document.plan import CoefficientSources, Provenance, Source
+from planner.document.origin import CoefficientSources, Provenance, Source
 from planner.formulation.allowed_choices import Permits
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy

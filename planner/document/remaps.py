@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from cost_models.memory import cached_rows, remap_row_bytes
 from cost_models.shards import TIER_FORMS, Ints
-from planner.document.plan import Plan, Remap, Shards, TablePlan
+from planner.document.plan import Plan, Remap, TablePlan
+from planner.document.shards import Shards
 
 Rows = NDArray[np.signedinteger[Any]]
 """Row numbers, int32 where that holds them, else int64."""

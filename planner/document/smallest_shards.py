@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.model import CostModel, MemoryModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
-from planner.document.plan import Remedy, TableDemand, Unplaced
+from planner.document.reasons import Remedy, TableDemand, Unplaced
 from planner.formulation.options import Options, uncapped_problem
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats

@@ -9,8 +9,11 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
-from planner.document.plan import Objective, Plan, Proof, Provenance, Shards, StageTime, TablePlan
+from planner.document.certificates import Proof
+from planner.document.origin import Provenance
+from planner.document.plan import Objective, Plan, StageTime, TablePlan
 from planner.document.provenance import provenance
+from planner.document.shards import Shards
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.options import build_problem, enumerate_options

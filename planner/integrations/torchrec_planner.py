@@ -38,7 +38,8 @@ from torchrec.distributed.types import ModuleSharder, ShardingPlan
 from cost_models.dense import parameter_bytes
 from cost_models.shards import HOME_OF_TIER
 from cost_models.workload.models import Workload
-from planner.document.plan import Infeasibility, Plan
+from planner.document.plan import Plan
+from planner.document.reasons import Infeasibility
 from planner.formulation.policy import Policy
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections

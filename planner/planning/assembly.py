@@ -17,20 +17,12 @@ from cost_models.shards import (
     block_rows,
 )
 from cost_models.workload.formats import DTYPES
-from planner.document.plan import (
-    Moves,
-    Objective,
-    Plan,
-    Provenance,
-    RankPlan,
-    Remap,
-    Remedy,
-    Shards,
-    StageTime,
-    TablePlan,
-    TierBytes,
-)
+from planner.document.moves import Moves
+from planner.document.origin import Provenance
+from planner.document.plan import Objective, Plan, RankPlan, Remap, StageTime, TablePlan
+from planner.document.reasons import Remedy
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
+from planner.document.shards import Shards, TierBytes
 from planner.document.smallest_shards import Pieces, explain_unplaced
 from planner.formulation.options import Options
 from planner.problem.arrays import NODE, RANK, Problem

@@ -13,8 +13,10 @@ from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.diagnosis.remedies import remedies
 from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
-from planner.document.plan import Plan, Provenance, Remedy, TimedWork
+from planner.document.origin import Provenance, TimedWork
+from planner.document.plan import Plan
 from planner.document.provenance import provenance
+from planner.document.reasons import Remedy
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.option_space import EVERY_CUT

@@ -11,7 +11,9 @@ from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_
 from planner.diagnosis.fixed_part import fixed_part
 from planner.diagnosis.sensitivity import deduplication, describe, gains
 from planner.document.migration import is_limit_too_small
-from planner.document.plan import Infeasibility, Moves, Objective, Plan, Remedy, TableDemand
+from planner.document.moves import Moves
+from planner.document.plan import Objective, Plan
+from planner.document.reasons import Infeasibility, Remedy, TableDemand
 from planner.formulation.allowed_choices import planning_model
 from planner.reports.tables import Grid
 from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words

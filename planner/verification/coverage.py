@@ -13,7 +13,8 @@ from cost_models.shards import (
     block_rows,
 )
 from cost_models.workload.models import TableProfile
-from planner.document.plan import Shards, TablePlan
+from planner.document.plan import TablePlan
+from planner.document.shards import Shards
 from planner.formulation.option_space import COLUMN_UNIT
 
 

@@ -12,9 +12,11 @@ from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
 from planner.certificates.exhaustive_search import try_all
 from planner.certificates.multipliers import Prices
+from planner.document.certificates import Proof
 from planner.document.differences import differences
 from planner.document.migration import is_limit_too_small
-from planner.document.plan import Infeasibility, Plan, Proof, Remedy, TableDemand, TierShortage
+from planner.document.plan import Plan
+from planner.document.reasons import Infeasibility, Remedy, TableDemand, TierShortage
 from planner.document.smallest_shards import Pieces, explain_unplaced
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options

@@ -19,7 +19,7 @@ from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, 
 from planner.certificates.exhaustive_search import proven_s, try_all
 from planner.certificates.multipliers import Bound, Packed, Prices
 from planner.certificates.node_bounds import widths_of
-from planner.document.plan import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
+from planner.document.certificates import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
 from planner.problem.arrays import NODE, RANK, WORLD, Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats

@@ -21,7 +21,8 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.migration import migration_from, plan_fingerprint
-from planner.document.plan import Plan, Provenance, Source, TablePlan
+from planner.document.origin import Provenance, Source
+from planner.document.plan import Plan, TablePlan
 from planner.document.provenance import (
     coefficient_sources,
     faults_of_cuts,

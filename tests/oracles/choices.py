@@ -11,7 +11,8 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Floats, Ints
 from cost_models.workload.formats import DTYPES
-from planner.document.plan import Remap, Shards, TablePlan
+from planner.document.plan import Remap, TablePlan
+from planner.document.shards import Shards
 from tests.oracles import covers
 from tests.oracles.covers import Covers
 from tests.oracles.document_rules import Rules, TableRules

@@ -15,7 +15,8 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS
 from planner import plan
-from planner.document.plan import Objective, Plan, RankPlan, StageTime, TablePlan, TierBytes
+from planner.document.plan import Objective, Plan, RankPlan, StageTime, TablePlan
+from planner.document.shards import TierBytes
 from planner.verification.planned import placed_tables
 from planner.verification.verify import verify
 from tests.oracles import legality

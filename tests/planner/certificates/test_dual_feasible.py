@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner.certificates.dual_feasible import FAMILIES, PricedFunction, is_function, transformed
 from planner.certificates.multipliers import Bound, Packed, Prices
-from planner.document.plan import Proof
+from planner.document.certificates import Proof
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy

@@ -13,7 +13,8 @@ from cost_models.workload import load_workload
 from cost_models.workload.models import Workload
 from planner import plan
 from planner.diagnosis.remedies import remedies
-from planner.document.plan import Plan, Remedy
+from planner.document.plan import Plan
+from planner.document.reasons import Remedy
 from planner.formulation.options import Policy, build_problem, enumerate_options
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import fits

@@ -9,7 +9,8 @@ import pytest
 
 from planner import plan
 from planner.document.files import faults_located
-from planner.document.plan import Plan, Shards, read_plan, write_plan
+from planner.document.plan import Plan, read_plan, write_plan
+from planner.document.shards import Shards
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 

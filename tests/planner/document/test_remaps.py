@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from cost_models.shards import MEMORY_TIERS, block_rows
 from planner.document import remaps
-from planner.document.plan import Plan, Remap, Shards, TablePlan
+from planner.document.plan import Plan, Remap, TablePlan
 from planner.document.remaps import hot_row_count, hot_rows_of_shards, hottest, numbering_fault, rows_of_ids, sha256_of
+from planner.document.shards import Shards
 
 counted = st.lists(st.integers(0, 4) | st.integers(2**16 - 2, 2**40), min_size=1, max_size=60)
 

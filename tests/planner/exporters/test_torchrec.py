@@ -5,7 +5,8 @@ import pytest
 
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
-from planner.document.plan import Plan, Shards
+from planner.document.plan import Plan
+from planner.document.shards import Shards
 from planner.exporters.modules import module_paths
 from planner.exporters.torchrec import easyrec_environment, easyrec_plan, torchrec_constraints, torchrec_plan
 from planner.formulation.policy import Policy

@@ -1,0 +1,138 @@
+"""Proofs of bounds, as the document carries them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cost_models.shards import MemoryTier
+from planner.formulation.policy import Ranks
+from topologies.documents import Record
+
+Confinement = Annotated[
+    Ranks | None,
+    Field(
+        exclude_if=lambda value: value is None,
+        description="Of the group's ranks only these, to which the policy confines tables; unset: all that it leaves.",
+    ),
+]
+
+
+class ResourceWeight(Record):
+    """The share of a stage's weight that lies on one kind of resource, spread evenly over its instances."""
+
+    stage: str
+    resource: str
+    group: str | None
+    """Node group whose ranks' resource it is; null for a resource that ranks of several groups share."""
+    share: float
+    ranks: Confinement = None
+
+
+class TableWeight(Record):
+    """The share of a stage's weight that lies on one table: the stage lasts at least as long as its largest block."""
+
+    stage: str
+    table: str
+    share: float
+
+
+class BytePrice(Record):
+    """What a byte of a memory tier is worth in the proof."""
+
+    tier: MemoryTier
+    group: str
+    seconds_per_byte: float
+    ranks: Confinement = None
+
+
+class FunctionPrice(Record):
+    """A dual feasible function of the shares that blocks take of what the threshold leaves of one resource's stage, and
+    what the room of one of its instances is worth."""
+
+    stage: str
+    resource: str
+    group: str
+    """The ranks of the node group: blocks that are placed there, and the instances that they use."""
+    family: Literal["fekete_schepers", "martello_toth", "burdett_johnson", "carlier_clautiaux_moukrim"]
+    parameter: float
+    seconds: float
+
+
+class ProofPacking(Record):
+    """Why no plan is faster than a threshold: its blocks would not pack into the ranks.
+
+    Below the threshold, the transformed shares of the blocks on one instance sum to one at most. At these weights and
+    prices of bytes and of that room, the cheapest options cost at least the threshold, free ones cut into whole blocks.
+    """
+
+    threshold_s: float
+    weights: tuple[ResourceWeight, ...]
+    byte_prices: tuple[BytePrice, ...]
+    functions: tuple[FunctionPrice, ...]
+
+
+class CasePart(Record):
+    """What a case decides: a block of a table, by the numbers of the block types in the planner's enumeration."""
+
+    first: int
+    last: int
+    """The block is of one of the types from `first` to `last`."""
+    place: int | None
+    """Rank, or node of a block that spans one, or -1 for the whole cluster; null: not decided."""
+
+
+class Division(Record):
+    """By what a case is divided."""
+
+    table: str
+    part: int
+    """0 for the table's widest block (a fixed option's first one), 1 for the next one, and so on."""
+
+
+class ProofCase(Record):
+    """A case of the proof: plans that have something in common."""
+
+    parent: int | None
+    """Number of the case that it is a part of; null for the first, which holds every plan."""
+    decides: CasePart | None
+    """Of the table and the part by which the parent is divided."""
+    divided_by: Division | None
+    """Null for a case that is proven by its own multipliers."""
+    weights: tuple[tuple[str, str, int, float], ...] | None
+    """(stage, resource, rank, weight of a second on the instance that each rank from this one up to the next entry's
+    uses); null where the parent's multipliers hold, here and below."""
+    byte_prices: tuple[tuple[str, int, float], ...] | None
+    """(tier, rank, seconds per byte of the pool that each rank from this one up to the next entry's uses)."""
+
+
+class ProofCases(Record):
+    """Cases that together hold every plan faster than a threshold, each with multipliers."""
+
+    threshold_s: float
+    cases: tuple[ProofCase, ...]
+
+
+class Proof(Record):
+    """The multipliers that prove the lower bound: anyone can recompute it from them without a solver.
+
+    Over the blocks that a plan faster than `threshold_s` may hold, each table costs at least what its cheapest option
+    costs at these weights and prices; less the price of all memory, that is a lower bound on the step.
+    """
+
+    threshold_s: float | None
+    """Blocks that alone make the step this long are left out; null: none are. The bound is at most the threshold."""
+    weights: tuple[ResourceWeight, ...]
+    """Shares that are not 0. Per stage they sum to one at most, together with those of tables; what is missing counts
+    the seconds that the stage takes in any case, as its loads are whole multiples of one amount."""
+    byte_prices: tuple[BytePrice, ...]
+    """Prices that are not 0."""
+    table_weights: Annotated[tuple[TableWeight, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Shares of tables whose largest block alone may outlast the rest of a stage; unset: none."""
+    packing: Annotated[ProofPacking | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where blocks leave holes on the ranks, what else proves a threshold. The multipliers above say what every stage
+    lasts at least."""
+    branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
+    tried_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a small problem: every plan faster than this was tried, table by table, and there is none. Whoever checks it
+    tries them again."""

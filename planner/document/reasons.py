@@ -1,0 +1,68 @@
+"""Why there is no plan, as the document says it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cost_models.shards import MemoryTier
+from planner.document.certificates import BytePrice
+from topologies.documents import Record
+
+
+class TierShortage(Record):
+    """What one tier lacks."""
+
+    tier: MemoryTier
+    capacity_bytes: int
+    """Usable bytes of the whole cluster."""
+    short_bytes: int | None
+    """How much more of this tier alone would do; null where no amount of it alone does."""
+
+
+class TableDemand(Record):
+    """A table that is to blame."""
+
+    name: str
+    bytes: int
+    """Weights and optimizer state."""
+    reason: str
+
+
+class Remedy(Record):
+    """One change of the inputs, everything else as it is."""
+
+    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
+    group: str | None
+    """The node group that changes; null where it is not the cluster."""
+    was: str
+    value: str | None
+    """The smallest change that makes the tables fit, in whole steps; null where none does."""
+    flags: str | None
+    """What makes `planner plan` plan with it; null where no value helps."""
+    least: str | None
+    """The step before this one is proven not to suffice; below `value` where nothing could be placed in between."""
+    words: str
+
+
+class Infeasibility(Record):
+    """Why there is no plan."""
+
+    summary: str
+    tiers: tuple[TierShortage, ...]
+    tables: tuple[TableDemand, ...]
+    byte_prices: tuple[BytePrice, ...]
+    """At these prices even the cheapest options of all tables cost more than all memory; none where a table has no
+    option that fits, and where everything was tried."""
+    tried: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether every placement was tried, and none fits; whoever checks it tries them again."""
+    remedies: tuple[Remedy, ...] = ()
+    """Single changes that help, and those that do not."""
+
+
+class Unplaced(Record):
+    """Why a search ended without a plan, though nothing proves that there is none."""
+
+    summary: str
+    tables: tuple[TableDemand, ...]
+    """Those whose smallest pieces are the largest."""
+    remedies: tuple[Remedy, ...] = ()
