@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
 from planner.certificates.exhaustive_search import try_all
+from planner.certificates.lagrangian import cheapest_options, lagrangian_s
 from planner.certificates.multipliers import Prices
 from planner.document.certificates import Proof
 from planner.document.differences import differences
@@ -24,7 +25,7 @@ from planner.formulation.policy import Policy, rank_ranges
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
 from planner.solvers.bound.infeasible import Shortage, blamed_ranks, growth_for
-from planner.verification.proof import byte_prices, cheapest_options, faults_of, lagrangian_s, read_proof
+from planner.verification.proof import byte_prices, faults_of, read_proof
 from topologies.units import format_bytes
 
 _BLAMED = 5

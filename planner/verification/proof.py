@@ -17,16 +17,22 @@ from cost_models.model import CostModel
 from planner.certificates.branch_trees import tree_bound_s, tree_faults
 from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
 from planner.certificates.exhaustive_search import proven_s, try_all
+from planner.certificates.lagrangian import (
+    ROUNDING,
+    block_values,
+    dual_value_s,
+    instances_of_columns,
+    lagrangian_s,
+    least_stage_s,
+    least_step_of_block_s,
+)
 from planner.certificates.multipliers import Bound, Packed, Prices
 from planner.certificates.node_bounds import widths_of
 from planner.document.certificates import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats
 from planner.verification.proof_nodes import read_cases, write_cases
-
-ROUNDING = 1e-9
-"""Relative amount by which a recomputed bound is rounded down: above the rounding of sums of 10^5 doubles."""
 
 
 def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
@@ -72,7 +78,7 @@ def _written_packing(model: CostModel, problem: Problem, packed: Packed) -> Proo
 
 def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tuple[ResourceWeight, ...]:
     """The weights [D, C] that are not 0, as shares of their stages."""
-    instances, shared = _instances(problem)
+    instances, shared = instances_of_columns(problem)
     weights = []
     for c, column in enumerate(model.columns):
         for d, (group, ranks) in enumerate(_places(model, problem)):
@@ -109,7 +115,7 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
     """What makes the multipliers no proof at all, whatever they sum up to."""
     places: set[tuple[str | None, tuple[int, ...] | None]] = set(_places(model, problem))
     columns = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
-    _, shared = _instances(problem)
+    _, shared = instances_of_columns(problem)
     for weight in proof.weights:
         c, place = columns.get((weight.stage, weight.resource)), (weight.group, weight.ranks)
         there = c is not None and (place == (None, None) if shared[c] else place in places)
@@ -156,7 +162,7 @@ def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices
     prices = _multipliers(proof, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
     if proof.threshold_s is not None:
-        usable &= _step_of_block(problem, prices) < proof.threshold_s
+        usable &= least_step_of_block_s(problem, prices) < proof.threshold_s
     return prices, usable
 
 
@@ -169,7 +175,7 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
         simple = max(simple, _packed_s(proof.packing, prices, model, problem))
     if proof.branching is not None:
         tree = read_cases(proof.branching, model, problem)
-        simple = max(simple, tree_bound_s(problem, tree, _least(problem, prices)))
+        simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, prices)))
     if proof.tried_s is not None:
         simple = max(simple, proven_s(proof.tried_s))
     return simple
@@ -185,13 +191,13 @@ def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: P
         )
         for entry in packing.functions
     )
-    rooms = stage_rooms(problem, packing.threshold_s, _least(problem, least))
+    rooms = stage_rooms(problem, packing.threshold_s, least_stage_s(problem, least))
     placed, anywhere, paid = priced_shares(problem, functions, rooms)
     prices = _multipliers(_plain(packing), model, problem)
-    values = _block_values(problem, prices.weight, prices.byte, placed) + anywhere
-    usable = np.asarray(problem.allowed.any(axis=0)) & (_step_of_block(problem, least) < packing.threshold_s)
+    values = block_values(problem, prices.weight, prices.byte, placed) + anywhere
+    usable = np.asarray(problem.allowed.any(axis=0)) & (least_step_of_block_s(problem, least) < packing.threshold_s)
     cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), widths_of(problem))
-    value = _total(problem, prices, cheapest, grain_seconds(problem)) - paid * (1 + ROUNDING)
+    value = dual_value_s(problem, prices, cheapest, grain_seconds(problem)) - paid * (1 + ROUNDING)
     return min(value, packing.threshold_s)
 
 
@@ -216,28 +222,13 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterato
     except ValueError as error:
         yield str(error)
         return
-    yield from tree_faults(problem, tree, _least(problem, _multipliers(proof, model, problem)))
-
-
-def _instances(problem: Problem) -> tuple[Floats, Bools]:
-    """[D, C] instances of each column's resource that the ranks of a district use, or of all kinds where kinds share
-    some; and [C] where they do."""
-    districts = problem.districts
-    count = np.zeros((len(districts.kind), len(problem.stage_of_column)))
-    shared = np.zeros(len(problem.stage_of_column), dtype=bool)
-    for c, instance in enumerate(problem.resource_of_rank):
-        count[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
-        everyone = len(np.unique(instance[problem.reach]))
-        shared[c] = count[: problem.kinds, c].sum() > everyone
-        if shared[c]:
-            count[:, c] = everyone
-    return count, shared
+    yield from tree_faults(problem, tree, least_stage_s(problem, _multipliers(proof, model, problem)))
 
 
 def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
     """The prices of a proof without faults."""
     places = _places(model, problem)
-    instances, _ = _instances(problem)
+    instances, _ = instances_of_columns(problem)
     index = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
     weight = np.zeros_like(instances)
     for entry in proof.weights:
@@ -255,150 +246,3 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
         pair = number[lone.table], model.stages.index(lone.stage)
         of_table[pair] = of_table.get(pair, 0.0) + lone.share
     return Prices(weight, byte, of_table)
-
-
-def lagrangian_s(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> float:
-    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants,
-    and of the seconds `grain` [S] that each stage takes in any case the share that its weights leave."""
-    return _total(problem, prices, cheapest_options(problem, prices, usable), grain)
-
-
-def cheapest_options(problem: Problem, prices: Prices, usable: Bools) -> Floats:
-    """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
-
-    Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
-    blocks at least, each counted by its column units.
-    """
-    lone = np.zeros(len(problem.block_option))
-    for (table, stage), share in prices.of_table.items():
-        own = np.arange(*problem.table_block_start[table : table + 2])
-        lone[own] += share * problem.stage_peaks[own, stage]
-    block = _block_values(problem, prices.weight, prices.byte)
-    block[~usable] = np.inf
-    cheapest = np.full(problem.tables, np.inf)
-    option_value = np.full(len(problem.option_table), np.inf)
-    for free in (False, True):
-        options = np.flatnonzero((problem.option_units > 0) == free)
-        members = np.flatnonzero(problem.block_is_free == free)
-        owner = problem.block_option[members]
-        if free:
-            parts = problem.option_units[owner] / problem.block_units[members]
-            np.minimum.at(option_value, owner, block[members] * parts + lone[members])
-        elif len(options):
-            total = np.bincount(
-                owner, weights=block[members] * problem.block_count[members], minlength=len(option_value)
-            )
-            longest = np.zeros(len(option_value))
-            np.maximum.at(longest, owner, lone[members])
-            option_value[options] = total[options] + longest[options]
-    np.minimum.at(cheapest, problem.option_table, option_value)
-    return cheapest
-
-
-def _total(problem: Problem, prices: Prices, cheapest: Floats, grain: Floats) -> float:
-    """The Lagrangian where the tables' cheapest options cost [T] so much; see `lagrangian_s`."""
-    if np.isinf(cheapest).any():
-        return float("inf")
-    districts, weight, byte = problem.districts, prices.weight, prices.byte
-    sizes = districts.ranks.sum(axis=1).astype(float)
-    base = float((problem.base_loads[districts.kind] * sizes[:, None] * weight).sum())
-    memory = float((byte * _capacity(problem)).sum())
-    base += float(_idle_shares(problem, prices) @ grain)
-    total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
-    return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
-
-
-def _idle_shares(problem: Problem, prices: Prices) -> Floats:
-    """[S] share of each stage's weight that lies on no resource and no table."""
-    instances, shared = _instances(problem)
-    share = np.zeros(len(problem.stage_constants))
-    for c, stage in enumerate(problem.stage_of_column):
-        districts = slice(0, 1) if shared[c] else slice(None)
-        share[stage] += float(prices.weight[districts, c] @ instances[districts, c])
-    for (_, stage), weight in prices.of_table.items():
-        share[stage] += weight
-    return np.maximum(1.0 - share, 0.0)
-
-
-def _block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
-    """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
-    extent, districts, kinds = problem.block_extent, problem.districts, problem.kinds
-    rows = problem.table_rows[problem.option_table[problem.block_option]]
-    size = -(-rows // problem.world)
-    least = np.full(len(extent), np.inf)
-    everywhere, world_wide = np.zeros(len(extent)), np.zeros(len(extent))
-    set_of_block = problem.table_rank_set[problem.table_of_block]
-    sums = [
-        (districts.of_set(weight, number, kinds), districts.of_set(byte, number, kinds))
-        for number in range(len(problem.rank_sets))
-    ]
-    for k in range(kinds):
-        ranks = np.flatnonzero(problem.kind_of_rank == k)
-        held = np.zeros(len(extent))
-        for first, last in _runs(ranks):
-            held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
-        share = np.where(problem.block_replicated, len(ranks), held / rows)
-        holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], len(ranks))
-        row_parts = np.where(extent == WORLD, share, 1.0)
-        local = np.zeros(len(extent)) if more is None else more[k].copy()
-        for number, (seconds, price) in enumerate(sums):
-            mine = np.flatnonzero(set_of_block == number)
-            fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ price[k]
-            by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ price[k]
-            local[mine] += fixed * holders[mine] + by_rows * row_parts[mine]
-        least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
-        world_wide += np.where(problem.allowed[k], local, np.inf)
-    for d, kind in enumerate(districts.kind.tolist()):
-        everywhere += districts.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
-    return np.where(extent == WORLD, world_wide, least) + everywhere
-
-
-def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
-    """First and last of each run of consecutive ranks."""
-    breaks = np.flatnonzero(np.diff(ranks) != 1)
-    starts = np.concatenate([ranks[:1], ranks[breaks + 1]])
-    ends = np.concatenate([ranks[breaks], ranks[-1:]])
-    return zip(starts.tolist(), ends.tolist(), strict=True)
-
-
-def _capacity(problem: Problem) -> Floats:
-    """[D, M] bytes that tables may use in the pools of each district together."""
-    found = np.zeros((len(problem.districts.kind), len(problem.pool_capacity)))
-    for d, ranks in enumerate(problem.districts.ranks):
-        for m, capacity in enumerate(problem.pool_capacity):
-            pools = np.unique(problem.pool_of_rank[m][ranks])
-            found[d, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
-    return found
-
-
-def _least(problem: Problem, prices: Prices) -> Floats:
-    """[S] seconds that each stage takes at least, by its own weights alone."""
-    constants = float(problem.stage_constants.sum())
-    anything: Bools = np.asarray(problem.allowed.any(axis=0))
-    of_stage, grain = [], grain_seconds(problem)
-    for s in range(len(problem.stage_constants)):
-        weight = np.where(problem.stage_of_column == s, prices.weight, 0.0)
-        of_table = {pair: share for pair, share in prices.of_table.items() if pair[1] == s}
-        alone = Prices(weight, np.zeros_like(prices.byte), of_table)
-        own = np.where(np.arange(len(grain)) == s, grain, 0.0)
-        of_stage.append(lagrangian_s(problem, alone, anything, own) - constants)
-    return np.maximum(of_stage, grain)
-
-
-def _step_of_block(problem: Problem, prices: Prices) -> Floats:
-    """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load, or what the
-    weights of that stage alone prove."""
-    stages = range(len(problem.stage_constants))
-    constants = float(problem.stage_constants.sum())
-    least = _least(problem, prices)
-    blocks = np.arange(len(problem.block_option))
-    found = np.full(len(blocks), np.inf)
-    for k in range(problem.kinds):
-        load = problem.peak_load(k, blocks) + problem.base_of_instance[k]
-        step = np.full(len(blocks), constants)
-        for s in stages:
-            of_stage = load[:, problem.stage_of_column == s]
-            step += np.maximum(of_stage.max(axis=1, initial=0.0), least[s])
-        found = np.where(problem.allowed[k], np.minimum(found, step), found)
-    found[problem.block_extent == WORLD] = float(least.sum()) + constants
-    return found * (1 - ROUNDING)

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cost_models.model import CostModel, Evaluation
+from cost_models.model import CostModel
 from cost_models.shards import (
-    MEMORY_TIERS,
-    PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     SHARDINGS,
-    SHARED_BY,
     STATE_PLACES,
 )
 from cost_models.workload.formats import DTYPES
@@ -30,14 +27,24 @@ from planner.document.provenance import (
     planned_options,
     tried_fractions,
 )
-from planner.document.remaps import faults_of_files, numbering_fault
+from planner.document.remaps import faults_of_files
 from planner.formulation.allowed_choices import Held, Permits, planning_model, violations
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.option_space import Space
 from planner.formulation.options import build_problem, fixed_fractions
 from planner.formulation.software import software_warnings
-from planner.verification.coverage import coverage_fault
 from planner.verification.error_bars import faults_of_error_bars
+from planner.verification.figures import (
+    ROUNDED,
+    TOLERANCE,
+    byte_faults,
+    capacity_faults,
+    objective_faults,
+    rank_faults,
+    simulation_faults,
+    stage_faults,
+    table_faults,
+)
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.planned import placed_shards, planned_inputs
 from planner.verification.proof import (
@@ -47,20 +54,11 @@ from planner.verification.proof import (
     faults_of_trial,
     recomputed_bound_s,
 )
-from planner.verification.simulation import play, simulated
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
-GIVE = 1e-3
-"""Share of the best step that a plan may give up, as its document says."""
-TOLERANCE = 1e-9
-"""Relative difference of seconds that two orders of summation may make."""
-SIMULATED_TOLERANCE = 1e-6
-"""Relative difference that rounding may make of a simulation: events may change places."""
 OPTIMAL_GAP = 1e-6
 """The largest gap of a plan that may be called optimal."""
-ROUNDED = 3
-"""Bytes by which sums of three rounded counts may differ."""
 
 
 def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = None) -> list[str]:
@@ -97,16 +95,16 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     if placed:
         return found
     evaluation = model.evaluate(placed_shards(plan))
-    found += _shard_bytes(plan, model)
-    found += _ranks(plan, model, evaluation)
-    found += _capacities(plan, model, evaluation)
-    found += _stages(plan, model, evaluation)
-    found += _objective(plan)
+    found += byte_faults(plan, model)
+    found += rank_faults(plan, model, evaluation)
+    found += capacity_faults(plan, model, evaluation)
+    found += stage_faults(plan, model, evaluation)
+    found += objective_faults(plan)
     found += _options(plan, model, permits)
     found += faults_of_error_bars(plan, model)
     found += _proof(plan, model, permits)
     found += _moves(plan, model, permits, former)
-    found += _simulated(plan)
+    found += simulation_faults(plan)
     found += [] if folder is None else faults_of_files(plan, Path(folder))
     return found
 
@@ -125,7 +123,7 @@ def verify_limits(plan: Plan, model: CostModel) -> list[str]:
     For a plan whose tables are covered and whose figures the `model` computed a moment ago; `verify` checks these, too.
     """
     broken = list(_policy(plan, permits_of(model, plan.provenance.policy)))
-    return broken or list(_capacities(plan, model, model.evaluate(placed_shards(plan))))
+    return broken or list(capacity_faults(plan, model, model.evaluate(placed_shards(plan))))
 
 
 def _policy(plan: Plan, permits: Permits) -> Iterator[str]:
@@ -263,7 +261,7 @@ def _status(plan: Plan) -> Iterator[str]:
 
 def _shape(plan: Plan, model: CostModel) -> Iterator[str]:
     """Whether there are all tables, ranks and stages that there should be, and no others."""
-    yield from _tables(plan, model)
+    yield from table_faults(plan, model)
     world, stages = model.topology.world_size, model.stages
     if [rank.rank for rank in plan.ranks] != list(range(world)):
         yield f"ranks: not 0 to {world - 1} in order"
@@ -275,81 +273,6 @@ def _shape(plan: Plan, model: CostModel) -> Iterator[str]:
     for stage in plan.stages:
         if stage.critical_rank is not None and not 0 <= stage.critical_rank < world:
             yield f"stage {stage.name}: there is no rank {stage.critical_rank}"
-
-
-def _tables(plan: Plan, model: CostModel) -> Iterator[str]:
-    workload = model.workload
-    planned = [table.name for table in plan.tables]
-    expected = [table.name for table in workload.tables]
-    if planned != expected:
-        missing = [name for name in expected if name not in set(planned)]
-        extra = [name for name in planned if name not in set(expected)]
-        yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
-        return
-    node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
-    for table, profile in zip(plan.tables, workload.tables, strict=True):
-        problem = coverage_fault(table, profile, node_start, model.tied_shardings)
-        if problem:
-            yield f"table {table.name}: {problem}"
-        if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
-            yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
-        elif table.cache_fraction is not None and not 0 < table.cache_fraction <= 1:
-            yield f"table {table.name}: its cache fraction {table.cache_fraction!r} is no share above 0 and at most 1"
-        elif fault := numbering_fault(table, profile.rows):
-            yield f"table {table.name}: {fault}"
-
-
-def _shard_bytes(plan: Plan, model: CostModel) -> Iterator[str]:
-    placed = placed_shards(plan)
-    expected = model.shard_bytes(placed)
-    stated = np.concatenate([table.shards.bytes for table in plan.tables])
-    counted = [MEMORY_TIERS.index(tier) for tier in model.memories]
-    elsewhere = np.delete(stated, counted, axis=1).any(axis=1)
-    wrong = np.flatnonzero((np.abs(stated[:, counted] - expected) > 1).any(axis=1) | elsewhere)
-    if len(wrong):
-        first = int(wrong[0])
-        name = plan.tables[int(placed.blocks.table[first])].name
-        yield f"bytes of {len(wrong)} shards; first: {name} on rank {placed.rank[first]}"
-
-
-def _ranks(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    absent = [tier for tier in MEMORY_TIERS if tier not in model.memories]
-    for rank in plan.ranks:
-        if any(getattr(rank.bytes, tier) or getattr(rank.capacity, tier) for tier in absent):
-            yield f"rank {rank.rank}: has bytes in a memory that its costs do not know"
-        stored = np.array([getattr(rank.bytes, tier) for tier in model.memories])
-        if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
-            taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
-            yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
-        stated = np.array([rank.seconds[stage] for stage in model.stages])
-        if not np.allclose(stated, evaluation.rank_stage_seconds[rank.rank], rtol=TOLERANCE, atol=1e-15):
-            yield f"rank {rank.rank}: its seconds per stage are not what its shards cost"
-        if rank.node != model.host_of_rank[rank.rank]:
-            yield f"rank {rank.rank}: stands on node {model.host_of_rank[rank.rank]}, not {rank.node}"
-
-
-def _capacities(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    pairs = zip(model.memories, model.memory_pool_of_rank, model.memory_capacity, strict=True)
-    for m, (tier, pool, capacity) in enumerate(pairs):
-        taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m])
-        for k in np.flatnonzero(taken > capacity + 1).tolist():
-            where = "rank" if len(capacity) == len(pool) else SHARED_BY[tier]
-            yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
-        stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
-        if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:
-            yield f"{tier}: the capacity in the document is not the topology's less its reserve"
-
-
-def _stages(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
-    parts = zip(plan.stages, evaluation.stage_seconds, evaluation.rank_stage_seconds.T, model.constants, strict=True)
-    for stage, seconds, busy, constant in parts:
-        if not np.isclose(stage.seconds, seconds, rtol=TOLERANCE, atol=1e-15):
-            yield f"stage {stage.name}: takes {float(seconds)!r} s, the document says {stage.seconds!r}"
-        rank = stage.critical_rank
-        if rank is None and busy.max() > constant * (1 + TOLERANCE):
-            yield f"stage {stage.name}: some rank binds it, the document names none"
-        if rank is not None and not (busy.max() > constant and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
-            yield f"stage {stage.name}: rank {rank} does not bind it"
 
 
 def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
@@ -371,38 +294,3 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
     if plan.status == "feasible" and plan.objective.gap <= OPTIMAL_GAP - TOLERANCE and not plan.objective.outside:
         yield "status: feasible, though the bound proves the plan optimal"
-
-
-def _simulated(plan: Plan) -> Iterator[str]:
-    if plan.simulated is None:
-        return
-    for name, found in simulated(play(plan)):
-        stated = getattr(plan.simulated, name)
-        if not np.isclose(stated, found, rtol=SIMULATED_TOLERANCE, atol=0.0):
-            yield f"simulated: {name} is {stated!r}; played again, it is {found!r}"
-
-
-def _objective(plan: Plan) -> Iterator[str]:
-    objective = plan.objective
-    assert objective is not None
-    total = sum(stage.seconds for stage in plan.stages)
-    if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
-        yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"
-    best_s, given_up_s = objective.best_step_s, objective.given_up_s
-    if (best_s is None) != (given_up_s is None):
-        yield "objective: best_step_s and given_up_s go together"
-    elif best_s is not None and given_up_s is not None:
-        if (
-            not objective.lower_bound_s * (1 - TOLERANCE)
-            <= best_s
-            <= objective.step_s
-            <= best_s * (1 + GIVE + TOLERANCE)
-        ):
-            yield f"objective: best_step_s {best_s!r} is below the bound, or not up to {GIVE:.1%} below the step"
-        if not np.isclose(objective.step_s - best_s, given_up_s, rtol=1e-6, atol=TOLERANCE * objective.step_s):
-            yield f"objective: given_up_s is {given_up_s!r}, not step_s - best_step_s"
-    step_s, bound_s = objective.step_s, objective.lower_bound_s
-    if not 0 <= bound_s <= step_s or (bound_s == 0 and step_s > 0):
-        yield f"objective: the bound {bound_s!r} is not between 0 and the step {step_s!r}"
-    elif not np.isclose(objective.gap, step_s / bound_s - 1 if bound_s else 0.0, rtol=1e-6, atol=1e-12):
-        yield f"objective: gap is {objective.gap!r}, not step_s / lower_bound_s - 1"
