@@ -23,10 +23,11 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import enumerate_options, uncapped_problem, within_capacity
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
 from planner.problem.arrays import Problem
+from planner.problem.block_sizes import block_shares, smallest_shares
 from planner.problem.numbers import Floats
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import fits
-from planner.solvers.construct.packing import block_shares, pack, smallest_shares
+from planner.solvers.construct.packing import pack
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 

@@ -9,8 +9,8 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document.reasons import Remedy, TableDemand, Unplaced
 from planner.formulation.options import Options, uncapped_problem
 from planner.problem.arrays import Problem
+from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
 from planner.problem.numbers import Floats
-from planner.solvers.construct.packing import block_shares, pick_shares, smallest_shares
 from topologies.units import format_bytes
 
 NAMED = 5

@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import Ints, PlacementTier, Sharding
 from cost_models.workload.models import Workload
+from planner.certificates.shortage import Shortage
 from planner.document.certificates import Proof
 from planner.document.origin import Provenance
 from planner.document.plan import Objective, Plan, StageTime, TablePlan
@@ -21,7 +22,6 @@ from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
 from planner.planning import planning as api
 from planner.planning.assembly import rank_plans
-from planner.solvers.bound.infeasible import Shortage
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.search import relaxed
 from planner.verification.coverage import coverage_fault

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from planner.certificates.multipliers import Bound
+from planner.certificates.shortage import Shortage
 from planner.problem.placement import Placement
-from planner.solvers.bound.infeasible import Shortage
 from planner.solvers.limits import Clock, Limits
 
 OPTIMAL_GAP = 1e-6

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.certificates.multipliers import Bound
+from planner.certificates.shortage import Shortage
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.infeasible import Shortage, shortage
+from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.deepening import Deepening
 from planner.solvers.incumbent import Outcome, Progress

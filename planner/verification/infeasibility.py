@@ -13,6 +13,7 @@ from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
 from planner.certificates.exhaustive_search import try_all
 from planner.certificates.lagrangian import cheapest_options, lagrangian_s
 from planner.certificates.multipliers import Prices
+from planner.certificates.shortage import Shortage, blamed_ranks, growth_for
 from planner.document.certificates import Proof
 from planner.document.differences import differences
 from planner.document.migration import is_limit_too_small
@@ -24,7 +25,6 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.formulation.policy import Policy, rank_ranges
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
-from planner.solvers.bound.infeasible import Shortage, blamed_ranks, growth_for
 from planner.verification.proof import byte_prices, faults_of, read_proof
 from topologies.units import format_bytes
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.problem.arrays import NODE, WORLD, Problem
+from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
 from planner.problem.load_state import LoadState, place_block, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -63,34 +64,6 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
             left_to_do -= 1
             picks = _cut_finer(bare, picks, left, values, share)
     return None
-
-
-def block_shares(problem: Problem) -> Floats:
-    """[B] the largest share of a pool that one block takes where that is least; infinite where it fits nowhere.
-
-    Of a world-wide block it is what the fullest rank takes.
-    """
-    share = problem.pool_demand.max(axis=2)
-    placed = np.where(problem.allowed, share, np.inf).min(axis=0)
-    everywhere = np.where(problem.allowed.all(axis=0), share.max(axis=0), np.inf)
-    return np.where(problem.block_extent == WORLD, everywhere, placed)
-
-
-def pick_shares(problem: Problem, share: Floats) -> Floats:
-    """[B] the largest of the blocks of the option that each block names, as in `Fluid.pick_values`."""
-    found = np.where(problem.block_is_free, share, np.inf)
-    fixed = np.flatnonzero(problem.option_units == 0)
-    if len(fixed):
-        start = problem.block_start[:-1]
-        found[start[fixed]] = np.maximum.reduceat(share, start)[fixed]
-    return found
-
-
-def smallest_shares(problem: Problem, share: Floats) -> Floats:
-    """[T] share of a pool that the largest block of a table takes at least, however it is cut."""
-    found = np.full(problem.tables, np.inf)
-    np.minimum.at(found, problem.option_table[problem.block_option], pick_shares(problem, share))
-    return found
 
 
 def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:

@@ -9,11 +9,12 @@ from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner import plan
 from planner.certificates.multipliers import Prices
+from planner.certificates.shortage import Shortage
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.infeasible import Shortage, shortage
+from planner.solvers.bound.infeasible import shortage
 from planner.verification.verify import verify
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, tiny_instance, topology, workload

@@ -1,0 +1,34 @@
+"""What blocks take of a memory pool, as shares of it."""
+
+import numpy as np
+
+from planner.problem.arrays import WORLD, Problem
+from planner.problem.numbers import Floats
+
+
+def block_shares(problem: Problem) -> Floats:
+    """[B] the largest share of a pool that one block takes where that is least; infinite where it fits nowhere.
+
+    Of a world-wide block it is what the fullest rank takes.
+    """
+    share = problem.pool_demand.max(axis=2)
+    placed = np.where(problem.allowed, share, np.inf).min(axis=0)
+    everywhere = np.where(problem.allowed.all(axis=0), share.max(axis=0), np.inf)
+    return np.where(problem.block_extent == WORLD, everywhere, placed)
+
+
+def pick_shares(problem: Problem, share: Floats) -> Floats:
+    """[B] the largest of the blocks of the option that each block names, as in `Fluid.pick_values`."""
+    found = np.where(problem.block_is_free, share, np.inf)
+    fixed = np.flatnonzero(problem.option_units == 0)
+    if len(fixed):
+        start = problem.block_start[:-1]
+        found[start[fixed]] = np.maximum.reduceat(share, start)[fixed]
+    return found
+
+
+def smallest_shares(problem: Problem, share: Floats) -> Floats:
+    """[T] share of a pool that the largest block of a table takes at least, however it is cut."""
+    found = np.full(problem.tables, np.inf)
+    np.minimum.at(found, problem.option_table[problem.block_option], pick_shares(problem, share))
+    return found
