@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, WORLD, Problem, row_shares
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.certificates.node_bounds import Widths
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
 
 ROUNDING = 1e-9
@@ -102,7 +103,8 @@ def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> Floats:
 
 def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, seconds: Floats) -> Floats:
     """[n] what `seconds` [n] are of the room that the base leaves, rounded down."""
-    room = rooms[problem.stage_of_column[column]] - float(problem.base_of_instance[kind, column]) * (1 - ROUNDING)
+    base = float(problem.extremes.base_of_instance[kind, column])
+    room = rooms[problem.stage_of_column[column]] - base * (1 - ROUNDING)
     return np.asarray(seconds * (1 - ROUNDING) / max(room, 1e-300))
 
 

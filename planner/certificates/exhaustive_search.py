@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.integrality import grain_seconds
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats
 
@@ -43,7 +44,7 @@ def cheapest_options(problem: Problem, prices: Prices, usable: Bools) -> Floats:
     lone = np.zeros(len(problem.block_option))
     for (table, stage), share in prices.of_table.items():
         own = np.arange(*problem.table_block_start[table : table + 2])
-        lone[own] += share * problem.stage_peaks[own, stage]
+        lone[own] += share * problem.extremes.stage_peaks[own, stage]
     block = block_values(problem, prices.weight, prices.byte)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)
@@ -165,7 +166,7 @@ def least_step_of_block_s(problem: Problem, prices: Prices) -> Floats:
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):
-        load = problem.peak_load(k, blocks) + problem.base_of_instance[k]
+        load = problem.extremes.peak_load(k, blocks) + problem.extremes.base_of_instance[k]
         step = np.full(len(blocks), constants)
         for s in stages:
             of_stage = load[:, problem.stage_of_column == s]

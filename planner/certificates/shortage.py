@@ -44,7 +44,7 @@ def confined_regions(problem: Problem) -> Iterator[Bools]:
 
 def growth_for(problem: Problem, homeless: Ints) -> Floats:
     """[M] bytes by which a tier must grow, all its pools alike, for each of these tables to fit somewhere; or NaN."""
-    demand = problem.pool_demand.min(axis=0)
+    demand = problem.extremes.pool_demand.min(axis=0)
     growth = np.full(demand.shape[1], np.nan)
     for m in range(len(growth)):
         others = np.delete(demand, m, axis=1).max(axis=1)

@@ -30,7 +30,8 @@ from planner.document.moves import FormerPlan, Moves, RankTraffic
 from planner.document.plan import Plan, TablePlan
 from planner.document.shards import TierBytes
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, Parts, existing_cells, kept_cells

@@ -39,7 +39,7 @@ class Pieces:
         pick = int(blocks[self._of_pick[blocks].argmin()])
         kind, m = divmod(self._worst(pick), len(self.model.memories))
         room = self._room(kind)[m]
-        taken = float(problem.pool_demand[kind, pick, m]) * room
+        taken = float(problem.extremes.pool_demand[kind, pick, m]) * room
         option = int(problem.block_option[pick])
         how = f"{SHARDINGS[options.block_sharding[pick]]} in {PLACEMENT_TIERS[options.tier[option]]}"
         of = "each rank has" if self._has_own_pool(m) else f"each {SHARED_BY[self.model.memories[m]]} has"
@@ -48,7 +48,7 @@ class Pieces:
 
     def _worst(self, block: int) -> int:
         """Where a block takes the largest share, on the kind of rank where that is least: kind x M + tier."""
-        demand = np.where(self._problem.allowed[:, block, None], self._problem.pool_demand[:, block], np.inf)
+        demand = np.where(self._problem.allowed[:, block, None], self._problem.extremes.pool_demand[:, block], np.inf)
         kind = int(demand.max(axis=1).argmin())
         return int(kind * demand.shape[1] + demand[kind].argmax())
 

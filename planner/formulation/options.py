@@ -28,7 +28,8 @@ from planner.formulation.allowed_choices import Permits, permitted_states
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools
 
 MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
@@ -283,7 +284,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
 
 def within_capacity(problem: Problem) -> Problem:
     """The problem without the blocks that fit on no empty hardware that may hold them."""
-    fits_alone = (problem.pool_demand <= 1).all(axis=2)
+    fits_alone = (problem.extremes.pool_demand <= 1).all(axis=2)
     return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
 
 

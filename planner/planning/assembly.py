@@ -25,7 +25,8 @@ from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.shards import Shards, TierBytes
 from planner.document.smallest_shards import Pieces, explain_unplaced
 from planner.formulation.options import Options
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement

@@ -17,7 +17,8 @@ from cost_models.shards import (
 from planner.certificates.multipliers import Bound
 from planner.formulation.options import Options
 from planner.planning.caches import LEAST_FRACTION, merged, rebuilt
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.integrality import grain_seconds
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement

@@ -19,12 +19,10 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.problem.extents import WORLD
+from planner.problem.extremes import Extremes
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.problem.regions import MOST_PARTS, Districts, TableGroup
-
-_BLOCKS_AT_ONCE = 20_000
-RANK, NODE, WORLD = range(3)
-"""Extent of a block: one rank; the ranks of one node; all ranks."""
+from planner.problem.regions import Districts, TableGroup, districts_of
 
 
 @dataclass(frozen=True)
@@ -219,19 +217,7 @@ class Problem:
     @cached_property
     def districts(self) -> Districts:
         """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
-        parts = np.unique(self.table_rank_set)
-        parts = parts[(self.rank_sets[parts] != self.reach).any(axis=1)]
-        tables = np.bincount(self.table_rank_set, minlength=len(self.rank_sets))[parts]
-        parts = np.sort(parts[np.argsort(-tables, kind="stable")][:MOST_PARTS])
-        ranks = [self.reach & (self.kind_of_rank == k) for k in range(self.kinds)]
-        kinds, binds = list(range(self.kinds)), [np.ones(len(self.rank_sets), dtype=bool)] * self.kinds
-        for part in parts.tolist():
-            within = ~(self.rank_sets & ~self.rank_sets[part]).any(axis=1)
-            for k in np.unique(self.kind_of_rank[self.rank_sets[part]]).tolist():
-                ranks.append(self.rank_sets[part] & (self.kind_of_rank == k))
-                kinds.append(k)
-                binds.append(within)
-        return Districts(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))
+        return districts_of(self)
 
     @cached_property
     def whole_load(self) -> Floats:
@@ -263,87 +249,9 @@ class Problem:
         return size
 
     @cached_property
-    def pool_demand(self) -> Floats:
-        """[K, B, M] the most bytes that one block takes from one memory pool of a kind, as a share of the pool.
-
-        Of a pool without capacity the share is infinite where the block needs it, else 0.
-        """
-        demand = np.zeros((self.kinds, len(self.block_option), len(self.pool_capacity)))
-        cut = np.where(self.block_extent == NODE, self.node_ranks_of_kind[:, None], 1)
-        cut = np.where(self.block_extent == WORLD, np.where(self.block_replicated, 1, self.world), cut)
-        rows = self.table_rows[self.option_table[self.block_option]]
-        largest = -(-rows // cut) / rows
-        for k in range(self.kinds):
-            first = int(np.flatnonzero(self.kind_of_rank == k)[0])
-            ranks = int(self.node_ranks_of_kind[k])
-            for m, (pool, capacity) in enumerate(zip(self.pool_of_rank, self.pool_capacity, strict=True)):
-                sharing = int((pool[first : first + ranks] == pool[first]).sum())
-                together = np.where(self.block_extent == RANK, 1, sharing)
-                share = np.minimum(largest[k] * together, np.where(self.block_replicated, sharing, 1.0))
-                size = self.bytes_fixed[k, :, m] * together + self.bytes_by_rows[k, :, m] * share
-                free = capacity[pool[first]] - sharing * self.base_bytes[m]
-                demand[k, :, m] = size / free if free > 0 else np.where(size > 0, np.inf, 0.0)
-        return demand
-
-    @cached_property
-    def sharing(self) -> Ints:
-        """[K, C] how many ranks of one node use the same instance of a column's resource."""
-        found = np.ones((self.kinds, len(self.stage_of_column)), dtype=np.int64)
-        for k in range(self.kinds):
-            first = int(np.flatnonzero(self.kind_of_rank == k)[0])
-            members = self.resource_of_rank[:, first : first + int(self.node_ranks_of_kind[k])]
-            found[k] = (members == members[:, :1]).sum(axis=1)
-        return found
-
-    @cached_property
-    def base_of_instance(self) -> Floats:
-        """[K, C] the least load of any instance that a kind's ranks use, before any table is placed."""
-        found = np.zeros_like(self.base_loads)
-        base = self.base_loads[self.kind_of_rank].T
-        for c, instance in enumerate(self.resource_of_rank):
-            total = np.bincount(instance, weights=base[c])[instance]
-            found[:, c] = [total[self.kind_of_rank == k].min() for k in range(self.kinds)]
-        return found
-
-    def peak_load(self, kind: int, blocks: Ints) -> Floats:
-        """[n, C] the most that one instance of each resource is loaded by a RANK or NODE block; by a WORLD one, 0."""
-        on_node = (self.block_extent[blocks] == NODE)[:, None]
-        ranks = np.where(on_node, self.sharing[kind], 1)
-        rows = self.table_rows[self.option_table[self.block_option[blocks]]]
-        cut = int(self.node_ranks_of_kind[kind])
-        share = np.where(on_node, np.minimum(ranks * (-(-rows // cut) / rows)[:, None], 1.0), 1.0)
-        load = self.fixed[kind, blocks] * ranks + self.by_rows[kind, blocks] * share
-        load[self.block_extent[blocks] == WORLD] = 0.0
-        return np.asarray(load)
-
-    @cached_property
-    def stage_peaks(self) -> Floats:
-        """[B, S] seconds that each stage takes at least, constants aside, if a plan holds the block anywhere.
-
-        Infinite for a block that no rank may hold.
-        """
-        return np.asarray(self.stage_peaks_of_kind.min(axis=0))
-
-    @cached_property
-    def stage_peaks_of_kind(self) -> Floats:
-        """[K, B, S] the same if it is on ranks of the kind."""
-        found = np.empty((self.kinds, len(self.block_option), len(self.stage_constants)))
-        for begin in range(0, found.shape[1], _BLOCKS_AT_ONCE):
-            some = np.arange(begin, min(begin + _BLOCKS_AT_ONCE, found.shape[1]))
-            found[:, some] = self.stage_peaks_of(some)
-        return found
-
-    def stage_peaks_of(self, blocks: Ints) -> Floats:
-        """[K, n, S] the same of these blocks."""
-        found = np.full((self.kinds, len(blocks), len(self.stage_constants)), np.inf)
-        for kind in range(self.kinds):
-            possible = np.flatnonzero(self.allowed[kind, blocks])
-            load = self.peak_load(kind, blocks[possible]) + self.base_of_instance[kind]
-            peak = np.zeros((len(possible), found.shape[2]))
-            for column, stage in enumerate(self.stage_of_column):
-                peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
-            found[kind, possible] = peak
-        return found
+    def extremes(self) -> Extremes:
+        """What blocks ask at most, each by itself."""
+        return Extremes(self)
 
     def world_share(self, block: int) -> Floats:
         """[W] share of the table's rows that each rank holds of a WORLD block."""

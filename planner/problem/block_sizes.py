@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats
 
 
@@ -11,7 +12,7 @@ def block_shares(problem: Problem) -> Floats:
 
     Of a world-wide block it is what the fullest rank takes.
     """
-    share = problem.pool_demand.max(axis=2)
+    share = problem.extremes.pool_demand.max(axis=2)
     placed = np.where(problem.allowed, share, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), share.max(axis=0), np.inf)
     return np.where(problem.block_extent == WORLD, everywhere, placed)

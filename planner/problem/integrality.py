@@ -6,7 +6,8 @@ is the rounding of Chvátal and Gomory for the sum of a stage's loads.
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.numbers import Floats, Ints
 
 NEAR = 1e-6
@@ -44,7 +45,7 @@ def _least(problem: Problem, load: Floats, column: int) -> float:
     instance = problem.resource_of_rank[column]
     used = len(np.unique(instance[problem.reach]))
     each = -(-int(_fewest(problem, times).sum()) // used)
-    base = float(problem.base_of_instance[0, column])
+    base = float(problem.extremes.base_of_instance[0, column])
     return max(0.0, (each * amount + base) * (1 - ROUNDING))
 
 

@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 

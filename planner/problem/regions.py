@@ -1,8 +1,14 @@
 """Which ranks tables may be on, together or apart, and the ranks that a relaxation counts together."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from planner.problem.numbers import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from planner.problem.arrays import Problem
 
 MOST_PARTS = 64
 """Rank sets that are districts of their own at most, those of the most tables: each costs a solver variables."""
@@ -36,3 +42,20 @@ class Districts:
             if self.binds[number, d]:
                 found[self.kind[d]] += values[d]
         return found
+
+
+def districts_of(problem: "Problem") -> Districts:
+    """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
+    parts = np.unique(problem.table_rank_set)
+    parts = parts[(problem.rank_sets[parts] != problem.reach).any(axis=1)]
+    tables = np.bincount(problem.table_rank_set, minlength=len(problem.rank_sets))[parts]
+    parts = np.sort(parts[np.argsort(-tables, kind="stable")][:MOST_PARTS])
+    ranks = [problem.reach & (problem.kind_of_rank == k) for k in range(problem.kinds)]
+    kinds, binds = list(range(problem.kinds)), [np.ones(len(problem.rank_sets), dtype=bool)] * problem.kinds
+    for part in parts.tolist():
+        within = ~(problem.rank_sets & ~problem.rank_sets[part]).any(axis=1)
+        for k in np.unique(problem.kind_of_rank[problem.rank_sets[part]]).tolist():
+            ranks.append(problem.rank_sets[part] & (problem.kind_of_rank == k))
+            kinds.append(k)
+            binds.append(within)
+    return Districts(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))

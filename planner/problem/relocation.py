@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 

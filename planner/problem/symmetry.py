@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, WORLD, Problem, row_shares
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import NODE, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.certificates.multipliers import Bound
-from planner.problem.arrays import RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK, WORLD
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

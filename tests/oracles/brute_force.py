@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.regions import TableGroup
 
 Place = tuple[int, int]

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Ints
 from planner.problem.placement import Placement

@@ -14,7 +14,7 @@ from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.arrays import NODE, RANK
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid

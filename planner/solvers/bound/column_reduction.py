@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 

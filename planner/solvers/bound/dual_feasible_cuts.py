@@ -26,7 +26,7 @@ from planner.certificates.dual_feasible import (
 )
 from planner.certificates.multipliers import Bound, Packed, Prices
 from planner.certificates.node_bounds import widths_of
-from planner.problem.arrays import WORLD
+from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.master import Master

@@ -20,7 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Problem, row_shares
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.master import Master
 
@@ -127,7 +128,7 @@ class Fluid:
         A free one is taken in fractions of blocks like it; of a fixed one the longest block counts.
         """
         problem = self.problem
-        found = problem.stage_peaks.copy()
+        found = problem.extremes.stage_peaks.copy()
         fixed = np.flatnonzero(problem.option_units == 0)
         found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
         return found
@@ -141,7 +142,7 @@ class Fluid:
         lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
         first = lengths.cumsum() - lengths
         blocks = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
-        return np.asarray(np.maximum.reduceat(problem.stage_peaks_of(blocks).min(axis=0), first))
+        return np.asarray(np.maximum.reduceat(problem.extremes.stage_peaks_of(blocks).min(axis=0), first))
 
     def _peaks_of_table(self, table: int) -> Floats:
         """[n, S] of all its blocks."""

@@ -7,7 +7,8 @@ ranks off the steps: none of their blocks can make up for it.
 
 import numpy as np
 
-from planner.problem.arrays import RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK, WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import FluidSolution
 

@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.certificates.multipliers import Bound, Prices
-from planner.problem.arrays import WORLD
+from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import SAFETY, Fluid, FluidSolution
 
@@ -28,7 +28,7 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
     """
     problem = fluid.problem
     least = least_of_stages(fluid, prices)
-    step = np.maximum(problem.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
+    step = np.maximum(problem.extremes.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
     found = step.min(axis=0)
     found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
     return np.asarray(found * (1 - SAFETY))

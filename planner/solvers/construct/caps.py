@@ -7,7 +7,8 @@ import itertools
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.fluid import FluidSolution
 from planner.solvers.bound.load_steps import blocks_in_steps
@@ -67,12 +68,12 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
     """
     aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
-    room = np.maximum(aim - problem.base_of_instance, LEAST_ROOM * aim)
+    room = np.maximum(aim - problem.extremes.base_of_instance, LEAST_ROOM * aim)
     peaks = np.empty((problem.kinds, len(problem.block_option)))
     for kind in range(problem.kinds):
         for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
             some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
-            peaks[kind, some] = (problem.peak_load(kind, some) / room[kind]).max(axis=1)
+            peaks[kind, some] = (problem.extremes.peak_load(kind, some) / room[kind]).max(axis=1)
     whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
     somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
@@ -81,7 +82,7 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
 
 def _largest_pool_shares(problem: Problem) -> Floats:
     """[B, M] the largest share of a pool of each tier that one block takes, world-wide ones aside."""
-    share = np.where(problem.allowed[..., None], problem.pool_demand, 0.0).max(axis=0)
+    share = np.where(problem.allowed[..., None], problem.extremes.pool_demand, 0.0).max(axis=0)
     share[problem.block_extent == WORLD] = 0.0
     return np.asarray(share)
 

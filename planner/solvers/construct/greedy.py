@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -107,7 +108,7 @@ class _Greedy:
         blocks = [b for t in np.flatnonzero(unconfined & ~is_tied).tolist() for b in members[t]]
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         tied = [members[t] for t in np.flatnonzero(unconfined & is_tied).tolist()]
-        stored = problem.pool_demand.min(axis=0).max(axis=1)
+        stored = problem.extremes.pool_demand.min(axis=0).max(axis=1)
         single = [block for block in by_size if extent[block] == RANK]
         done = (
             all(self._put_unit(unit, members, is_tied) for unit in units)
@@ -196,7 +197,7 @@ class _Greedy:
         stored = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]) / free
         size = stored.max(axis=(0, 2))
         for kind in range(problem.kinds):
-            size = np.maximum(size, (problem.peak_load(kind, blocks) / self._aim[:, 0]).max(axis=1))
+            size = np.maximum(size, (problem.extremes.peak_load(kind, blocks) / self._aim[:, 0]).max(axis=1))
         return dict(zip(blocks.tolist(), size.tolist(), strict=True))
 
     def _record(self, block: int, where: int) -> None:

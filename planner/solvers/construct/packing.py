@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.problem.arrays import NODE, WORLD, Problem
+from planner.problem.arrays import Problem
 from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
+from planner.problem.extents import NODE, WORLD
 from planner.problem.load_state import LoadState, place_block, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

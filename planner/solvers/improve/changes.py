@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement

@@ -11,7 +11,8 @@ from math import comb
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.load_steps import amounts

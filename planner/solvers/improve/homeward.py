@@ -10,7 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import LoadState, load_state, place_everywhere, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.construct.tiling import cheapest_tiling

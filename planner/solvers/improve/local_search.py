@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import WORLD
+from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import Slim, slimmed, with_options

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import NODE, RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement

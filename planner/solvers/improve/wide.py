@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from planner.problem.arrays import WORLD, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import WORLD
 from planner.problem.load_state import spread
 from planner.problem.numbers import Floats
 
@@ -15,7 +16,7 @@ class WideBlocks:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._shares = bool(problem.sharing.max() > 1) or any(
+        self._shares = bool(problem.extremes.sharing.max() > 1) or any(
             len(np.unique(pool)) < problem.world for pool in problem.pool_of_rank
         )
         self._alike: dict[int, int] = {}

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.problem.arrays import RANK, Problem, row_shares
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state, place_block, spread
 from planner.problem.placement import Placement
 from tests.oracles.instances import tiny_instance

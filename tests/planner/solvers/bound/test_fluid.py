@@ -7,7 +7,8 @@ import pytest
 from ortools.math_opt.python import mathopt
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import NODE, RANK, WORLD, Problem, row_shares
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import NODE, RANK, WORLD
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.instances import tiny_instance

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from planner.problem.arrays import RANK, Problem
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.improve.descent import WORTH, descended

@@ -117,7 +117,7 @@ def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:
     shared = [caps for caps in by_caps if caps[1] in SHARED_POOL_CAPS and caps[0] > caps[1]]
     assert shared
     assert not any(caps[0] > caps[1] for caps in without)
-    share = problem.pool_demand[0, :, ddr]
+    share = problem.extremes.pool_demand[0, :, ddr]
     whole = problem.block_extent < 2
     largest = {caps: float(share[mask & whole].max()) for caps, mask in by_caps.items()}
     assert min(largest[caps] for caps in shared) < max(largest.values())

@@ -58,7 +58,7 @@ def test_an_offer_costs_what_it_says(seed: int) -> None:
             continue
         insertion.charge(state, offer.pieces, 1.0)
         grown = target.value(state) - before
-        apart = len(offer.pieces) == 1 or problem.sharing.max() == 1
+        apart = len(offer.pieces) == 1 or problem.extremes.sharing.max() == 1
         has_everywhere = problem.everywhere[:, [block for block, _ in offer.pieces]].any()
         if apart and not has_everywhere:
             assert grown == pytest.approx(offer.growth, rel=1e-6, abs=1e-12 + 1e-9 * abs(before))
