@@ -10,7 +10,7 @@ from planner.solvers.construct.caps import PoolCaps, capped_blocks
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import tight_tiers
 from planner.solvers.construct.rounding import choose
-from planner.solvers.improve.improver import AMPLE, SPARE
+from planner.solvers.improve.state import AMPLE, SPARE
 from planner.solvers.incumbent import Incumbent, Start
 
 LADDER_WORK = 1.5e7

@@ -77,7 +77,7 @@ class LocalSearch:
 
         offer()
         if norms == SQUARINGS:
-            improver.relieve()
+            improver.respread()
         most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s

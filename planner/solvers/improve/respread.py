@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.load_state import LoadState
+from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Floats, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.load_steps import HEIGHTS, level_below
 from planner.solvers.improve.exchanges import Goods
-from planner.solvers.improve.items import Items
+from planner.solvers.improve.items import Items, merged_items
+from planner.solvers.improve.state import SearchState
 
 ROOM = 0.04
 """Of the height of a step, by so much the mean is brought below it: exchanges need some room."""
@@ -39,7 +41,32 @@ class Change:
     """Whole tables on single ranks instead."""
 
 
-def relief(goods: Goods, items: Items, state: LoadState, held: Ints) -> Change | None:
+def respread(state: SearchState) -> bool:
+    """Spread tables over the world, or bring some back, where that lets stages end on a step."""
+    problem, items, held = state.problem, state.items, state.problem.block_option[state.settled.item_block]
+    change = respreading(state.exchange_index, items, state.loads, held)
+    if change is None:
+        return False
+    kept = np.ones(len(items.rank), dtype=bool)
+    kept[change.items] = False
+    left = ~np.isin(held, change.back)
+    blocks = np.flatnonzero(np.isin(problem.block_option, change.options))
+    blocks = np.repeat(blocks, problem.block_count[blocks])
+    state.settled = Placement(
+        np.concatenate([state.settled.item_block[left], blocks]),
+        np.concatenate([state.settled.item_place[left], np.full(len(blocks), -1)]),
+    )
+    both = zip(
+        (items.family, items.units, items.rank),
+        (change.placed.family, change.placed.units, change.placed.rank),
+        strict=True,
+    )
+    state.items = merged_items(Items(*(np.concatenate([old[kept], new]) for old, new in both)), problem.world)
+    state.loads = load_state(problem, state.placement())
+    return True
+
+
+def respreading(goods: Goods, items: Items, state: LoadState, held: Ints) -> Change | None:
     """The better of the two; None where neither is worth it. World-wide options are `held` so far.
 
     Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.

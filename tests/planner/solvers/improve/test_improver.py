@@ -13,7 +13,9 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.improve.improver import TURNS, Improver, Items
+from planner.solvers.improve.cut_tables import cut_tables
+from planner.solvers.improve.improver import TURNS, Improver
+from planner.solvers.improve.items import Items
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import node_group, topology, workload
@@ -44,14 +46,14 @@ def check(problem: Problem, start: Placement, improver: Improver) -> None:
     """All that is promised, after some rounds."""
     best = improver.best()
     assert faults(problem, best) == []
-    assert faults(problem, improver._placement()) == []
+    assert faults(problem, improver.state.placement()) == []
     before, after = load_state(problem, start), load_state(problem, best)
     assert after.step_s() == pytest.approx(improver.best_s, rel=1e-9)
     assert improver.best_s <= before.step_s() * (1 + 1e-9)
     assert after.overflow_bytes() <= TIGHT
-    now = load_state(problem, improver._placement())
-    np.testing.assert_allclose(improver._state.load, now.load, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(improver._state.free, now.free, rtol=1e-9, atol=1e-2)
+    now = load_state(problem, improver.state.placement())
+    np.testing.assert_allclose(improver.state.loads.load, now.load, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(improver.state.loads.free, now.free, rtol=1e-9, atol=1e-2)
     assert now.overflow_bytes() <= TIGHT
 
 
@@ -136,7 +138,7 @@ def test_a_shared_pool_is_not_filled_twice() -> None:
         improver = Improver(problem, start, seed)
         for number in range(ROUNDS):
             improver.round(number, 3)
-            assert improver._state.overflow_bytes() <= TIGHT
+            assert improver.state.loads.overflow_bytes() <= TIGHT
 
 
 def test_the_same_seed_gives_the_same_placement(middle: StepModel) -> None:
@@ -165,13 +167,13 @@ def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
     """
     problem, start = middling(middle, Policy(tiers=("hbm",)), tight=tight)
     improver = Improver(problem, start, 0)
-    before = improver._items
+    before = improver.state.items
     step_s = np.inf
     for _ in range(ROUNDS):
-        improver._cut(Smoothing(problem, improver._state, 4))
-        step_s = min(step_s, improver._state.step_s())
+        cut_tables(improver.state, Smoothing(problem, improver.state.loads, 4))
+        step_s = min(step_s, improver.state.loads.step_s())
     check(problem, start, improver)
-    assert len(before.units) != len(improver._items.units) or (before.units != improver._items.units).any()
+    assert len(before.units) != len(improver.state.items.units) or (before.units != improver.state.items.units).any()
     assert tight or step_s < load_state(problem, start).step_s()
 
 
@@ -285,17 +287,17 @@ def test_a_merger_to_a_width_that_does_not_exist_is_refused() -> None:
     """Nothing changes: items, loads and memory are those before."""
     problem = quartered()
     improver = Improver(problem, Placement(np.array([1, 1, 2]), np.array([0, 1, 2])), 0)
-    items, load, free = improver._items, improver._state.load.copy(), improver._state.free.copy()
+    items, load, free = improver.state.items, improver.state.loads.load.copy(), improver.state.loads.free.copy()
     eighths = items.units
     three_quarters = Items(items.family, eighths, np.where(items.rank == 1, 2, items.rank))
-    assert not improver._replace(three_quarters)
-    assert improver._items is items
-    assert np.array_equal(improver._state.load, load)
-    assert np.array_equal(improver._state.free, free)
+    assert not improver.state.replace(three_quarters)
+    assert improver.state.items is items
+    assert np.array_equal(improver.state.loads.load, load)
+    assert np.array_equal(improver.state.loads.free, free)
     half = Items(items.family, eighths, np.where(items.rank == 1, 0, items.rank))
-    assert improver._replace(half)
-    assert improver._items.rank.tolist() == [0, 2]
-    check(problem, improver._placement(), improver)
+    assert improver.state.replace(half)
+    assert improver.state.items.rank.tolist() == [0, 2]
+    check(problem, improver.state.placement(), improver)
 
 
 def test_one_rank_has_nothing_to_improve() -> None:

@@ -38,7 +38,7 @@ def start() -> tuple[Problem, Placement]:
 def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem, Placement]) -> None:
     """A step is four columns: every block takes a whole number of them."""
     problem, placement = start
-    goods = Improver(problem, placement, 0)._goods
+    goods = Improver(problem, placement, 0).state.exchange_index
     heights = goods.amount
     seconds = goods.load[0][problem.block_is_free.nonzero()[0]]
     for column in np.flatnonzero(heights).tolist():
@@ -52,25 +52,25 @@ def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -
     and every table has an option that it may have."""
     problem, placement = start
     improver = Improver(problem, placement, 0)
-    units = next(units for units in HEIGHTS if _steps(improver._goods, improver._state, units))
-    before = _steps(improver._goods, improver._state, units)
-    assert improver.relieve()
-    after = _steps(improver._goods, improver._state, units)
+    units = next(units for units in HEIGHTS if _steps(improver.state.exchange_index, improver.state.loads, units))
+    before = _steps(improver.state.exchange_index, improver.state.loads, units)
+    assert improver.respread()
+    after = _steps(improver.state.exchange_index, improver.state.loads, units)
     assert [column for column, _, _ in after] == [column for column, _, _ in before]
     for _, above_s, height_s in after:
         room = 1 - above_s / problem.world / height_s
         assert 0.9 * ROOM <= room <= 0.5
-    now = improver._placement()
+    now = improver.state.placement()
     assert faults(problem, now) == []
     state = load_state(problem, now)
-    np.testing.assert_allclose(improver._state.load, state.load, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(improver._state.free, state.free, rtol=1e-9, atol=1e-2)
+    np.testing.assert_allclose(improver.state.loads.load, state.load, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(improver.state.loads.free, state.free, rtol=1e-9, atol=1e-2)
 
 
 def test_no_relief_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
     """A table that is spread takes bytes of all ranks: none is where one rank is full."""
     improver = Improver(*start, 0)
-    goods, items, state = improver._goods, improver._items, improver._state
+    goods, items, state = improver.state.exchange_index, improver.state.items, improver.state.loads
     steps = next(steps for units in HEIGHTS if (steps := _steps(goods, state, units)))
     change = _Offers(goods, items, state).down(steps)
     assert change is not None
@@ -84,33 +84,34 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     still below the step, and the step is shorter were all loads even."""
     problem, placement = start
     improver = Improver(problem, placement, 0)
-    goods = improver._goods
+    goods = improver.state.exchange_index
     options, load, _ = goods.world_options
     table = problem.option_table[options]
-    single = np.flatnonzero(improver._items.units == goods.whole[improver._items.family])
-    spread = [item for item in single.tolist() if (table == goods.table_of_family[improver._items.family[item]]).any()]
-    dear = sorted(spread, key=lambda item: load[table == goods.table_of_family[improver._items.family[item]]].sum())
+    family = improver.state.items.family
+    single = np.flatnonzero(improver.state.items.units == goods.whole[family])
+    spread = [item for item in single.tolist() if (table == goods.table_of_family[family[item]]).any()]
+    dear = sorted(spread, key=lambda item: load[table == goods.table_of_family[family[item]]].sum())
     moved = dear[-40:]
-    numbers = [int(np.flatnonzero(table == goods.table_of_family[improver._items.family[i]])[0]) for i in moved]
-    kept = np.ones(len(improver._items.rank), dtype=bool)
+    numbers = [int(np.flatnonzero(table == goods.table_of_family[improver.state.items.family[i]])[0]) for i in moved]
+    kept = np.ones(len(improver.state.items.rank), dtype=bool)
     kept[moved] = False
-    items = improver._items
+    items = improver.state.items
     blocks = np.concatenate([np.flatnonzero(problem.block_option == options[n]) for n in numbers])
-    free = (improver._settled, Placement(improver._node_block, improver._node))
-    singles = improver._block_of[items.family[kept], items.units[kept]]
+    free = (improver.state.settled, Placement(improver.state.node_block, improver.state.node))
+    singles = improver.state.block_of[items.family[kept], items.units[kept]]
     block = np.concatenate([part.item_block for part in free] + [singles, blocks])
     place = np.concatenate([part.item_place for part in free] + [items.rank[kept], np.full(len(blocks), -1)])
     order = np.lexsort((place, block))
     improver = Improver(problem, Placement(block[order], place[order]), 0)
-    step_s = improver._state.load.mean(axis=1)
-    assert improver.relieve()
-    assert len(improver._items.rank) > kept.sum()
-    now = improver._placement()
+    step_s = improver.state.loads.load.mean(axis=1)
+    assert improver.respread()
+    assert len(improver.state.items.rank) > kept.sum()
+    now = improver.state.placement()
     assert faults(problem, now) == []
-    np.testing.assert_allclose(improver._state.load, load_state(problem, now).load, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(improver.state.loads.load, load_state(problem, now).load, rtol=1e-9, atol=1e-12)
     stage = problem.stage_of_column
     longest = [np.bincount(stage, minlength=1) * 0.0 for _ in range(2)]
-    for total, mean in zip(longest, (step_s, improver._state.load.mean(axis=1)), strict=True):
+    for total, mean in zip(longest, (step_s, improver.state.loads.load.mean(axis=1)), strict=True):
         np.maximum.at(total, stage, mean)
     assert longest[1].sum() < longest[0].sum()
 
@@ -124,6 +125,6 @@ def test_no_relief_where_tables_may_not_be_spread() -> None:
     capacity = tuple(np.full_like(pool, 1e15) for pool in problem.pool_capacity)
     problem = replace(problem, pool_capacity=capacity, allowed=np.ones_like(problem.allowed))
     improver = Improver(problem, Placement(picks, np.arange(problem.tables) % 16), 0)
-    load = improver._state.load.copy()
-    assert not improver.relieve()
-    assert np.array_equal(improver._state.load, load)
+    load = improver.state.loads.load.copy()
+    assert not improver.respread()
+    assert np.array_equal(improver.state.loads.load, load)

@@ -1,0 +1,207 @@
+"""What the moves of a local search share: a placement as items, its loads, and the best one so far."""
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
+from planner.problem.load_state import LoadState, load_state, place_everywhere, place_world, spread
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.placement import Placement
+from planner.solvers.improve.exchanges import Goods, within_spare
+from planner.solvers.improve.items import Items, difference, merged_items
+from planner.solvers.improve.repartition import ROUNDING_BYTES
+
+FULLEST = 4
+"""One in so many bins, the fullest, look for a better deal in one round."""
+AMPLE, SPARE = 0.05, 0.005
+"""Where tables leave more than the first share of a memory tier free, the second share of each pool is kept for tables
+that are spread over the world: they need room everywhere."""
+
+
+class SearchState:
+    """A placement that moves change in place; deterministic for its seed. Tables outside `movable_tables` [T] stay as
+    they are. `best_s` is infinite as long as no placement that fits was met."""
+
+    def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
+        self.problem = problem
+        self.random = np.random.default_rng(seed)
+        self.block_load: Floats = problem.whole_load
+        self.block_bytes: Floats = problem.whole_bytes
+        self.block_everywhere: Floats = problem.everywhere_load
+        self.allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
+        extent, blocks = problem.block_extent[placement.item_block], placement.item_block
+        may_move = ~self._is_held(blocks)
+        if movable_tables is not None:
+            may_move &= movable_tables[problem.table_of_block[blocks]]
+        movable = self._movable(placement) & may_move
+        on_node = (extent == NODE) & may_move
+        settled = ~movable & ~on_node
+        self.settled = Placement(blocks[settled], placement.item_place[settled])
+        self.node_block, self.node = blocks[on_node], placement.item_place[on_node]
+        family = self.family_of_option[problem.block_option[blocks[movable]]]
+        self.items = merged_items(
+            Items(family, problem.block_units[blocks[movable]], placement.item_place[movable]), problem.world
+        )
+        self.loads: LoadState = load_state(problem, self.placement())
+        capacity = np.array([of_tier.min() for of_tier in problem.pool_capacity])
+        is_ample = self.loads.free.mean(axis=1) > AMPLE * capacity
+        self.spare: Floats = np.where(is_ample, SPARE * capacity, 0.0)[:, None]
+        self.best_s = np.inf
+        self.best = self.placement()
+        self.note()
+
+    def _movable(self, placement: Placement) -> Bools:
+        """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
+        and for tables in groups."""
+        problem, blocks = self.problem, placement.item_block
+        is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks]
+        index = np.flatnonzero(is_free & ~self._is_held(blocks))
+        family = self.family_of_option[problem.block_option[blocks[index]]]
+        _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
+        joint = np.bincount(which, weights=problem.block_units[blocks[index]]).astype(np.int64)[which]
+        movable = np.zeros(len(blocks), dtype=bool)
+        movable[index[self.block_of[family, joint] >= 0]] = True
+        return movable
+
+    def _is_held(self, blocks: Ints) -> Bools:
+        """[I] blocks of tables that must stay with others or away from them: they stay where they are."""
+        return np.asarray(self.problem.grouped[self.problem.table_of_block[blocks]])
+
+    @cached_property
+    def family_of_option(self) -> Ints:
+        """[O] number of each free option, -1 for fixed ones."""
+        free = self.problem.option_units > 0
+        return np.where(free, np.cumsum(free) - 1, -1)
+
+    @cached_property
+    def whole_units(self) -> Ints:
+        """[F]"""
+        return self.problem.option_units[self.problem.option_units > 0]
+
+    @cached_property
+    def block_of(self) -> Ints:
+        """[F, most units + 1] block of each family and width: -1 where there is none, the empty block for width 0."""
+        problem = self.problem
+        most = int(problem.option_units.max(initial=0))
+        table = np.full((int((problem.option_units > 0).sum()), most + 1), -1, dtype=np.int64)
+        blocks = np.flatnonzero(problem.block_is_free)
+        table[self.family_of_option[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
+        table[:, 0] = len(problem.block_option)
+        return table
+
+    @cached_property
+    def table_of_family(self) -> Ints:
+        """[F]"""
+        return self.problem.option_table[np.flatnonzero(self.problem.option_units > 0)]
+
+    def placement(self) -> Placement:
+        """The state as a placement, in one order of its blocks."""
+        items = self.items
+        blocks = (self.settled.item_block, self.node_block, self.block_of[items.family, items.units])
+        places = (self.settled.item_place, self.node, items.rank)
+        block, place = np.concatenate(blocks), np.concatenate(places)
+        order = np.lexsort((place, block))
+        return Placement(block[order], place[order])
+
+    def note(self) -> None:
+        """Remember the state if it fits and is the best one."""
+        step_s = self.loads.step_s()
+        if step_s < self.best_s and self.loads.overflow_bytes() <= ROUNDING_BYTES:
+            self.best_s, self.best = step_s, self.placement()
+
+    @cached_property
+    def exchange_index(self) -> Goods:
+        """What ranks may give and take."""
+        amounts = (self.block_load, self.block_everywhere, self.block_bytes)
+        return Goods(self.problem, self.block_of, *amounts, self.allowed, self.table_of_family)
+
+    def pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
+        """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
+        left: list[Ints] = []
+        right: list[Ints] = []
+        for k in range(self.problem.kinds):
+            members = np.flatnonzero(kind == k)
+            order = members[np.argsort(-fullness[members], kind="stable")]
+            pairs = min(max(-(-len(order) // FULLEST), 4), len(order) // 2)
+            left.append(order[:pairs])
+            right.append(self.random.permutation(order[pairs:])[:pairs])
+        return np.concatenate(left), np.concatenate(right)
+
+    @cached_property
+    def reached_kind(self) -> Ints:
+        """[W] kind of each rank that tables may use, -1 for the others."""
+        return np.where(self.problem.reach, self.problem.kind_of_rank, -1)
+
+    @staticmethod
+    def partners(left: Ints, right: Ints, bins: int) -> Ints:
+        """[bins] the other bin of each one's pair, -1 where it has none."""
+        partner = np.full(bins, -1)
+        partner[left], partner[right] = right, left
+        return partner
+
+    def room(self, ranks: Ints) -> Floats:
+        """[M, W] bytes that each of the `ranks` may add in one round: an equal part of what their pool has left."""
+        problem, free = self.problem, within_spare(self.loads.free, self.spare)
+        pools = zip(problem.pool_of_rank, problem.pool_capacity, strict=True)
+        takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
+        return np.where(free > 0, free / np.maximum(takers, 1), free)
+
+    def settle(self, blocks: Ints) -> None:
+        """World-wide blocks in the place of tables that were taken out of the items."""
+        if len(blocks):
+            old, nowhere = self.settled, np.full(len(blocks), -1)
+            self.settled = Placement(
+                np.concatenate([old.item_block, blocks]), np.concatenate([old.item_place, nowhere])
+            )
+            place_everywhere(self.problem, self.loads, blocks)
+            place_world(self.problem, self.loads, blocks)
+
+    def find(self, family: Ints, rank: Ints) -> Ints:
+        """Item of each family on each rank, -1 where there is none."""
+        world = self.problem.world
+        key = self.items.family * world + self.items.rank
+        wanted = family * world + rank
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        return np.where(key[at] == wanted, at, -1)
+
+    def replace(self, items: Items) -> bool:
+        """Put other items in the place of all, and update loads and free memory.
+
+        False, with nothing changed, where two parts of a table met whose joint width no block type has.
+        """
+        merged = merged_items(items, self.problem.world)
+        if (self.block_of[merged.family, merged.units] < 0).any():
+            return False
+        before, self.items = self.items, merged
+        gone, come = difference(before, merged, self.problem.world)
+        self._charge(before, gone, -1.0)
+        self._charge(merged, come, 1.0)
+        return True
+
+    def _charge(self, items: Items, index: Ints, sign: float) -> None:
+        problem = self.problem
+        block, rank = self.block_of[items.family[index], items.units[index]], items.rank[index]
+        kind = problem.kind_of_rank[rank]
+        load, size = self.block_load[kind, block], self.block_bytes[kind, block]
+        world = problem.world
+        per_rank: Floats = np.array([np.bincount(rank, weights=column, minlength=world) for column in load.T])
+        stored: Floats = np.array([np.bincount(rank, weights=tier, minlength=world) for tier in size.T])
+        everywhere = self.block_everywhere[:, block].sum(axis=1)
+        self.loads.add(sign * per_rank, sign * stored, slice(0, world))
+        self.loads.add_everywhere(sign * everywhere)
+
+    def charge_nodes(self, index: Ints, sign: float) -> None:
+        """Add node-wide blocks to the loads, or take them away with a `sign` of -1."""
+        problem = self.problem
+        for block, node in zip(self.node_block[index].tolist(), self.node[index].tolist(), strict=True):
+            ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
+            share = problem.node_share(block, ranks.stop - ranks.start)
+            load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
+            self.loads.add(sign * load, sign * size, ranks)
+
+    @cached_property
+    def has_alternatives(self) -> bool:
+        """Whether a table has more than one free option: another memory tier or cache size."""
+        return len(np.unique(self.table_of_family)) < len(self.table_of_family)
