@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, streams, values
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format, Record
 from topologies.sentences import counted
@@ -199,7 +199,7 @@ def among_processes(
     """Laws of collectives among processes of this machine."""
     from cost_models.calibration import gloo, microbenchmarks
 
-    flags.word("--device", device, ("cpu",))
+    values.word("--device", device, ("cpu",))
     counts = processes.split(",")
     if not all(count.strip().isdecimal() and 2 <= int(count) <= gloo.MOST_PROCESSES for count in counts):
         message = f"{processes!r} must be numbers of 2 to {gloo.MOST_PROCESSES}, as 2,4"
@@ -282,7 +282,7 @@ def this_machine(
     """What this machine's device achieves, from microbenchmarks."""
     from cost_models.calibration import microbenchmarks
 
-    here = flags.word("--device", device, microbenchmarks.DEVICES)
+    here = values.word("--device", device, microbenchmarks.DEVICES)
     origin = f"planner calibrate --device {here}{' --quick' * quick}: {microbenchmarks.software(here)}"
     with streams.progress() as report:
         rows = microbenchmarks.measure(here, microbenchmarks.plan_for(here, quick=quick), report)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 
@@ -37,7 +37,7 @@ def diff(
     from planner.verification.loading import load_plan
     from topologies.units import format_bytes
 
-    gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
+    gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
     plans = load_plan(before), load_plan(after)
     records = differences(*plans, str(before), gone)
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})

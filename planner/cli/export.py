@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, streams, values
 from planner.cli.outputs import Outputs
 from topologies.sentences import counted
 
@@ -72,7 +72,7 @@ def export(
       planner export plan.json --to hugectr --names index -o sharding.json
       planner export plan.json --to remap --counts counts/ -o remap/
     """
-    kind = flags.word("--to", to, FORMATS)
+    kind = values.word("--to", to, FORMATS)
     _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts, previous=previous)
     if kind == "remap" and output is not None and counts is not None:
         Outputs({}, {"PLAN": plan, "--counts": counts}, {"--output": (output, "*")})
@@ -80,8 +80,8 @@ def export(
         return
     beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
     Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan, "--from": previous})
-    where = flags.word("--device", device or DEVICES[0], DEVICES)
-    called = flags.word("--names", names or NAMES[0], NAMES)
+    where = values.word("--device", device or DEVICES[0], DEVICES)
+    called = values.word("--names", names or NAMES[0], NAMES)
 
     from planner.document.files import write_file
     from planner.exporters import hugectr, torchrec, torchrec_qcomms, torchrec_reshard
@@ -118,8 +118,8 @@ def export(
     count = len(document.tables) if previous is None else sum(map(len, found["plan"].values()))
     streams.say(f"{output}: {counted(count, 'table')} for {kind}")
     if beside is not None:
-        values = torchrec.easyrec_environment(document, source=source)
-        write_file(beside, "".join(f"export {name}={value}\n" for name, value in values.items()).encode())
+        environment = torchrec.easyrec_environment(document, source=source)
+        write_file(beside, "".join(f"export {name}={value}\n" for name, value in environment.items()).encode())
         streams.say(f"{beside}: source it before torchrun")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
@@ -67,9 +67,9 @@ def import_(
         -w dlrm-dcnv2 -o plan.json
       planner import topology.json --from torchrec-topology -o cluster.yaml
     """
-    kind = flags.word("--from", from_, FORMATS)
-    inputs = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like}
-    outputs = Outputs({"--output": output}, inputs)
+    kind = values.word("--from", from_, FORMATS)
+    files = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like}
+    outputs = Outputs({"--output": output}, files)
     if kind != "torchrec-pickle":
         flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
     elif not trust_pickle:
@@ -87,9 +87,9 @@ def import_(
     from planner.formulation.policy import Policy
     from planner.importers.adoption import Inputs, adopted
 
-    costs = flags.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
+    costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
-    cluster, model = flags.load_inputs(
+    cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
     adopting = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))

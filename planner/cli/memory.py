@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, inputs, streams
 from planner.cli.streams import Format
 
 
@@ -53,8 +53,8 @@ def memory(
         records, warning = report.of_plan(document), words.crowded(document)
     else:
         assert topology is not None
-        cluster, model = flags.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-        rules = validate(flags.policy(policy, reserve=reserve), Policy)
+        cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+        rules = validate(inputs.policy(policy, reserve=reserve), Policy)
         records, warning = report.of_inputs(cluster, model, rules), None
     if output_format is Format.TABLE:
         report.render(records, streams.console())

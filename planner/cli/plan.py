@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
@@ -114,7 +114,7 @@ def plan(
     given = {"--topology": topology, "--workload": workload, "--policy": policy, "--from": from_}
     outputs = Outputs({"--output": output}, given)
     objective, quantity, unit = _objective(cost_model)
-    rules = flags.policy(
+    rules = inputs.policy(
         policy,
         tiers=tiers,
         shardings=shardings,
@@ -126,14 +126,14 @@ def plan(
         forbid=forbid,
         reserve=reserve,
     )
-    time_limit_s = None if time_limit is None else flags.seconds("--time-limit", time_limit)
-    wanted_gap = flags.share("--gap", gap)
-    max_move_bytes = None if max_move is None else flags.byte_count("--max-move", max_move)
-    gone = () if lost_nodes is None else flags.numbers("--lost-nodes", lost_nodes)
+    time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
+    wanted_gap = values.share("--gap", gap)
+    max_move_bytes = None if max_move is None else values.byte_count("--max-move", max_move)
+    gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
     if quantity != "step":
         flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
     streams.doing("reading the inputs")
-    cluster, model = flags.load_inputs(
+    cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
 
@@ -177,7 +177,7 @@ def _objective(cost_model: str) -> tuple[str, str, str]:
     """The cost model that a flag names, what it measures and in which unit."""
     from cost_models.registry import COST_MODELS
 
-    name = flags.word("--cost-model", cost_model, tuple(COST_MODELS))
+    name = values.word("--cost-model", cost_model, tuple(COST_MODELS))
     return name, COST_MODELS[name].quantity, COST_MODELS[name].unit
 
 

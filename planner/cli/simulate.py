@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, streams, values
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 from topologies.sentences import counted
@@ -99,7 +99,7 @@ def simulate(
         found = simulation.judge(document, steps, conditions, default_steps=STEPS, progress=streams.doing)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="the steps and conditions") from None
-    chosen = None if ranks is None else flags.numbers("--ranks", ranks)
+    chosen = None if ranks is None else values.numbers("--ranks", ranks)
     if trace is not None:
         streams.doing(f"writing traces to {trace.name}")
         files = write_timeline(found.simulation, trace, chosen)
@@ -131,10 +131,10 @@ def _conditions(
     links = dict(_slow_link(text) for text in slow_link)
     return Conditions(
         pooling=pooling,
-        jitter=flags.share("--jitter", jitter),
+        jitter=values.share("--jitter", jitter),
         slow_ranks=ranks,
         slow_links=links,
-        lost_cards=() if lost_card is None else flags.numbers("--lost-card", lost_card),
+        lost_cards=() if lost_card is None else values.numbers("--lost-card", lost_card),
         data_loading=data_loading,
         seed=seed,
     )
@@ -156,7 +156,7 @@ def _slow_link(text: str) -> tuple[tuple[str, int], float]:
     sort, _, number = link.partition(":")
     if not number.isdecimal():
         raise typer.BadParameter(f"{text!r} is not SORT:N=SHARE, as in nic:4=50%", param_hint="--slow-link")
-    left = flags.share("--slow-link", share)
+    left = values.share("--slow-link", share)
     if left <= 0:
         raise typer.BadParameter(
             f"{text!r} leaves nothing: the exchange would never end; for a card use --lost-card",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.streams import Format
@@ -97,13 +97,13 @@ def size(
         raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
     if target_qps is not None and not 0 < target_qps < float("inf"):
         raise typer.BadParameter("must be above 0 and finite, as in 2e6", param_hint="--target-qps")
-    max_step_s = None if max_step is None else flags.seconds("--max-step", max_step)
+    max_step_s = None if max_step is None else values.seconds("--max-step", max_step)
     if max_step_s == 0:
         raise typer.BadParameter("must be above 0, as in 20ms", param_hint="--max-step")
-    max_usd_per_hour = None if max_price is None else flags.usd_per_hour("--max-price", max_price)
-    max_kilowatts = None if max_power is None else flags.kilowatts("--max-power", max_power)
-    rules = flags.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
-    wanted_gap = flags.share("--gap", gap)
+    max_usd_per_hour = None if max_price is None else values.usd_per_hour("--max-price", max_price)
+    max_kilowatts = None if max_power is None else values.kilowatts("--max-power", max_power)
+    rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
+    wanted_gap = values.share("--gap", gap)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
@@ -159,14 +159,14 @@ def _cases(
             raise typer.BadParameter(f"{twice[0]!r} is given twice", param_hint=flag)
     changes = {text: [part.strip() for part in text.split(";")] for text in tries}
     for parts in changes.values():
-        flags.split_overrides(parts, "--try")
-    source = workload or flags.default_workload(topologies[0])
+        values.split_overrides(parts, "--try")
+    source = workload or inputs.default_workload(topologies[0])
     loaded: dict[tuple[str, str], tuple[Topology, Workload]] = {}
     faults: list[Fault] = []
     for name in topologies:
         for text, parts in {"": [], **changes}.items():
             try:
-                loaded[name, text] = flags.load_inputs(
+                loaded[name, text] = inputs.load_inputs(
                     name, source, nodes=None, global_batch=global_batch, overrides=[*overrides, *parts]
                 )
             except InputError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 from topologies.sentences import counted
@@ -63,14 +63,14 @@ def verify(
     from planner.verification.verify import verify as violations_of
     from topologies.documents import validate
 
-    of = flags.split_overrides(set_ or ())
+    of = values.split_overrides(set_ or ())
     if topology is None:
         flags.expect_unused("without --topology", nodes=nodes, set_=of["topology"])
     if workload is None:
         flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
     streams.doing(f"reading {plan.name}")
     document = read_plan(plan)
-    cluster, model = flags.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
+    cluster, model = inputs.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
     narrowing = {
         "tiers": tiers,
         "shardings": shardings,
@@ -82,7 +82,7 @@ def verify(
         "forbid": forbid,
         "reserve": reserve,
     }
-    rules = flags.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
+    rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else validate(rules, Policy)
     if model is not None:
         model = priced_as_run(model, allowed or document.provenance.policy)

@@ -3,12 +3,12 @@
 import pytest
 import typer
 
-from planner.cli import flags
+from planner.cli import flags, inputs, values
 
 
 def test_overrides_are_split_by_their_prefix():
     """`--set topology.…` goes to the cluster, `--set workload.…` to the model; values may hold any sign."""
-    split = flags.split_overrides(["topology.nodes.0.count=4", "workload.name=a=b.c", "workload.mode=inference"])
+    split = values.split_overrides(["topology.nodes.0.count=4", "workload.name=a=b.c", "workload.mode=inference"])
     assert split == {"topology": ["nodes.0.count=4"], "workload": ["name=a=b.c", "mode=inference"]}
 
 
@@ -24,7 +24,7 @@ def test_overrides_are_split_by_their_prefix():
 def test_an_override_without_a_known_prefix_is_refused(text, said):
     """The message holds the remedy."""
     with pytest.raises(typer.BadParameter) as raised:
-        flags.split_overrides([text])
+        values.split_overrides([text])
     assert said in raised.value.message
 
 
@@ -33,30 +33,30 @@ def test_the_workload_beside_the_topology_is_the_default(tmp_path):
     topology = tmp_path / "t.yaml"
     topology.touch()
     with pytest.raises(typer.BadParameter, match=r"there is no .*workload\.yaml"):
-        flags.default_workload(str(topology))
+        inputs.default_workload(str(topology))
     (tmp_path / "workload.yaml").touch()
-    assert flags.default_workload(str(topology)) == str(tmp_path / "workload.yaml")
+    assert inputs.default_workload(str(topology)) == str(tmp_path / "workload.yaml")
     with pytest.raises(typer.BadParameter, match="dlrm-dcnv2"):
-        flags.default_workload("zionex-16")
+        inputs.default_workload("zionex-16")
 
 
 def test_times_and_shares_carry_units():
     """A time needs its unit, a share may be a percentage; else the message shows how to write it."""
-    assert flags.seconds("--time-limit", "2min") == 120
-    assert flags.share("--gap", "1%") == flags.share("--gap", "0.01") == 0.01
+    assert values.seconds("--time-limit", "2min") == 120
+    assert values.share("--gap", "1%") == values.share("--gap", "0.01") == 0.01
     with pytest.raises(typer.BadParameter, match="30s"):
-        flags.seconds("--time-limit", "30")
+        values.seconds("--time-limit", "30")
     with pytest.raises(typer.BadParameter, match="between 0 and 100%"):
-        flags.share("--gap", "200%")
+        values.share("--gap", "200%")
 
 
 def test_words_are_checked_against_what_is_known():
     """A list may hold spaces and comes back in the known order; a misspelt word is named."""
     known = ("hbm", "ddr_cached", "ddr")
-    assert flags.words("--tiers", "ddr, hbm", known) == ("hbm", "ddr")
-    assert flags.words("--tiers", None, known) is None
+    assert values.words("--tiers", "ddr, hbm", known) == ("hbm", "ddr")
+    assert values.words("--tiers", None, known) is None
     with pytest.raises(typer.BadParameter, match="did you mean 'ddr_cached'"):
-        flags.words("--tiers", "hbm,ddr_cache", known)
+        values.words("--tiers", "hbm,ddr_cache", known)
 
 
 def test_catalog_names_are_completed(monkeypatch, run):

@@ -1,0 +1,157 @@
+"""What the flags name, read: clusters, workloads, policies."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from planner.cli.outputs import Outputs
+
+if TYPE_CHECKING:
+    from cost_models.workload.models import Workload
+    from topologies.cluster import Topology
+    from topologies.documents import Document
+from planner.cli.flags import catalog_names, expect_unused
+from planner.cli.values import split_overrides, word, words
+
+
+def default_workload(topology: str) -> str:
+    """The workload of a command line that names none: `workload.yaml` beside the topology file.
+
+    Raises InputError for a topology that there is not.
+    """
+    if topology not in catalog_names("topology"):
+        from topologies.loading import TOPOLOGIES
+
+        TOPOLOGIES.find(topology)
+    beside = Path(topology).with_name("workload.yaml")
+    if Path(topology).is_file() and beside.is_file():
+        return str(beside)
+    where = f"there is no {beside}" if Path(topology).is_file() else f"{topology} comes without one"
+    offered = textwrap.fill(", ".join(catalog_names("workload")), 78, break_on_hyphens=False)
+    raise typer.BadParameter(f"{where}; name a file or one of the catalog:\n{offered}", param_hint="--workload")
+
+
+def load_inputs(
+    topology: str,
+    workload: str | None,
+    *,
+    nodes: int | None,
+    global_batch: int | None,
+    overrides: Sequence[str] | None,
+    outputs: Outputs | None = None,
+) -> tuple["Topology", "Workload"]:
+    """The two inputs that the flags describe; none of their files may be one of `outputs`.
+
+    Raises InputError with the faults of both.
+    """
+    source = workload or default_workload(topology)
+    cluster, model = load_given(
+        topology, source, nodes=nodes, global_batch=global_batch, overrides=overrides, outputs=outputs
+    )
+    assert cluster is not None
+    assert model is not None
+    return cluster, model
+
+
+def load_given(
+    topology: str | None,
+    workload: str | None,
+    *,
+    nodes: int | None,
+    global_batch: int | None,
+    overrides: Sequence[str] | None,
+    outputs: Outputs | None = None,
+) -> tuple["Topology | None", "Workload | None"]:
+    """`load_inputs` where each input may be left out."""
+    from cost_models.workload.loading import load_workload
+    from topologies.errors import Fault, InputError
+    from topologies.loading import load_topology
+
+    of = split_overrides(overrides or ())
+    counts = [text for text in of["topology"] if re.match(r"nodes\.[^.=]+\.count\s*=", text)]
+    if nodes is not None and counts:
+        expect_unused(f"beside --set topology.{counts[-1]}; give one of them", nodes=nodes)
+    cluster, model = None, None
+    faults: list[Fault] = []
+    outputs = outputs or Outputs({}, {})
+    try:
+        with outputs.beside("--topology"):
+            cluster = load_topology(topology, nodes=nodes, overrides=of["topology"]) if topology else None
+    except InputError as error:
+        faults += error.faults
+    try:
+        with outputs.beside("--workload"):
+            model = load_workload(workload, global_batch=global_batch, overrides=of["workload"]) if workload else None
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return cluster, model
+
+
+def policy(
+    file: Path | None,
+    *,
+    tiers: str | None = None,
+    shardings: str | None = None,
+    optimizer_state: str | None = None,
+    runtime: str | None = None,
+    max_shards: int | None = None,
+    column_multiple: int | None = None,
+    pin: Sequence[str] | None = None,
+    forbid: Sequence[str] | None = None,
+    reserve: Sequence[str] | None = None,
+) -> "Document":
+    """The policy of a file, narrowed by flags; --runtime and --reserve take the place of what it says."""
+    from typing import get_args
+
+    from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
+    from planner.formulation.policy import Runtime, narrow, policy_document, replace
+
+    document = policy_document(file)
+    for key, text, known in (
+        ("tiers", tiers, PLACEMENT_TIERS),
+        ("shardings", shardings, SHARDINGS),
+        ("optimizer_state", optimizer_state, STATE_PLACES),
+    ):
+        flag = f"--{key.replace('_', '-')}"
+        chosen = words(flag, text, known)
+        if chosen is not None:
+            narrow(document, key, list(chosen), f"{flag} {text}")
+    for key, number in (("max_shards", max_shards), ("column_multiple", column_multiple)):
+        if number is not None:
+            narrow(document, key, number, f"--{key.replace('_', '-')} {number}")
+    for text in pin or ():
+        match, equals, ranks = text.rpartition("=")
+        if not (match and equals):
+            raise typer.BadParameter(f"{text!r} is not GLOB=RANKS; write for example 'user_*=0-7'", param_hint="--pin")
+        narrow(document, "ranks", ranks, f"--pin {text}", match)
+    for text in forbid or ():
+        _forbid(document, text)
+    if runtime is not None:
+        replace(document, ("runtime",), word("--runtime", runtime, get_args(Runtime)), f"--runtime {runtime}")
+    for text in reserve or ():
+        tier, equals, size = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
+        replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
+    return document
+
+
+def _forbid(document: "Document", text: str) -> None:
+    """`0-3`, `ad_*=8-15,ssd_cached`: what begins with a digit is a rank, the rest are tiers."""
+    from cost_models.shards import PLACEMENT_TIERS
+    from planner.formulation.policy import narrow
+
+    match, _, what = text.rpartition("=")
+    split = [word.strip() for word in what.split(",")]
+    ranks = ",".join(word for word in split if word[:1].isdigit())
+    tiers = ",".join(word for word in split if not word[:1].isdigit())
+    refused = words("--forbid", tiers or None, PLACEMENT_TIERS)
+    for key, value in (("forbid_ranks", ranks), ("forbid_tiers", list(refused or ()))):
+        if value:
+            narrow(document, key, value, f"--forbid {text}", match or None)

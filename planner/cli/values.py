@@ -1,0 +1,102 @@
+"""Values of flags: what is read from their words."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import typer
+
+Word = TypeVar("Word", bound=str)
+PLANNED_FROM = ("topology", "workload")
+"""Those that `--set` reaches into."""
+
+
+def split_overrides(overrides: Sequence[str], flag: str = "--set") -> dict[str, list[str]]:
+    """`topology.a.b=1` and `workload.c=2` as `a.b=1` and `c=2` for the input they belong to."""
+    split: dict[str, list[str]] = {kind: [] for kind in PLANNED_FROM}
+    for text in overrides:
+        path, equals, _ = text.partition("=")
+        kind, dot, _ = path.partition(".")
+        if not (equals and dot):
+            raise typer.BadParameter(
+                f"{text!r} is not PATH=VALUE; write for example topology.nodes.0.count=4", param_hint=flag
+            )
+        if kind not in split:
+            from topologies.messages import did_you_mean
+
+            raise typer.BadParameter(
+                f"{path!r} must begin with topology. or workload.{did_you_mean(kind, split)}",
+                param_hint=flag,
+            )
+        split[kind].append(text.removeprefix(f"{kind}."))
+    return split
+
+
+def seconds(flag: str, text: str) -> float:
+    """The duration that a flag gives (`30s`, `2min`)."""
+    return _at_least_0(flag, text, "second", "30s")
+
+
+def usd_per_hour(flag: str, text: str) -> float:
+    """The price that a flag gives (`500USD/h`)."""
+    return _at_least_0(flag, text, "dollar / hour", "500USD/h")
+
+
+def kilowatts(flag: str, text: str) -> float:
+    """The power that a flag gives (`300kW`)."""
+    return _at_least_0(flag, text, "watt", "300kW") / 1e3
+
+
+def share(flag: str, text: str) -> float:
+    """The share that a flag gives (`1%`, `0.01`)."""
+    from topologies.units import parse_fraction
+
+    try:
+        return parse_fraction(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+
+
+def byte_count(flag: str, text: str) -> int:
+    """The bytes that a flag gives (`500GB`, `40GiB`)."""
+    return int(_at_least_0(flag, text, "byte", "500GB"))
+
+
+def _at_least_0(flag: str, text: str, unit: str, example: str) -> float:
+    from topologies.units import parse_quantity
+
+    try:
+        number = parse_quantity(text, unit, example)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+    if number < 0:
+        raise typer.BadParameter(f"{text!r} is below 0; write for example {example}", param_hint=flag)
+    return number
+
+
+def numbers(flag: str, text: str) -> tuple[int, ...]:
+    """The whole numbers of a comma-separated flag."""
+    asked = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in asked):
+        raise typer.BadParameter(f"{text!r} is no list of node numbers; write for example 3,7", param_hint=flag)
+    return tuple(map(int, asked))
+
+
+def word(flag: str, text: str, known: Sequence[Word]) -> Word:
+    """The one word of `known` that a flag gives."""
+    found = words(flag, text, known)
+    if found is None or len(found) != 1:
+        raise typer.BadParameter(f"takes one of {', '.join(known)}", param_hint=flag)
+    return found[0]
+
+
+def words(flag: str, text: str | None, known: Sequence[Word]) -> tuple[Word, ...] | None:
+    """The words of a comma-separated flag, in the order of `known`; None where the flag was not given."""
+    if text is None:
+        return None
+    asked = [word.strip() for word in text.split(",")]
+    for word in asked:
+        if word not in known:
+            from topologies.messages import did_you_mean
+
+            raise typer.BadParameter(f"{word!r} is not known{did_you_mean(word, known)}", param_hint=flag)
+    return tuple(word for word in known if word in asked)

@@ -1,0 +1,274 @@
+"""What of the inputs may be changed one by one, and by how much."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from cost_models.model import CostModel
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, MemoryTier
+from cost_models.workload.formats import FORMATS
+from cost_models.workload.models import Dtype, Workload
+from cost_models.workload.optimizers import STATE, Optimizer
+from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
+from planner.problem.numbers import Floats
+from topologies.cluster import MOST_RANKS, NodeGroup, Topology
+from topologies.units import MOST_BYTES, format_bytes
+
+Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
+MOST_GROWTH = 64
+"""Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
+FINEST_STEP = 32
+"""A memory grows in steps of a power of two, at most one part in so many of its size; of 1 GiB from 4 GiB on."""
+MIB, GIB = 1 << 20, 1 << 30
+_WHAT: dict[MemoryTier, str] = {"hbm": "HBM per accelerator", "remote": "memory per remote host"}
+DTYPES: tuple[Dtype, ...] = ("fp32", "fp16", "int8")
+"""Storage types by size, one of each."""
+OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "adagrad", "rowwise_adagrad", "sgd")
+"""Optimizers by the size of their state, one of each."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a plan is asked for."""
+
+    topology: Topology
+    workload: Workload
+    policy: Policy
+    same_blocks: bool = False
+    """Whether only capacities differ from the inputs that do not fit."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The inputs with one thing changed, in words and as flags."""
+
+    inputs: Question
+    value: str
+    flags: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing to turn: step n, from 1 to `most`, is a larger change than n - 1; `at` builds it, or None."""
+
+    kind: Kind
+    group: str | None
+    was: str
+    most: int
+    at: Callable[[int], Change | None]
+    guess: int
+    """A step near the first that suffices."""
+    futile: str
+    """What to say where no step suffices."""
+    ordered: bool = True
+    """Whether every step suffices after the first that does."""
+
+
+def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[Knob]:
+    """Everything that may be turned, in the order in which it is told."""
+    now = Question(model.topology, model.workload, policy)
+    held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers), *(policy.optimizer_state or ())}
+    yield from _tiers(now)
+    for index, group in enumerate(model.topology.nodes):
+        yield from _nodes(now, index, group, bytes_short)
+    for m, tier in enumerate(model.memories):
+        for index, group in enumerate(model.topology.nodes):
+            if tier in held_in and group.memory(tier) is not None:
+                yield _memory(now, index, group, tier, float(bytes_short[m]))
+                if getattr(group.reserve, tier) > 0:
+                    yield _reserve(now, index, group, tier)
+    yield from _dtype(now)
+    yield from _optimizer(now)
+    yield from _optimizer_state(now, model)
+    yield from _shardings(now)
+
+
+def _ladder(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
+    """A knob with a step for each of `changes`; none where there is no change to make."""
+    if changes:
+        yield Knob(kind, None, was, len(changes), lambda n: changes[n - 1], 1, futile, ordered=False)
+
+
+def _tiers(now: Question) -> Iterator[Knob]:
+    used = now.policy.tiers
+    missing = [
+        tier
+        for tier in USUAL_TIERS
+        if tier not in used and any(group.memory(HOME_OF_TIER[tier]) is not None for group in now.topology.nodes)
+    ]
+    changes = _allowing(now, "tiers", PLACEMENT_TIERS, used, missing, " and ".join)
+    return _ladder("tiers", ",".join(used), changes, f"allowing {', '.join(missing)}")
+
+
+def _shardings(now: Question) -> Iterator[Knob]:
+    used = now.policy.shardings or SHARDINGS
+    missing = [sharding for sharding in SHARDINGS if sharding not in used]
+    changes = _allowing(
+        now, "shardings", SHARDINGS, used, missing, lambda added: added[0] if len(added) == 1 else "every sharding"
+    )
+    return _ladder("shardings", ",".join(used), changes, "allowing other shardings")
+
+
+def _dtype(now: Question) -> Iterator[Knob]:
+    """Of the tables that have none of their own."""
+    embedding = now.workload.embedding
+    if all(table.dtype is not None for table in now.workload.tables):
+        return iter(())
+    changes = [
+        _workload_change(now, "dtype", dtype, f"{dtype} embeddings instead of {embedding.dtype}")
+        for dtype in DTYPES
+        if FORMATS[dtype].bits_per_element < FORMATS[embedding.dtype].bits_per_element
+    ]
+    return _ladder("dtype", embedding.dtype, changes, f"{DTYPES[-1]} embeddings")
+
+
+def _optimizer(now: Question) -> Iterator[Knob]:
+    """Of the tables that have none of their own."""
+    optimizer = now.workload.embedding.optimizer
+    if now.workload.mode != "training" or all(table.optimizer is not None for table in now.workload.tables):
+        return iter(())
+    size = [(STATE[name].arrays, STATE[name].per_row) for name in (*OPTIMIZERS, optimizer)]
+    changes = [
+        _workload_change(now, "optimizer", name, f"{name} for the tables instead of {optimizer}")
+        for name, own in zip(OPTIMIZERS, size, strict=False)
+        if own < size[-1]
+    ]
+    return _ladder("optimizer", optimizer, changes, f"{OPTIMIZERS[-1]} as the optimizer of the tables")
+
+
+def _optimizer_state(now: Question, model: CostModel) -> Iterator[Knob]:
+    """Apart from the rows, where the cluster has the memory, and cost model and runtime know how."""
+    used = now.policy.optimizer_state or ("with_table",)
+    every = np.arange(len(model.tables.rows))
+    if not model.chooses_dtypes or not model.tables.row_state_bytes(every, model.tables.dim).any():
+        return iter(())
+    missing = [
+        place
+        for place in RUNTIMES[now.policy.runtime].state_places
+        if place not in used and (place == "with_table" or any(group.memory(place) for group in now.topology.nodes))
+    ]
+    changes = _allowing(
+        now, "optimizer_state", STATE_PLACES, used, missing, lambda added: f"optimizer state in {' or '.join(added)}"
+    )
+    return _ladder("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
+
+
+def _allowing(
+    now: Question,
+    key: str,
+    every: Sequence[str],
+    used: Sequence[str],
+    missing: Sequence[str],
+    words: Callable[[Sequence[str]], str],
+) -> list[Change]:
+    """Each of what is `missing` from a key of the policy allowed beside what is used, then all of it."""
+    changes = []
+    for added in [*([each] for each in missing), *([missing] if len(missing) > 1 else [])]:
+        allowed = tuple(each for each in every if each in used or each in added)
+        value = ",".join(allowed)
+        inputs = replace(now, policy=now.policy.model_copy(update={key: allowed}))
+        told = f"{words(added)} allowed beside {', '.join(used) or 'nothing'}"
+        changes.append(Change(inputs, value, f"--{key.replace('_', '-')} {value}", told))
+    return changes
+
+
+def _workload_change(now: Question, key: str, value: str, words: str) -> Change:
+    embedding = now.workload.embedding.model_copy(update={key: value})
+    inputs = replace(now, workload=now.workload.model_copy(update={"embedding": embedding}))
+    return Change(inputs, value, f"--set workload.embedding.{key}={value}", words)
+
+
+def _nodes(now: Question, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[Knob]:
+    topology, ranks = now.topology, group.accelerators.count
+    stride = group.stride
+    most = min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks) // stride
+    alone = len(topology.nodes) == 1
+    of = "" if alone else f" in group {group.name}"
+    if most < 1:
+        return
+
+    def at(step: int) -> Change | None:
+        count = group.count + step * stride
+        try:
+            grown = Topology.model_validate(_with_group(topology, index, {"count": count}).model_dump(mode="json"))
+        except ValidationError:
+            return None
+        flags = f"--nodes {count}" if alone else f"--set topology.nodes.{index}.count={count}"
+        words = f"{count:,} nodes{of} instead of {group.count:,}"
+        return Change(replace(now, topology=grown), str(count), flags, words)
+
+    capacity = sum(each.count * each.memory_bytes("hbm") * each.accelerators.count for each in topology.nodes)
+    share = float(bytes_short[0]) / max(capacity, 1)
+    guess = 1 if math.isnan(share) else math.ceil(share * group.count / stride)
+    futile = f"more nodes{of} (not even {group.count + most * stride:,})"
+    yield Knob("nodes", group.name, str(group.count), most, at, guess, futile)
+
+
+def _memory(now: Question, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> Knob:
+    memory = group.memory(tier)
+    assert memory is not None
+    size = memory.capacity
+    unit = _step_bytes(size)
+    base, limit = size // unit, min(size * MOST_GROWTH * 16, MOST_BYTES)
+    what = _WHAT.get(tier, f"{tier.upper()} per node")
+    of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"
+    path = f"nodes.{index}.{group.memory_path(tier)}.capacity"
+
+    def at(step: int) -> Change:
+        larger = (base + step) * unit
+        value = f"{larger // GIB}GiB" if larger % GIB == 0 else f"{larger // MIB}MiB"
+        of_more = memory.model_copy(update={"capacity": larger})
+        holder, _, part = group.memory_path(tier).partition(".")
+        holds = getattr(group, holder).model_copy(update={part: of_more}) if part else of_more
+        grown = _with_group(now.topology, index, {holder: holds})
+        words = f"{format_bytes(larger)} of {what}{of} instead of {format_bytes(size)}"
+        return Change(replace(now, topology=grown, same_blocks=True), value, f"--set topology.{path}={value}", words)
+
+    pools = _pools(group, tier) * (1 - getattr(group.reserve, tier))
+    guess = 1 << 20 if math.isnan(bytes_short) else math.ceil(bytes_short / max(pools, 1e-9) / unit)
+    most = max(int(limit // unit) - base, 1)
+    return Knob(tier, group.name, format_bytes(size), most, at, guess, f"more {what}{of}")
+
+
+def _reserve(now: Question, index: int, group: NodeGroup, tier: MemoryTier) -> Knob:
+    reserved = float(getattr(group.reserve, tier))
+    most = math.ceil(reserved * 100 - 1e-9)
+    of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"
+
+    def at(step: int) -> Change:
+        percent = most - step
+        reserve = group.reserve.model_copy(update={tier: percent / 100})
+        lowered = _with_group(now.topology, index, {"reserve": reserve})
+        flags = f"--set topology.nodes.{index}.reserve.{tier}={percent}%"
+        words = f"{percent}% of {tier.upper()}{of} in reserve instead of {_percent(reserved)}"
+        return Change(replace(now, topology=lowered, same_blocks=True), f"{percent}%", flags, words)
+
+    return Knob("reserve", group.name, _percent(reserved), most, at, most, f"no reserve of {tier.upper()}{of}")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def _pools(group: NodeGroup, tier: MemoryTier) -> int:
+    """How many memories of this capacity the group has: of accelerators, nodes or remote hosts."""
+    if tier == "remote":
+        return group.remote.count if group.remote else 0
+    return group.count * (group.accelerators.count if tier == "hbm" else 1)
+
+
+def _step_bytes(size: int) -> int:
+    """The step in which a memory of `size` bytes grows."""
+    step = max(1 << max((size // FINEST_STEP).bit_length() - 1, 0), MIB)
+    return max(step, GIB) if size >= 4 * GIB else step
+
+
+def _with_group(topology: Topology, index: int, update: dict[str, object]) -> Topology:
+    groups = list(topology.nodes)
+    groups[index] = groups[index].model_copy(update=update)
+    return topology.model_copy(update={"nodes": tuple(groups)})

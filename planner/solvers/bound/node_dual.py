@@ -1,0 +1,139 @@
+"""The dual of one branch node, by cutting planes."""
+
+import numpy as np
+
+from planner.certificates.branch_nodes import Cases, Multipliers, State
+from planner.certificates.node_bounds import Choice
+from planner.problem.numbers import Floats, Ints
+from planner.solvers.bound.column_reduction import Slim
+from planner.solvers.bound.programs import optimum
+
+MOST_ITERATIONS = 20_000
+"""Of a linear programme of a case, which takes some hundreds where the solver does not cycle."""
+_FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
+
+
+class NodeDual:
+    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight,
+    prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
+    """
+
+    def __init__(self, cases: Cases, state: State, slim: Slim) -> None:
+        from ortools.math_opt.python import mathopt
+
+        self._mathopt, problem = mathopt, cases.problem
+        self._problem, self._slim, self._labels = problem, slim, state.labels
+        self._ranks = np.unique(state.labels, return_index=True)[1]
+        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, slim.columns)
+        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, slim.tiers)
+        self._columns = len(columns)
+        stage = np.array([problem.stage_of_column[row] for row, _ in columns])
+        count = np.array([float(len(ranks)) for _, ranks in columns])
+        self._count = np.concatenate([count, np.array([float(len(ranks)) for _, ranks in pools])])
+        load = np.array([state.load[row, ranks].sum() for row, ranks in columns])
+        free = np.array([max(float(np.maximum(state.free[row, ranks], 0.0).sum()), 0.0) for row, ranks in pools])
+        self._load, self._free = load, free
+        largest = [max(float(of_pool.max(initial=0.0)), 2.0**20) for of_pool in problem.pool_capacity]
+        self._unit_bytes = np.array([largest[row] * len(ranks) for row, ranks in pools])
+        self._constant = float(problem.stage_constants.sum())
+        self._scale = 1.0 / cases.threshold_s
+        used = (cases.problem.bytes_fixed + cases.problem.bytes_by_rows).max(axis=(0, 1)) > 0
+        model = mathopt.Model()
+        self._bound = model.add_variable(lb=-np.inf)
+        self._shares = [model.add_variable(lb=0.0) for _ in columns]
+        self._prices = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
+        has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
+        self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
+        constant = self._constant / len(problem.stage_constants)
+        self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
+        for s in np.unique(stage).tolist():
+            members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
+            model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
+        self._stage = stage
+        model.maximize(self._bound)
+        self._model = model
+        self._solver = mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
+
+    def shares_of(self, multipliers: Multipliers) -> Floats:
+        """[slots] of given multipliers, where equal ranks may have had unlike ones."""
+        values = np.zeros(len(self._count))
+        for table, slot, at in (
+            (multipliers.weight[self._slim.columns], self._column_slot, 0),
+            (multipliers.byte[self._slim.tiers], self._pool_slot, self._columns),
+        ):
+            seen: dict[int, list[float]] = {}
+            for row in range(len(slot)):
+                for rank in range(slot.shape[1]):
+                    seen.setdefault(int(slot[row, rank]), []).append(float(table[row, rank]))
+            for number, weights in seen.items():
+                values[at + number] = np.mean(weights)
+        values *= self._count
+        values[self._columns :] *= self._unit_bytes / self._count[self._columns :]
+        shares = np.bincount(self._stage, weights=values[: self._columns], minlength=len(self._idle))
+        return np.concatenate([values, np.maximum(1.0 - shares, 0.0)])
+
+    def multipliers(self, values: Floats) -> Multipliers:
+        """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
+        problem = self._problem
+        share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
+        total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
+        weight = share / total[self._stage] / self._count[: self._columns]
+        of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
+        of_rank[self._slim.columns] = weight[self._column_slot]
+        of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        return Multipliers(of_rank, of_pool)
+
+    def add_cut(self, choice: Choice) -> None:
+        """Add the cut of a choice."""
+        problem = self._problem
+        seconds, size = self._load.copy(), -self._free.copy()
+        for slot, column in zip(self._column_slot, self._slim.columns.tolist(), strict=True):
+            np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
+        for slot, tier in zip(self._pool_slot, self._slim.tiers.tolist(), strict=True):
+            np.add.at(size, slot[self._ranks], choice.size[:, tier])
+        seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
+        size = size / self._unit_bytes
+        terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
+        terms += [float(value) * price for value, price in zip(size, self._prices, strict=True)]
+        terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
+        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+
+    def solve(self) -> tuple[Floats, float] | None:
+        """The best point under the cuts, and the value there: no bound of the case can be above it.
+
+        None where the solver gives up.
+        """
+        while True:
+            result = optimum(self._model, self._solver, MOST_ITERATIONS)
+            if result is None:
+                return None
+            values = result.variable_values()
+            pressed = [
+                p for p in self._prices if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+            ]
+            for price in pressed:
+                price.upper_bound *= 10
+            if not pressed:
+                break
+        point = np.array([values[v] for v in (*self._shares, *self._prices, *self._idle)])
+        point[self._columns : len(self._count)] /= self._scale
+        return point, values[self._bound] / self._scale
+
+
+def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
+    """Instances that equal ranks use, of n rows: (number [n, W], row and first ranks of the instances of each)."""
+    slot = np.zeros((len(rows), len(labels)), dtype=np.int64)
+    known: dict[tuple[int, bytes], int] = {}
+    members: list[tuple[int, list[int]]] = []
+    for n, row in enumerate(rows.tolist()):
+        instance = instances[row]
+        firsts = np.flatnonzero(np.concatenate([[True], instance[1:] != instance[:-1]]))
+        lasts = [*firsts[1:].tolist(), len(instance)]
+        for first, last in zip(firsts.tolist(), lasts, strict=True):
+            key = row, np.sort(labels[first:last]).tobytes()
+            number = known.setdefault(key, len(known))
+            if number == len(members):
+                members.append((row, []))
+            members[number][1].append(first)
+            slot[n, first:last] = number
+    return slot, [(row, np.array(firsts)) for row, firsts in members]
