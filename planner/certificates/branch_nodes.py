@@ -9,47 +9,20 @@ that places a part on one of them stands for all.
 Nothing here searches: the branching solver and the check of a proof both take their arithmetic from this module.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
+from planner.certificates.node_weights import ROUNDING, Multipliers, WeightRules, opens
+from planner.certificates.parts import Decisions, Part, PartRules
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.symmetry import labels, node_labels, rank_symmetry
-
-ROUNDING = 1e-9
-"""Relative amount by which a bound is rounded down, and a filter is held back: above the rounding of sums."""
-
-
-class Part(NamedTuple):
-    """One decided block of a table: a type from `first` to `last`, on a place (rank, node, -1: the world) or open.
-
-    The first part of a free option is its widest block, the next one the widest of the rest, and so on; those of a
-    fixed option are its blocks in order. A range over several options says only with which block the option begins.
-    """
-
-    first: int
-    last: int
-    place: int | None
-
-
-Decisions = Mapping[int, tuple[Part, ...]]
-"""Parts of some tables. Only the last part of a table may be without a place, and only after parts of one width."""
-
-
-class Multipliers(NamedTuple):
-    """Of a case: what a second and a byte are worth."""
-
-    weight: Floats
-    """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
-    byte: Floats
-    """[M, W] of a byte of the pool that the rank uses."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +83,7 @@ class Cases:
         self.of_rank, self.of_node = np.flatnonzero(extent == RANK), np.flatnonzero(extent == NODE)
         self.of_world = np.flatnonzero(extent == WORLD)
         self.row_of = np.cumsum(extent == RANK) - 1
-        self._sequences = [
-            [int(block) for block in np.repeat(types, problem.block_count[types])]
-            for types in map(np.arange, problem.block_start[:-1].tolist(), problem.block_start[1:].tolist())
-        ]
+        self.parts = PartRules(problem)
         self.whole = self.fixed + self.by_rows
         rows = problem.table_rows[problem.option_table[problem.block_option]]
         nodes = np.diff(problem.node_start)
@@ -123,8 +93,8 @@ class Cases:
         }
         world_shares = [problem.world_share(int(block)) for block in self.of_world]
         self.world_share = np.array(world_shares).reshape(-1, problem.world)
-        self.first_of_instance = _opens(problem.resource_of_rank)
-        self.first_of_pool = _opens(problem.pool_of_rank)
+        self.weights = WeightRules(problem)
+        self.first_of_pool = opens(problem.pool_of_rank)
         self.fixed_options = np.flatnonzero(problem.option_units == 0)
         self.tied = np.flatnonzero(problem.option_tied)
 
@@ -139,7 +109,7 @@ class Cases:
         """Loads, free memory and equal ranks of a case."""
         state = self._blank.copy()
         for table in sorted(decisions):
-            for part in self.placed(decisions[table]):
+            for part in self.parts.placed(decisions[table]):
                 self._add(state, part)
         return self._settled(decisions, state)
 
@@ -148,7 +118,7 @@ class Cases:
         problem = self.problem
         held = []
         for table in sorted(decisions):
-            placed = self.placed(decisions[table])
+            placed = self.parts.placed(decisions[table])
             if problem.grouped[table]:
                 held.append(self._ranks_held(placed).astype(float))
             if placed and problem.option_tied[problem.block_option[placed[0].first]]:
@@ -200,7 +170,7 @@ class Cases:
                     continue
                 for other in group.tables.tolist():
                     if stay or other != table:
-                        held = self._ranks_held(self.placed(state.decisions.get(other, ())))
+                        held = self._ranks_held(self.parts.placed(state.decisions.get(other, ())))
                         near = np.isin(group.zone_of_rank, group.zone_of_rank[held])
                         found &= (near | (not held.any())) if stay else ~near
         return found
@@ -258,43 +228,6 @@ class Cases:
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
-    def sequence(self, option: int) -> list[int]:
-        """Blocks of a fixed option in the order of its parts."""
-        return self._sequences[option]
-
-    def units_left(self, parts: tuple[Part, ...]) -> tuple[int, int]:
-        """Fewest and most column units of a free option that its placed parts leave."""
-        problem = self.problem
-        whole = int(problem.option_units[problem.block_option[parts[0].first]])
-        placed = self.placed(parts)
-        most = whole - sum(int(problem.block_units[part.first]) for part in placed)
-        fewest = whole - sum(int(problem.block_units[part.last]) for part in placed)
-        return max(fewest, 0), most
-
-    def open_range(self, table: int, parts: tuple[Part, ...]) -> tuple[int, int] | None:
-        """Block types from which a table's next undecided part is taken; None where nothing is left or not known."""
-        problem = self.problem
-        if not parts:
-            return int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]) - 1
-        if parts[-1].place is None:
-            return parts[-1].first, parts[-1].last
-        option = int(problem.block_option[parts[0].first])
-        if not problem.option_units[option]:
-            sequence = self.sequence(option)
-            return (sequence[len(parts)],) * 2 if len(parts) < len(sequence) else None
-        fewest, most = self.units_left(parts)
-        if fewest != most or not most:
-            return None
-        return int(problem.block_start[option]), parts[-1].last
-
-    def placed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """Those that have a place."""
-        return tuple(part for part in parts if part.place is not None)
-
-    def is_inexact(self, parts: tuple[Part, ...]) -> bool:
-        """Whether the last part is placed with more than one width."""
-        return bool(parts) and parts[-1].place is not None and parts[-1].first < parts[-1].last
-
     def spread(self, multipliers: Multipliers, part: Part) -> float:
         """What the widest block of a part's range is worth above the narrowest."""
         rank = part.place
@@ -307,63 +240,10 @@ class Cases:
         """The placement that a case is, where it decides everything."""
         if len(state.decisions) < self.problem.tables:
             return None
-        if any(self.is_inexact(parts) or self._is_unfinished(parts) for parts in state.decisions.values()):
+        if any(self.parts.is_inexact(parts) or self.parts.is_unfinished(parts) for parts in state.decisions.values()):
             return None
         every = [part for table in sorted(state.decisions) for part in state.decisions[table]]
         return Placement(np.array([part.first for part in every]), np.array([part.place for part in every]))
-
-    def _is_unfinished(self, parts: tuple[Part, ...]) -> bool:
-        if parts[-1].place is None:
-            return True
-        option = int(self.problem.block_option[parts[0].first])
-        if self.problem.option_units[option]:
-            return self.units_left(parts)[1] > 0
-        return len(parts) < len(self.sequence(option))
-
-    def gap_in(self, state: State, table: int, index: int, parts: list[Part]) -> str | None:
-        """What a case can do with a table's part number `index` that none of the `parts` covers; None for nothing."""
-        before = state.decisions.get(table, ())
-        around = self._undecided_range(table, before, index)
-        if around is None:
-            return f"its part {index} is not to be decided"
-        fixed_place = before[index].place if index < len(before) else None
-        for part in parts:
-            if not (around[0] <= part.first <= part.last <= around[1]) or not self._is_part(part, before[:index]):
-                return f"block types {part.first} to {part.last} are no part of it"
-            if fixed_place is not None and part.place != fixed_place:
-                return f"its part {index} has another place"
-        usable = self.room(state).usable
-        for block in range(around[0], around[1] + 1):
-            covering = [part.place for part in parts if part.first <= block <= part.last]
-            if fixed_place is not None:
-                places = [] if covering else [fixed_place]
-            elif None in covering or not usable[block] or not self._is_part(Part(block, block, 0), before[:index]):
-                places = []
-            else:
-                held = {self.stands_for(state, block, place) for place in covering if place is not None}
-                places = [place for place in self.places(state, block) if place not in held]
-            for place in places:
-                if self.child(state, table, index, Part(block, block, place)) is not None:
-                    return f"block type {block} on place {place} is left out"
-        return None
-
-    def _undecided_range(self, table: int, before: tuple[Part, ...], index: int) -> tuple[int, int] | None:
-        """Block types among which a part is still to be decided."""
-        if index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
-            return before[-1].first, before[-1].last
-        if index == len(before) and not (before and before[-1].place is None):
-            return self.open_range(table, before)
-        return None
-
-    def _is_part(self, part: Part, before: tuple[Part, ...]) -> bool:
-        """Whether a part with a place is of one option, and of a fixed one the block whose turn it is."""
-        if part.place is None:
-            return True
-        option = int(self.problem.block_option[part.first])
-        if self.problem.option_units[option]:
-            return bool(option == self.problem.block_option[part.last])
-        turn = self.sequence(option)[len(before) : len(before) + 1]
-        return bool(part.first == part.last and [part.first] == turn)
 
     # -- where blocks may be --------------------------------------------------------------------------------------
 
@@ -417,40 +297,3 @@ class Cases:
             of_stage = busy[:, :, self.problem.stage_of_column == stage]
             step += np.maximum(of_stage.max(axis=2, initial=0.0), least)
         return np.asarray(room & (step * (1 - ROUNDING) < self.threshold_s))
-
-    # -- the bound ------------------------------------------------------------------------------------------------
-
-    def evened(self, state: State, multipliers: Multipliers) -> Multipliers:
-        """The same multipliers for equal ranks: the mean of what they have. That proves no less than any other."""
-        count = np.bincount(state.labels)
-        mean = [
-            np.stack([np.bincount(state.labels, weights=row) / count for row in table])[:, state.labels]
-            for table in multipliers
-        ]
-        return Multipliers(*mean)
-
-    def excess_weight(self, multipliers: Multipliers) -> float:
-        """By how much the weights of the worst stage sum to more than one; infinite for weights that are none."""
-        problem, weight = self.problem, multipliers.weight
-        first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
-        of_instance = np.take_along_axis(weight, first, axis=1)
-        if weight.min() < 0 or multipliers.byte.min() < 0 or np.abs(weight - of_instance).max() > ROUNDING:
-            return np.inf
-        return float(self._shares(multipliers).max() - 1.0)
-
-    def _shares(self, multipliers: Multipliers) -> Floats:
-        """[S] sums of the weights of each stage."""
-        total = np.zeros(len(self.problem.stage_constants))
-        np.add.at(total, self.problem.stage_of_column, (multipliers.weight * self.first_of_instance).sum(axis=1))
-        return total
-
-    def idle_shares(self, multipliers: Multipliers) -> Floats:
-        """[S] what the weights of each stage leave; it counts the seconds that the stage takes in any case."""
-        return np.maximum(1.0 - self._shares(multipliers), 0.0)
-
-
-def _opens(instances: Ints) -> Bools:
-    """[R, W] whether the rank is the first to use its instance; instances ascend along the ranks."""
-    first = np.ones(instances.shape, dtype=bool)
-    first[:, 1:] = instances[:, 1:] != instances[:, :-1]
-    return first

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import ROUNDING, Cases, Multipliers, Part, State
+from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.node_bounds import CaseBounds
+from planner.certificates.node_weights import ROUNDING, Multipliers
+from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
@@ -78,7 +80,7 @@ class _Walk:
         table, index = divides
         if not 0 <= table < self.cases.problem.tables:
             return "is divided by a table that does not exist"
-        return self.cases.gap_in(state, table, index, parts)
+        return gap_in(self.cases, state, table, index, parts)
 
     def _enter(
         self, tree: CaseTree, number: int, found: dict[int, tuple[State, Multipliers, float]]
@@ -100,8 +102,36 @@ class _Walk:
         if multipliers is None:
             self.faults.append("the first case has no multipliers")
             return None
-        even = self.cases.evened(state, multipliers)
-        if self.cases.excess_weight(even) > ROUNDING:
+        even = self.cases.weights.evened(state.labels, multipliers)
+        if self.cases.weights.excess_weight(even) > ROUNDING:
             self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
             return None
         return state, multipliers, bound
+
+
+def gap_in(cases: Cases, state: State, table: int, index: int, parts: list[Part]) -> str | None:
+    """What a case can do with a table's part number `index` that none of the `parts` covers; None for nothing."""
+    before = state.decisions.get(table, ())
+    around = cases.parts.undecided_range(table, before, index)
+    if around is None:
+        return f"its part {index} is not to be decided"
+    fixed_place = before[index].place if index < len(before) else None
+    for part in parts:
+        if not (around[0] <= part.first <= part.last <= around[1]) or not cases.parts.is_part(part, before[:index]):
+            return f"block types {part.first} to {part.last} are no part of it"
+        if fixed_place is not None and part.place != fixed_place:
+            return f"its part {index} has another place"
+    usable = cases.room(state).usable
+    for block in range(around[0], around[1] + 1):
+        covering = [part.place for part in parts if part.first <= block <= part.last]
+        if fixed_place is not None:
+            places = [] if covering else [fixed_place]
+        elif None in covering or not usable[block] or not cases.parts.is_part(Part(block, block, 0), before[:index]):
+            places = []
+        else:
+            held = {cases.stands_for(state, block, place) for place in covering if place is not None}
+            places = [place for place in cases.places(state, block) if place not in held]
+        for place in places:
+            if cases.child(state, table, index, Part(block, block, place)) is not None:
+                return f"block type {block} on place {place} is left out"
+    return None

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import ROUNDING, Cases, Multipliers, Part, State
+from planner.certificates.branch_nodes import Cases, State
+from planner.certificates.node_weights import ROUNDING, Multipliers
+from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 
@@ -42,11 +44,11 @@ class CaseBounds:
         self, state: State, multipliers: Multipliers, *, with_choice: bool = True
     ) -> tuple[float, Choice | None]:
         """The bound of a case and the choice that attains it."""
-        even = self.cases.evened(state, multipliers)
+        even = self.cases.weights.evened(state.labels, multipliers)
         value, choice = _Pricing(self, state, even).undecided(with_choice=with_choice)
-        decided = float((even.weight * state.load)[self.cases.first_of_instance].sum())
+        decided = float((even.weight * state.load)[self.cases.weights.first_of_instance].sum())
         paid = float((even.byte * np.maximum(state.free, 0.0))[self.cases.first_of_pool].sum())
-        decided += float(self.cases.idle_shares(even) @ state.stage_seconds)
+        decided += float(self.cases.weights.idle_shares(even) @ state.stage_seconds)
         total = value + decided - paid + float(self.cases.problem.stage_constants.sum())
         if np.isinf(total):
             return np.inf, None
@@ -155,7 +157,7 @@ class _Pricing:
         total = np.add.reduceat(whole, problem.block_start[:-1])
         option_value[cases.fixed_options] = total[cases.fixed_options]
         for option in cases.tied.tolist():
-            option_value[option] = self._tied_value(cases.sequence(option), None, [])[0]
+            option_value[option] = self._tied_value(cases.parts.sequence(option), None, [])[0]
         tiled = [widths.cheapest(self.values) for widths in self.widths]
         for widths, (best, _) in zip(self.widths, tiled, strict=True):
             option_value[widths.options] = best[:, -1]
@@ -171,7 +173,7 @@ class _Pricing:
         size = np.zeros((len(self.ranks), len(problem.pool_capacity)))
         chosen = self._chosen_options(option_value, cheapest, is_open)
         for option in chosen[problem.option_tied[chosen]].tolist():
-            for block, group in self._tied_value(cases.sequence(option), None, [])[1]:
+            for block, group in self._tied_value(cases.parts.sequence(option), None, [])[1]:
                 if group is not None:
                     self._charge(seconds, size, block, group)
         is_fixed = np.zeros(len(problem.option_table), dtype=bool)
@@ -223,13 +225,13 @@ class _Pricing:
             return min(found, key=lambda each: each[0])
         option = int(problem.block_option[last.first])
         if not problem.option_units[option]:
-            left = cases.sequence(option)[len(placed) :]
+            left = cases.parts.sequence(option)[len(placed) :]
             if problem.option_tied[option] and left:
                 used = [part.place for part in placed if part.place is not None]
                 node = int(problem.node_of_rank[used[0]])
                 return self._tied_value(left, node, used)
             return float(sum(self.values[block] for block in left)), [(block, None) for block in left]
-        fewest, most = cases.units_left(parts)
+        fewest, most = cases.parts.units_left(parts)
         if most < 0:
             return np.inf, []
         values = self._by_width(option, widest=last.last)
@@ -254,7 +256,7 @@ class _Pricing:
         """The least value of an option that begins with one of the blocks."""
         problem = self.problem
         if not problem.option_units[option]:
-            sequence = self.cases.sequence(option)
+            sequence = self.cases.parts.sequence(option)
             if leads[0] != sequence[0]:
                 return np.inf, []
             if problem.option_tied[option]:

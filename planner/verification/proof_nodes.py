@@ -3,8 +3,9 @@
 import numpy as np
 
 from cost_models.model import CostModel
-from planner.certificates.branch_nodes import Multipliers, Part
 from planner.certificates.branch_trees import CaseNode, CaseTree
+from planner.certificates.node_weights import Multipliers
+from planner.certificates.parts import Part
 from planner.document.certificates import CasePart, Division, ProofCase, ProofCases
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats

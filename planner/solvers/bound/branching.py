@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.certificates.branch_nodes import Cases, Multipliers, Part, State
+from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.branch_trees import CaseNode, CaseTree
 from planner.certificates.multipliers import Prices
 from planner.certificates.node_bounds import CaseBounds, Choice
+from planner.certificates.node_weights import Multipliers
+from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
@@ -228,9 +230,9 @@ class Branches:
         assert node.choice is not None
         weight = node.choice.of_table.copy()
         for table, parts in node.state.decisions.items():
-            if self.cases.is_inexact(parts):
+            if self.cases.parts.is_inexact(parts):
                 weight[table] += self.cases.spread(node.multipliers, parts[-1])
-            elif self.cases.open_range(table, parts) is None:
+            elif self.cases.parts.open_range(table, parts) is None:
                 weight[table] = -1.0
         order = np.argsort(-weight, kind="stable")[:CANDIDATES]
         return [int(table) for table in order if weight[table] >= 0]
@@ -249,15 +251,15 @@ class Branches:
     def _index(self, node: Node, table: int) -> int:
         """Number of the part of a table that is decided next, or more narrowly."""
         parts = node.state.decisions.get(table, ())
-        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.cases.is_inexact(parts)))
+        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.cases.parts.is_inexact(parts)))
 
     def _parts(self, node: Node, table: int, parts: tuple[Part, ...]) -> list[Part]:
         problem, cases = self.cases.problem, self.cases
-        if cases.is_inexact(parts):
+        if cases.parts.is_inexact(parts):
             first, last, place = parts[-1]
             middle = (first + last) // 2
             return [Part(first, middle, place), Part(middle + 1, last, place)]
-        around = cases.open_range(table, parts)
+        around = cases.parts.open_range(table, parts)
         assert around is not None
         assert node.choice is not None
         room = cases.room(node.state)
@@ -271,7 +273,7 @@ class Branches:
         if problem.option_units[option]:
             low, high = first_last(room.usable, lead, min(stop - 1, last)) or (lead, lead)
             cuts = [(first, start - 1), (max(first, start), low - 1), (high + 1, last)]
-        elif cases.placed(parts):
+        elif cases.parts.placed(parts):
             low = high = first
             cuts = []
         else:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from planner.certificates.branch_nodes import Cases, Multipliers, State
+from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.node_bounds import Choice
+from planner.certificates.node_weights import Multipliers
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.column_reduction import Slim
 from planner.solvers.bound.programs import optimum

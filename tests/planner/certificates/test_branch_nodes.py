@@ -8,8 +8,9 @@ import pytest
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
 from cost_models.torchrec.cases import case_topology, case_workload
-from planner.certificates.branch_nodes import Cases, Part
-from planner.certificates.branch_trees import CaseTree, tree_bound_s, tree_faults
+from planner.certificates.branch_nodes import Cases
+from planner.certificates.branch_trees import CaseTree, gap_in, tree_bound_s, tree_faults
+from planner.certificates.parts import Part
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Policy, build_problem, enumerate_options
 from planner.problem.arrays import Problem
@@ -113,10 +114,10 @@ def test_only_what_breaks_the_policy_may_be_left_out() -> None:
     beside = cases.child(cases.state({}), 2, 0, Part(2, 2, 0))
     assert beside is not None
     assert cases.child(beside, 3, 0, Part(3, 3, 0)) is None
-    assert cases.gap_in(beside, 3, 0, [Part(3, 3, 1)]) is None
-    assert cases.gap_in(beside, 3, 0, []) is not None
-    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 1)]) is not None
-    assert cases.gap_in(beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
+    assert gap_in(cases, beside, 3, 0, [Part(3, 3, 1)]) is None
+    assert gap_in(cases, beside, 3, 0, []) is not None
+    assert gap_in(cases, beside, 1, 0, [Part(1, 1, 1)]) is not None
+    assert gap_in(cases, beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
 
 
 def test_branching_finds_plans_and_proves_them_optimal() -> None:

@@ -1,0 +1,62 @@
+"""Multipliers of a branch node: a weight for every instance of a resource, a price for every memory pool."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats, Ints
+
+ROUNDING = 1e-9
+"""Relative amount by which a bound is rounded down, and a filter is held back: above the rounding of sums."""
+
+
+class Multipliers(NamedTuple):
+    """Of a case: what a second and a byte are worth."""
+
+    weight: Floats
+    """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
+    byte: Floats
+    """[M, W] of a byte of the pool that the rank uses."""
+
+
+class WeightRules:
+    """What multipliers of the nodes of one problem must keep."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.first_of_instance = opens(problem.resource_of_rank)
+
+    def evened(self, labels: Ints, multipliers: Multipliers) -> Multipliers:
+        """The same multipliers for equal ranks: the mean of what they have. That proves no less than any other."""
+        count = np.bincount(labels)
+        mean = [
+            np.stack([np.bincount(labels, weights=row) / count for row in table])[:, labels] for table in multipliers
+        ]
+        return Multipliers(*mean)
+
+    def excess_weight(self, multipliers: Multipliers) -> float:
+        """By how much the weights of the worst stage sum to more than one; infinite for weights that are none."""
+        problem, weight = self.problem, multipliers.weight
+        first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
+        of_instance = np.take_along_axis(weight, first, axis=1)
+        if weight.min() < 0 or multipliers.byte.min() < 0 or np.abs(weight - of_instance).max() > ROUNDING:
+            return np.inf
+        return float(self._shares(multipliers).max() - 1.0)
+
+    def _shares(self, multipliers: Multipliers) -> Floats:
+        """[S] sums of the weights of each stage."""
+        total = np.zeros(len(self.problem.stage_constants))
+        np.add.at(total, self.problem.stage_of_column, (multipliers.weight * self.first_of_instance).sum(axis=1))
+        return total
+
+    def idle_shares(self, multipliers: Multipliers) -> Floats:
+        """[S] what the weights of each stage leave; it counts the seconds that the stage takes in any case."""
+        return np.maximum(1.0 - self._shares(multipliers), 0.0)
+
+
+def opens(instances: Ints) -> Bools:
+    """[R, W] whether the rank is the first to use its instance; instances ascend along the ranks."""
+    first = np.ones(instances.shape, dtype=bool)
+    first[:, 1:] = instances[:, 1:] != instances[:, :-1]
+    return first
