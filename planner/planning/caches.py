@@ -28,7 +28,8 @@ from planner.formulation.options import CacheFractions, Options, build_problem, 
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 
 ROOMY = 0.9
@@ -101,7 +102,7 @@ def _own_fractions(
         began, lasted_s = time.monotonic(), time.monotonic() - began
         if not has_time(lasted_s):
             break
-        relaxed = fluid.solve(tolerance=CONVERGED)
+        relaxed = solve_relaxation(fluid, tolerance=CONVERGED)
         is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
         if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):
             break

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from planner.certificates.multipliers import Bound
 from planner.solvers.bound.branching import Branches, Stop
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import sharpen
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import Trials
 from planner.solvers.incumbent import Incumbent
@@ -30,7 +31,7 @@ BRANCH_WORK = 4e6
 def relaxed_optimum(fluid: Fluid) -> FluidSolution:
     """The fluid optimum that bounds a problem and that starts aim at."""
     is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
-    return fluid.solve(excess=EXCESS if is_small else LARGE_EXCESS)
+    return solve_relaxation(fluid, excess=EXCESS if is_small else LARGE_EXCESS)
 
 
 def bound_of(relaxed: FluidSolution) -> Bound:

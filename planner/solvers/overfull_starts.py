@@ -9,7 +9,8 @@ from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import Slim, slimmed
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import with_priced_memory
 from planner.solvers.construct.rounding import choose

@@ -24,7 +24,8 @@ from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, ranks_of
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.bounding import TIGHTEN_BLOCKS
@@ -91,7 +92,7 @@ class _Replan:
         self._fluid, self._problem, self._homes = fluid, fluid.problem, homes
         self._terms, self._limits, self._tell = terms, limits, tell
         self._clock = Clock(limits)
-        self._relaxed: FluidSolution = fluid.solve()
+        self._relaxed: FluidSolution = solve_relaxation(fluid)
         self._bound = Bound(self._relaxed.bound_s, self._relaxed.prices, None)
         self.front = Front()
         self._fresh_ran_out = False
@@ -275,7 +276,7 @@ class _Replan:
             is_chosen[chosen] = True
             usable = ~known[self._table_of_block] | is_chosen[problem.block_option]
             if shortage(fluid, usable) is None:
-                relaxed = fluid.solve(usable=usable, tolerance=1e-4)
+                relaxed = solve_relaxation(fluid, usable=usable, tolerance=1e-4)
             picks = round_picks(fluid, relaxed)[~known]
         placed = place(problem, picks, relaxed.stage_seconds, held, loose)
         return None if placed is None else (in_order(placed[0]), placed[1].step_s())

@@ -5,7 +5,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.numbers import Bools, Ints
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.caps import PoolCaps, capped_blocks
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import tight_tiers

@@ -13,43 +13,20 @@ a small linear program over weights and prices, and solves that. The bound itsel
 so an inexact solver can only make it weaker, never wrong.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from planner.certificates.multipliers import Prices
-from planner.problem.arrays import Problem, row_shares
+from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.solvers.bound.master import Master
+from planner.solvers.bound.aggregates import blocks_of_picks, capacity_of, instances_of, row_share_of_kind
 
 SAFETY = 1e-9
 """Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
 BLOCKS_AT_ONCE = 20_000
 """Block types whose costs are summed up at once."""
-LONE_SEARCHES, LONE_AT_ONCE, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3
-"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; and how
-far the cutting planes go before that."""
-LONE_TOLERANCE = 2e-4
-"""Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
-
-
-@dataclass(frozen=True)
-class FluidSolution:
-    """The best prices found, the bound they prove, and the fractional choices behind it."""
-
-    bound_s: float
-    prices: Prices
-    stage_seconds: Floats
-    """[S] stage times of the fluid optimum."""
-    picks: Ints
-    """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
-    shares: Floats
-    """[P] how the fluid optimum mixes the proposals; sums to 1."""
-    lone: tuple[tuple[int, int], ...] = ()
-    """(table, stage) for which the stage was held to last as long as the table's largest block."""
 
 
 class Fluid:
@@ -72,10 +49,11 @@ class Fluid:
         self._everywhere: Floats = np.ascontiguousarray(problem.everywhere[..., self._wide_columns].transpose(0, 2, 1))
         """[K, n, B]"""
         self._columns = columns
+        self._barred = np.flatnonzero(~problem.allowed.any(axis=0))
         self._districts = problem.districts
         self._sizes: Floats = self._districts.ranks.sum(axis=1).astype(float)
-        self.instances = self._count_instances()
-        self.capacity = self._capacity_of_district()
+        self.instances = instances_of(problem)
+        self.capacity = capacity_of(problem)
         self._counted: Bools = ~self.shared_columns | (np.arange(len(self._sizes)) < kinds)[:, None]
         """[D, C] kinds share one weight where they share a resource; parts of them are not told apart there."""
         self._base = problem.base_loads[self._districts.kind] * self._sizes[:, None] * self._counted
@@ -87,39 +65,13 @@ class Fluid:
         problem, extent = self.problem, self.problem.block_extent
         of_world, of_node = float(problem.ranks_of_kind[kind]), float(problem.node_ranks_of_kind[kind])
         ranks = np.select([extent == RANK, extent == NODE], [1.0, of_node], of_world)[:, None]
-        rows = np.where(self._world, self._row_share_of_kind(kind), 1.0)[:, None]
+        rows = np.where(self._world, row_share_of_kind(problem, kind), 1.0)[:, None]
         seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
         for begin in range(0, len(extent), BLOCKS_AT_ONCE):
             some = slice(begin, begin + BLOCKS_AT_ONCE)
             seconds[:, some] = (ranks[some] * problem.fixed[kind, some] + rows[some] * problem.by_rows[kind, some]).T
             stored = ranks[some] * problem.bytes_fixed[kind, some] + rows[some] * problem.bytes_by_rows[kind, some]
             size[:, some] = stored.T
-
-    def _row_share_of_kind(self, kind: int) -> Floats:
-        """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
-        problem = self.problem
-        share = np.zeros(len(problem.block_option))
-        of_kind = problem.kind_of_rank == kind
-        if of_kind.all():
-            share[self._world] = 1.0
-        else:
-            table = problem.option_table[problem.block_option]
-            for block in np.flatnonzero(self._world & ~problem.block_replicated):
-                share[block] = row_shares(int(problem.table_rows[table[block]]), problem.world)[of_kind].sum()
-        share[self._world & problem.block_replicated] = of_kind.sum()
-        return share
-
-    def _count_instances(self) -> Floats:
-        """[D, C] instances of a column's resource that the ranks of a district use; where kinds share some, all for
-        each kind and 0 for the parts of kinds."""
-        problem, districts = self.problem, self._districts
-        found = np.zeros((len(districts.kind), len(problem.stage_of_column)))
-        for c, instance in enumerate(problem.resource_of_rank):
-            found[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
-            everyone = len(np.unique(instance[problem.reach]))
-            if found[: problem.kinds, c].sum() > everyone:
-                found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
-        return found
 
     @cached_property
     def peaks(self) -> Floats:
@@ -135,14 +87,9 @@ class Fluid:
 
     def peaks_of(self, picks: Ints) -> Floats:
         """[n, S] the same of some options, each named by one of its blocks."""
-        problem = self.problem
-        option = problem.block_option[picks]
-        free = problem.block_units[picks] > 0
-        starts = np.where(free, picks, problem.block_start[option])
-        lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
-        first = lengths.cumsum() - lengths
-        blocks = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
-        return np.asarray(np.maximum.reduceat(problem.extremes.stage_peaks_of(blocks).min(axis=0), first))
+        blocks, lengths = blocks_of_picks(self.problem, picks)
+        peaks = self.problem.extremes.stage_peaks_of(blocks).min(axis=0)
+        return np.asarray(np.maximum.reduceat(peaks, lengths.cumsum() - lengths))
 
     def _peaks_of_table(self, table: int) -> Floats:
         """[n, S] of all its blocks."""
@@ -151,7 +98,8 @@ class Fluid:
             self._table_peaks[table] = self.peaks_of(np.arange(start[table], start[table + 1]))
         return self._table_peaks[table]
 
-    def _peak(self, pick: int, table: int, stage: int) -> float:
+    def peak(self, pick: int, table: int, stage: int) -> float:
+        """Seconds that the stage takes at least under the option that a block of the table names."""
         return float(self._peaks_of_table(table)[pick - self.problem.table_block_start[table], stage])
 
     @property
@@ -162,15 +110,6 @@ class Fluid:
             return np.zeros(self._columns, dtype=bool)
         total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
         return np.asarray(self.instances[: problem.kinds].sum(axis=0) > total)
-
-    def _capacity_of_district(self) -> Floats:
-        """[D, M] bytes that tables may use in the pools of each district together."""
-        problem = self.problem
-        found = np.zeros((len(self._districts.kind), len(problem.pool_capacity)))
-        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
-            for d, ranks in enumerate(self._districts.ranks):
-                found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
-        return found
 
     def idle_shares(self, prices: Prices) -> Floats:
         """[S] share of each stage's weight that lies on no resource and no table."""
@@ -190,11 +129,6 @@ class Fluid:
         problem = self.problem
         parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
         return np.where(problem.block_is_free, parts, problem.block_count)
-
-    @cached_property
-    def _barred(self) -> Ints:
-        """Blocks that no kind of rank may hold."""
-        return np.flatnonzero(~self.problem.allowed.any(axis=0))
 
     @cached_property
     def _manifold(self) -> Ints:
@@ -306,13 +240,11 @@ class Fluid:
     def _taken(self, picks: Ints) -> tuple[Ints, Floats]:
         """Blocks of the picked options and how often each is taken (in fractions, for a free option)."""
         problem = self.problem
-        options = problem.block_option[picks]
-        free = problem.block_units[picks] > 0
-        starts = np.where(free, picks, problem.block_start[options])
-        lengths = np.where(free, 1, problem.block_start[options + 1] - starts)
-        blocks = np.repeat(starts, lengths) + np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
-        fraction = problem.option_units[options] / np.maximum(problem.block_units[picks], 1)
-        return blocks, np.where(np.repeat(free, lengths), np.repeat(fraction, lengths), problem.block_count[blocks])
+        blocks, lengths = blocks_of_picks(problem, picks)
+        units = problem.block_units[picks]
+        fraction = problem.option_units[problem.block_option[picks]] / np.maximum(units, 1)
+        free = np.repeat(units > 0, lengths)
+        return blocks, np.where(free, np.repeat(fraction, lengths), problem.block_count[blocks])
 
     def pick_bytes(self, kind: int, tier: int) -> Floats:
         """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
@@ -347,96 +279,6 @@ class Fluid:
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
         return float(value - SAFETY * (abs(gain) + abs(paid)))
-
-    # -- the best prices ---------------------------------------------------------------------------------------
-
-    def solve(
-        self,
-        *,
-        usable: Bools | None = None,
-        headroom: float = 1.0,
-        rounds: int = 400,
-        tolerance: float = 1e-5,
-        lone: Sequence[tuple[int, int]] = (),
-        excess: float | None = None,
-        target_s: float | None = None,
-    ) -> FluidSolution:
-        """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively; or, where only that is
-        asked, until it is clear whether the bound reaches `target_s`.
-
-        `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
-        the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
-        at least as long as the table's largest block; others are found where the optimum violates that by more than the
-        `excess`, a share of the step.
-        """
-        master = Master(self.problem, self.instances, self.shared_columns, self.capacity * headroom, self.grain)
-        pairs: list[tuple[int, int]] = []
-        proposals: list[Ints] = []
-        self._hold(master, pairs, lone, proposals)
-        prices = master.start()
-        best_bound, best = -np.inf, prices
-        ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
-        for _ in range(rounds):
-            value, picks = self.bound(prices, usable, headroom)
-            if value > best_bound:
-                best_bound, best = value, prices
-            proposals.append(picks)
-            seconds, size = self.usage(prices, picks)
-            master.add_cut(seconds, size, [self._peak(int(picks[table]), table, stage) for table, stage in pairs])
-            found = master.attempt()
-            if found is None:
-                break
-            prices, ceiling = found[0], found[1] + float(self.problem.stage_constants.sum())
-            if target_s is not None and not best_bound < target_s <= ceiling:
-                break
-            least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
-            if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
-                continue
-            if not searches:
-                break
-            too_long = self._too_long(master, proposals, ceiling * (excess or 0.0))
-            searches = searches - 1 if too_long else 0
-            self._hold(master, pairs, too_long, proposals)
-            found = master.attempt()
-            if found is None:
-                break
-            prices = found[0]
-        shares = master.shares()
-        mixed = np.flatnonzero(shares > 1e-9)
-        return FluidSolution(
-            best_bound,
-            best,
-            master.stage_seconds() + self.problem.stage_constants,
-            np.stack([proposals[p] for p in mixed]),
-            shares[mixed] / shares[mixed].sum(),
-            tuple(best.of_table),
-        )
-
-    def _hold(
-        self,
-        master: Master,
-        pairs: list[tuple[int, int]],
-        new: Sequence[tuple[int, int]],
-        proposals: list[Ints],
-    ) -> None:
-        """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
-        for table, stage in new:
-            master.add_table(table, stage, [self._peak(int(picks[table]), table, stage) for picks in proposals])
-            pairs.append((table, stage))
-
-    def _too_long(self, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
-        """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage, all by
-        more than `excess_s`."""
-        shares = master.shares()
-        peaks = np.zeros((self.problem.tables, len(self.problem.stage_constants)))
-        for p in np.flatnonzero(shares > 1e-9).tolist():
-            peaks += shares[p] * self.peaks_of(proposals[p])
-        over = peaks - master.stage_seconds()
-        found = []
-        for stage in range(over.shape[1]):
-            worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
-            found += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
-        return found
 
 
 def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.extents import RANK, WORLD
 from planner.problem.numbers import Bools, Floats
-from planner.solvers.bound.fluid import FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
 
 NEAR = 1e-3
 """Share of a step by which a load may be off it."""

@@ -12,7 +12,8 @@ import numpy as np
 from planner.certificates.multipliers import Bound, Prices
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
-from planner.solvers.bound.fluid import SAFETY, Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
+from planner.solvers.bound.fluid import SAFETY, Fluid
 
 ROUNDS = 12
 """Bisections; each halves the interval between the proven and the unproven."""
@@ -79,4 +80,4 @@ def _best_prices(fluid: Fluid, usable: Bools, lone: Sequence[tuple[int, int]], t
     block left."""
     if np.isinf(fluid.price(fluid.no_prices(), usable)[0]).any():
         return None
-    return fluid.solve(usable=usable, lone=lone, target_s=target_s).prices
+    return solve_relaxation(fluid, usable=usable, lone=lone, target_s=target_s).prices

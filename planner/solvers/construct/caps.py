@@ -10,7 +10,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
-from planner.solvers.bound.fluid import FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.load_steps import blocks_in_steps
 
 STAGE_CAPS: tuple[float, ...] = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 
 from planner.problem.load_state import load_state
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.choices import cheapest_first
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.packing import pack

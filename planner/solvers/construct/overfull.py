@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 
 TIGHT = 0.93
 """Share of a tier that the fluid optimum takes, above which blocks stand in each other's way there."""

@@ -15,6 +15,7 @@ from planner.problem.extents import NODE, WORLD
 from planner.problem.load_state import LoadState, place_block, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.construct.capacity_regions import units_of
@@ -53,7 +54,7 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
         usable, left_to_do = mask & (size <= np.maximum(cap, smallest)), left_to_do - 1
         if shortage(fluid, usable, headroom) is not None:
             continue
-        relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+        relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
         values = np.where(mask, fluid.pick_values(relaxed.prices), np.inf)
         picks: Ints | None = round_picks(fluid, relaxed)
         for _ in range(REPAIRS):

@@ -3,7 +3,8 @@
 import numpy as np
 
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 
 OVER = 1e-3
@@ -35,7 +36,7 @@ def choose(
     least_over = np.inf
     solves = SOLVES if is_thorough else 1
     for number in range(solves):
-        relaxed = fluid.solve(usable=usable, headroom=headroom, tolerance=1e-4)
+        relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
         picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
         if _over(fluid, relaxed, picks) > OVER:
             picks = mend(fluid, relaxed, picks, usable, headroom)

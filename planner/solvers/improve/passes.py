@@ -6,7 +6,8 @@ import numpy as np
 
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.reach import Reach

@@ -11,7 +11,8 @@ from planner.certificates.multipliers import Prices
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Floats, Ints
-from planner.solvers.bound.fluid import Fluid, FluidSolution
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
 
 LINEAR, QUADRATIC = 4.0, 100.0
 """The fine for a share o above the target is so many times o, and o squared, times a resource's part of the stage."""

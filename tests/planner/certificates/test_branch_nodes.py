@@ -16,6 +16,7 @@ from planner.formulation.options import Policy, build_problem, enumerate_options
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 from planner.solvers.bound.branching import Branches, Branching, Stop, branch
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import least_of_stages, tighten
@@ -31,7 +32,7 @@ CASES = 60
 def branched(problem: Problem, step_s: float) -> tuple[Branching, Floats]:
     """The tree below a known step, and the seconds that every plan takes in each stage."""
     fluid = Fluid(problem)
-    bound = tighten(fluid, fluid.solve(), step_s)
+    bound = tighten(fluid, solve_relaxation(fluid), step_s)
     least = least_of_stages(fluid, bound.prices)
     return branch(problem, bound.prices, least, step_s, Stop(CASES)), least
 
@@ -70,7 +71,7 @@ def test_branching_that_goes_on_below_a_faster_plan_is_a_proof(seed: int) -> Non
     if best is None or shortage(Fluid(problem)):
         return
     fluid = Fluid(problem)
-    bound = tighten(fluid, fluid.solve(), best.step_s * 1.2)
+    bound = tighten(fluid, solve_relaxation(fluid), best.step_s * 1.2)
     least = least_of_stages(fluid, bound.prices)
     branches = Branches(problem, bound.prices, least, best.step_s * 1.2)
     branches.run(Stop(CASES // 3))

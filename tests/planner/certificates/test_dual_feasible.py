@@ -16,6 +16,7 @@ from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.problem.arrays import Problem
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import sharpen
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import faults_of_packing, recomputed_bound_s, write_proof
@@ -107,7 +108,7 @@ def test_any_functions_give_a_bound(known: list[Known]) -> None:
     for each in known:
         problem, step_s = each.instance.problem, each.best.step_s
         fluid = Fluid(problem)
-        best, nothing = fluid.solve().prices, fluid.no_prices()
+        best, nothing = solve_relaxation(fluid).prices, fluid.no_prices()
         for _ in range(8):
             threshold = step_s * float(1 + 10 ** random.uniform(-8, 0))
             prices = best if random.random() < 0.7 else random_prices(problem, random, step_s)
@@ -126,7 +127,7 @@ def test_sharpening_never_exceeds_the_optimum(known: list[Known]) -> None:
     better = 0
     for each in known:
         fluid = Fluid(each.instance.problem)
-        relaxed = fluid.solve()
+        relaxed = solve_relaxation(fluid)
         before = Bound(relaxed.bound_s, relaxed.prices, None)
         after = sharpen(fluid, before, each.best.step_s * 1.2)
         assert before.seconds <= after.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
@@ -149,7 +150,7 @@ def nine() -> Instance:
 def sharpened(instance: Instance, step_s: float) -> tuple[Bound, Bound]:
     """The fluid bound, and what functions make of it."""
     fluid = Fluid(instance.problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     before = Bound(relaxed.bound_s, relaxed.prices, None)
     return before, sharpen(fluid, before, step_s)
 
@@ -197,7 +198,7 @@ def test_functions_that_are_no_proof_are_refused(nine: Instance) -> None:
 def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Solvers that give up prove nothing, and are no crash."""
     fluid = Fluid(nine.problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     before = Bound(relaxed.bound_s, relaxed.prices, None)
     monkeypatch.setattr("planner.solvers.bound.master.optimum", lambda *_: None)
     assert sharpen(fluid, before, 2 * before.seconds) is before

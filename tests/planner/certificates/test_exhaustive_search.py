@@ -10,6 +10,7 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.brute_force import optimum
@@ -27,7 +28,7 @@ def instances(seed: int) -> list[Instance]:
 def multipliers(problem: Problem) -> tuple[Floats, Floats]:
     """Those of the fluid relaxation, or none that matter where it does not fit."""
     fluid = Fluid(problem)
-    prices = fluid.no_prices() if shortage(fluid) else fluid.solve().prices
+    prices = fluid.no_prices() if shortage(fluid) else solve_relaxation(fluid).prices
     return prices.weight, prices.byte
 
 

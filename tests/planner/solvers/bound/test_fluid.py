@@ -9,6 +9,7 @@ from ortools.math_opt.python import mathopt
 from planner.certificates.multipliers import Prices
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import NODE, RANK, WORLD
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.instances import tiny_instance
@@ -123,7 +124,7 @@ def test_the_bound_is_the_optimum_of_the_linear_program() -> None:
         if (problem := roomy(seed)) is None:
             continue
         expected = FluidProgram(problem).optimum_s()
-        found = Fluid(problem).solve().bound_s
+        found = solve_relaxation(Fluid(problem)).bound_s
         assert found <= expected * (1 + 1e-6), seed
         assert found == pytest.approx(expected, rel=1e-4), seed
         compared[problem.kinds] += 1
@@ -134,7 +135,7 @@ def test_the_best_prices_prove_the_bound_again() -> None:
     """The prices of a solution give its bound by plain arithmetic, and their weights sum to one per stage."""
     for problem in filter(None, map(roomy, range(0, 36, 3))):
         fluid = Fluid(problem)
-        solution = fluid.solve()
+        solution = solve_relaxation(fluid)
         assert fluid.bound(solution.prices)[0] == pytest.approx(solution.bound_s, rel=1e-12)
         own = ~fluid.shared_columns | (np.arange(problem.kinds)[:, None] == 0)
         total = (solution.prices.weight * fluid.instances * own).sum(axis=0)
@@ -151,7 +152,7 @@ def test_prices_of_nothing_cost_nothing() -> None:
     nothing = Prices(np.zeros_like(fluid.instances), np.zeros_like(fluid.capacity))
     value, _ = fluid.bound(nothing)
     assert value == pytest.approx(problem.stage_constants.sum())
-    assert value <= fluid.solve().bound_s
+    assert value <= solve_relaxation(fluid).bound_s
 
 
 def test_a_table_without_options_costs_infinitely_much() -> None:
@@ -181,7 +182,7 @@ def test_less_memory_never_shortens_the_relaxed_step() -> None:
         if problem is None or shortage(Fluid(problem), headroom=0.9) is not None:
             continue
         fluid = Fluid(problem)
-        full, less = fluid.solve().bound_s, fluid.solve(headroom=0.9).bound_s
+        full, less = solve_relaxation(fluid).bound_s, solve_relaxation(fluid, headroom=0.9).bound_s
         assert less >= full * (1 - 1e-4), seed
         worse += less > full * (1 + 1e-3)
     assert worse
@@ -244,7 +245,7 @@ INCREMENTAL_SOLVER = mathopt.IncrementalSolver
 def test_an_imprecise_linear_program_is_solved_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is the same without a single precise warm start."""
     for problem in list(filter(None, map(roomy, range(12))))[:5]:
-        expected = Fluid(problem).solve().bound_s
+        expected = solve_relaxation(Fluid(problem)).bound_s
         with monkeypatch.context() as patched:
             patched.setattr(mathopt, "IncrementalSolver", ImpreciseSolver)
-            assert Fluid(problem).solve().bound_s == pytest.approx(expected, rel=1e-4)
+            assert solve_relaxation(Fluid(problem)).bound_s == pytest.approx(expected, rel=1e-4)

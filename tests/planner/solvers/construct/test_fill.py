@@ -8,6 +8,7 @@ import pytest
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct import rounding
 from planner.solvers.construct.rounding import fill, round_picks
@@ -35,7 +36,7 @@ def test_no_other_choice_fills_the_memory_better(seed: int, monkeypatch: pytest.
     model = planning_model("torchrec", cluster, workload(tables), policy)
     problem = build_problem(model, enumerate_options(model, policy))
     fluid = Fluid(problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     tier = int(relaxed.prices.byte[0].argmax())
     assert relaxed.prices.byte[0, tier] > 0
     usable = np.ones(len(problem.block_option), dtype=bool)

@@ -12,6 +12,7 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.choices import cheapest_first
 from planner.solvers.construct.greedy import place
@@ -109,7 +110,7 @@ def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
     """The loads are those of the placement, also where a group did not fit into the first zone it was tried in."""
     problem = confined_instance(seed).problem
     fluid = Fluid(problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     placed = 0
     for picks in itertools.islice(cheapest_first(fluid.pick_values(relaxed.prices), problem.table_block_start), 60):
         found = place(problem, picks, relaxed.stage_seconds)

@@ -11,6 +11,7 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks
 from planner.solvers.construct.rounding import mend
@@ -92,7 +93,7 @@ def test_options_are_mended_until_they_fit_together() -> None:
         sizes = list(random.uniform(0.2e6, 3e6, 24))
         problem = problem_of(sizes, 2, hbm_bytes=3e9, ddr_bytes=8e9)
         fluid = Fluid(problem)
-        relaxed = fluid.solve()
+        relaxed = solve_relaxation(fluid)
         start = problem.table_block_start
         in_hbm = np.array([int(start[t]) for t in range(problem.tables)])
         usable = np.ones(len(problem.block_option), dtype=bool)
@@ -109,7 +110,7 @@ def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:
     cluster = topology(node_group("a", ranks=4, nodes=2, hbm_bytes=0.6e9, ddr_bytes=2.9e9))
     model = planning_model("physical", cluster, workload(tables), policy)
     problem = build_problem(model, enumerate_options(model, policy))
-    relaxed = Fluid(problem).solve()
+    relaxed = solve_relaxation(Fluid(problem))
     ddr = next(m for m, pool in enumerate(problem.pool_of_rank) if len(np.unique(pool)) == 2)
     tight = np.arange(len(problem.pool_capacity)) == ddr
     by_caps = dict(capped_blocks(problem, relaxed, tight))

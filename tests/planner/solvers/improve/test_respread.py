@@ -12,6 +12,7 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.load_steps import HEIGHTS
 from planner.solvers.construct.greedy import place
@@ -28,7 +29,7 @@ def start() -> tuple[Problem, Placement]:
     model = StepModel(load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3"))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
     fluid = Fluid(problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     spare = np.array([200e6, 0.0, 0.0])
     found = place(problem, round_picks(fluid, relaxed), relaxed.stage_seconds, spare=spare)
     assert found is not None

@@ -6,6 +6,7 @@ import pytest
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.insertion import Insertion
 from planner.solvers.improve.ruin_and_recreate import Ruin
@@ -25,7 +26,7 @@ def all_of(problem: Problem) -> np.ndarray:
 
 
 def ruined(problem: Problem, placement: Placement, usable: np.ndarray, steps: int = STEPS, seed: int = 0) -> Ruin:
-    relaxed = Fluid(problem).solve()
+    relaxed = solve_relaxation(Fluid(problem))
     ruin = Ruin(problem, relaxed.prices, usable, load_state(problem, placement).stage_seconds(), seed)
     ruin.start_from(placement)
     ruin.run(steps, 1e-3, lambda: False)
@@ -48,7 +49,7 @@ def test_an_offer_costs_what_it_says(seed: int) -> None:
     """The value grows as offered where a table's blocks share no resource, and by at least its least."""
     problem = tiny_instance(seed).problem
     fluid = Fluid(problem)
-    relaxed = fluid.solve()
+    relaxed = solve_relaxation(fluid)
     target = Target(problem, relaxed.prices, relaxed.stage_seconds)
     insertion = Insertion(problem, target, all_of(problem))
     state = LoadState(problem)
@@ -113,7 +114,7 @@ def test_a_built_plan_is_whole() -> None:
     """Built up from nothing, what fits is legal; most tiny problems get a plan that way."""
     built = 0
     for seed, problem, _ in CASES:
-        relaxed = Fluid(problem).solve()
+        relaxed = solve_relaxation(Fluid(problem))
         ruin = Ruin(problem, relaxed.prices, all_of(problem), relaxed.stage_seconds, seed)
         ruin.build()
         found = ruin.best()

@@ -1,0 +1,57 @@
+"""What the ranks of a region have together, and which blocks options are made of."""
+
+import numpy as np
+
+from planner.problem.arrays import Problem, row_shares
+from planner.problem.extents import WORLD
+from planner.problem.numbers import Floats, Ints
+
+
+def instances_of(problem: Problem) -> Floats:
+    """[D, C] instances of a column's resource that the ranks of a district use; where kinds share some, all for
+    each kind and 0 for the parts of kinds."""
+    districts = problem.districts
+    found = np.zeros((len(districts.kind), len(problem.stage_of_column)))
+    for c, instance in enumerate(problem.resource_of_rank):
+        found[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+        everyone = len(np.unique(instance[problem.reach]))
+        if found[: problem.kinds, c].sum() > everyone:
+            found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
+    return found
+
+
+def capacity_of(problem: Problem) -> Floats:
+    """[D, M] bytes that tables may use in the pools of each district together."""
+    found = np.zeros((len(problem.districts.kind), len(problem.pool_capacity)))
+    for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
+        for d, ranks in enumerate(problem.districts.ranks):
+            found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
+    return found
+
+
+def row_share_of_kind(problem: Problem, kind: int) -> Floats:
+    """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
+    world = problem.block_extent == WORLD
+    share = np.zeros(len(problem.block_option))
+    of_kind = problem.kind_of_rank == kind
+    if of_kind.all():
+        share[world] = 1.0
+    else:
+        table = problem.option_table[problem.block_option]
+        for block in np.flatnonzero(world & ~problem.block_replicated):
+            share[block] = row_shares(int(problem.table_rows[table[block]]), problem.world)[of_kind].sum()
+    share[world & problem.block_replicated] = of_kind.sum()
+    return share
+
+
+def blocks_of_picks(problem: Problem, picks: Ints) -> tuple[Ints, Ints]:
+    """Block types of the options that `picks` [n] name, one option after the other, and how many [n] each has.
+
+    A free option counts as the block that names it, a fixed one as all of its blocks.
+    """
+    option = problem.block_option[picks]
+    free = problem.block_units[picks] > 0
+    starts = np.where(free, picks, problem.block_start[option])
+    lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
+    first = lengths.cumsum() - lengths
+    return np.repeat(starts - first, lengths) + np.arange(lengths.sum()), lengths

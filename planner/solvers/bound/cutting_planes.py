@@ -1,0 +1,129 @@
+"""The optimum of the fluid relaxation by Kelley's cutting planes (Kelley, J. SIAM 8(4), 1960)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.certificates.multipliers import Prices
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.master import Master
+
+LONE_SEARCHES, LONE_AT_ONCE, LONE_SEARCH_TOLERANCE = 1, 4, 1e-3
+"""How often tables are looked for whose largest block alone outlasts a stage; how many of each stage at once; and how
+far the cutting planes go before that."""
+LONE_TOLERANCE = 2e-4
+"""Where tables have weights, the cutting planes end at this distance at least: they converge slowly then."""
+
+
+@dataclass(frozen=True)
+class FluidSolution:
+    """The best prices found, the bound they prove, and the fractional choices behind it."""
+
+    bound_s: float
+    prices: Prices
+    stage_seconds: Floats
+    """[S] stage times of the fluid optimum."""
+    picks: Ints
+    """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
+    shares: Floats
+    """[P] how the fluid optimum mixes the proposals; sums to 1."""
+    lone: tuple[tuple[int, int], ...] = ()
+    """(table, stage) for which the stage was held to last as long as the table's largest block."""
+
+
+def solve_relaxation(
+    fluid: Fluid,
+    *,
+    usable: Bools | None = None,
+    headroom: float = 1.0,
+    rounds: int = 400,
+    tolerance: float = 1e-5,
+    lone: Sequence[tuple[int, int]] = (),
+    excess: float | None = None,
+    target_s: float | None = None,
+) -> FluidSolution:
+    """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively; or, where only that is
+    asked, until it is clear whether the bound reaches `target_s`.
+
+    `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
+    the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
+    at least as long as the table's largest block; others are found where the optimum violates that by more than the
+    `excess`, a share of the step.
+    """
+    master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, fluid.grain)
+    pairs: list[tuple[int, int]] = []
+    proposals: list[Ints] = []
+    _hold(fluid, master, pairs, lone, proposals)
+    prices = master.start()
+    best_bound, best = -np.inf, prices
+    ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
+    for _ in range(rounds):
+        value, picks = fluid.bound(prices, usable, headroom)
+        if value > best_bound:
+            best_bound, best = value, prices
+        proposals.append(picks)
+        seconds, size = fluid.usage(prices, picks)
+        master.add_cut(seconds, size, [fluid.peak(int(picks[table]), table, stage) for table, stage in pairs])
+        found = master.attempt()
+        if found is None:
+            break
+        prices, ceiling = found[0], found[1] + float(fluid.problem.stage_constants.sum())
+        if target_s is not None and not best_bound < target_s <= ceiling:
+            break
+        least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
+        if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
+            continue
+        if not searches:
+            break
+        too_long = _too_long(fluid, master, proposals, ceiling * (excess or 0.0))
+        searches = searches - 1 if too_long else 0
+        _hold(fluid, master, pairs, too_long, proposals)
+        found = master.attempt()
+        if found is None:
+            break
+        prices = found[0]
+    return _mixture(fluid, master, proposals, best_bound, best)
+
+
+def _mixture(fluid: Fluid, master: Master, proposals: list[Ints], bound_s: float, best: Prices) -> FluidSolution:
+    """The best prices, with the proposals that the optimum of the last program mixes."""
+    shares = master.shares()
+    mixed = np.flatnonzero(shares > 1e-9)
+    return FluidSolution(
+        bound_s,
+        best,
+        master.stage_seconds() + fluid.problem.stage_constants,
+        np.stack([proposals[p] for p in mixed]),
+        shares[mixed] / shares[mixed].sum(),
+        tuple(best.of_table),
+    )
+
+
+def _hold(
+    fluid: Fluid,
+    master: Master,
+    pairs: list[tuple[int, int]],
+    new: Sequence[tuple[int, int]],
+    proposals: list[Ints],
+) -> None:
+    """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
+    for table, stage in new:
+        master.add_table(table, stage, [fluid.peak(int(picks[table]), table, stage) for picks in proposals])
+        pairs.append((table, stage))
+
+
+def _too_long(fluid: Fluid, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
+    """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage, all by
+    more than `excess_s`."""
+    shares = master.shares()
+    peaks = np.zeros((fluid.problem.tables, len(fluid.problem.stage_constants)))
+    for p in np.flatnonzero(shares > 1e-9).tolist():
+        peaks += shares[p] * fluid.peaks_of(proposals[p])
+    over = peaks - master.stage_seconds()
+    found = []
+    for stage in range(over.shape[1]):
+        worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
+        found += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
+    return found
