@@ -14,7 +14,7 @@ from cost_models.registry import cost_model
 from cost_models.workload.loading import load_workload
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from topologies.loading import load_topology
 
@@ -33,7 +33,7 @@ def gaps(workload: str, topology: str, nodes: int | None, objective: str, second
         if best_s is not None and bound_s is not None:
             history.append((time.process_time() - searched, best_s))
 
-    found = solve(problem, Limits(seconds, 0.0, None, seed, clock=time.process_time), hear)
+    found = solve(problem, SearchLimits(seconds, 0.0, None, seed, clock=time.process_time), hear)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{workload} x {problem.world} ranks, seed {seed}: options {searched - began:.1f} s, {peak:.2f} GiB", end="")
     if found.bound_s is None or not history:

@@ -22,7 +22,7 @@ from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CU
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.formulation.restrictions import restrictions
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from topologies.cluster import Topology
 from topologies.loading import load_topology
@@ -63,7 +63,7 @@ def searched(question: str, words: str, cluster: Topology, workload: Workload, p
     """The search over one option space."""
     model, begin = planning_model(StepModel.name, cluster, workload, policy), time.process_time()
     options = enumerate_options(model, policy, cuts=cuts)
-    found = solve(build_problem(model, options), Limits(), restrictions=restrictions(options))
+    found = solve(build_problem(model, options), SearchLimits(), restrictions=restrictions(options))
     took_s = time.process_time() - begin
     return Row(question, words, len(options.block_option), took_s, found.step_s, found.bound_s)
 

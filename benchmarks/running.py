@@ -107,7 +107,7 @@ def compute(quantity: Quantity) -> Outcome:
 
 def compare(tiny: TinyInstances) -> Outcome:
     """How many of the instances keep the order of bound, optimum and plan."""
-    from planner.solvers.limits import Limits
+    from planner.solvers.limits import SearchLimits
     from planner.solvers.search import solve
     from tests.oracles.brute_force import optimum
     from tests.oracles.instances import tiny_instance
@@ -115,7 +115,7 @@ def compare(tiny: TinyInstances) -> Outcome:
     kept = 0
     for seed in range(tiny.count):
         problem = tiny_instance(seed).problem
-        best, found = optimum(problem), solve(problem, Limits(gap=0.0))
+        best, found = optimum(problem), solve(problem, SearchLimits(gap=0.0))
         if best is None:
             kept += found.placement is None
         elif found.bound_s is not None and found.step_s is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cost_models.coefficients import Evidence, Kind, Quantity, Range
+from cost_models.coefficients import Evidence, Kind, Quantity, ValidRange
 from cost_models.shards import Floats
 
 COVERAGE = 0.9
@@ -44,7 +44,7 @@ def band(seconds: ArrayLike, residual_90: ArrayLike, outside: ArrayLike = 0.0) -
     return np.asarray(seconds / (1 + wide)), np.asarray(seconds * (1 + wide))
 
 
-def outside(valid: Iterable[Range], case: Mapping[Quantity, float]) -> float:
+def outside(valid: Iterable[ValidRange], case: Mapping[Quantity, float]) -> float:
     """Doublings beyond the ranges of the quantities that a case states: the root of the sum of their squares."""
     known = [(case[each.quantity], each) for each in valid if case.get(each.quantity, 0.0) > 0]
     beyond = [float(doublings_outside(value, (each.low, each.high))) for value, each in known]
@@ -83,7 +83,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class ErrorBar:
+class ErrorBand:
     """The 90 % band of a time, in relative terms, and what it rests on."""
 
     width: float
@@ -101,8 +101,8 @@ class ErrorBar:
 class ErrorBars:
     """Those of a step and of its stages, in their order."""
 
-    step: ErrorBar
-    stages: tuple[ErrorBar, ...]
+    step: ErrorBand
+    stages: tuple[ErrorBand, ...]
 
 
 def combined(causes: Iterable[Cause]) -> float:

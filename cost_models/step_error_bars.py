@@ -25,7 +25,7 @@ from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.error_bars import (
     Cause,
-    ErrorBar,
+    ErrorBand,
     ErrorBars,
     combined,
     doublings_outside,
@@ -104,7 +104,7 @@ def is_measured(name: str, device: str) -> bool:
 def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation") -> ErrorBars:
     """Of a placement's step and stages."""
     causes = [list(_StageErrors(model, placed, evaluation, stage).causes()) for stage in range(len(model.stages))]
-    stages = tuple(ErrorBar(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
+    stages = tuple(ErrorBand(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
     shares = evaluation.stage_seconds / max(evaluation.step_s, 1e-300)
     of_step = [
         replace(cause, share=cause.share * float(share))
@@ -116,19 +116,19 @@ def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation
     return ErrorBars(_step_bar(model, placed, of_step), stages)
 
 
-def _step_bar(model: "StepModel", placed: PlacedShards, causes: list[Cause]) -> ErrorBar:
+def _step_bar(model: "StepModel", placed: PlacedShards, causes: list[Cause]) -> ErrorBand:
     software, evidence = model.coefficients.software, model.coefficients.software.steps
     terms = combined(causes)
     if evidence is None:
         words = f"{_sources(causes)}; no whole step of {software.name} was measured"
-        return ErrorBar(float(np.hypot(UNSEEN_STEPS_90, terms)), words, (*_spec_only(causes), software.name))
+        return ErrorBand(float(np.hypot(UNSEEN_STEPS_90, terms)), words, (*_spec_only(causes), software.name))
     beyond = outside(evidence.valid, _step_case(model))
     of_steps = float(width(evidence.residual_90, beyond))
     range_words = ", beyond their range of sizes" if beyond > 0.5 else ""
     if _is_covered(model, placed, evidence):
-        return ErrorBar(of_steps, f"{evidence.rows} whole steps of {software.name} on such hardware{range_words}")
+        return ErrorBand(of_steps, f"{evidence.rows} whole steps of {software.name} on such hardware{range_words}")
     words = f"{_sources(causes)}; whole steps of {software.name} on other hardware or tiers only{range_words}"
-    return ErrorBar(float(np.hypot(of_steps, terms)), words, _spec_only(causes))
+    return ErrorBand(float(np.hypot(of_steps, terms)), words, _spec_only(causes))
 
 
 def _step_case(model: "StepModel") -> dict[Quantity, float]:
@@ -179,7 +179,7 @@ def _spec_only(causes: list[Cause]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _ErrorParts:
     """Seconds of the binding resource."""
 
     base: float
@@ -256,7 +256,7 @@ class _StageErrors:
             label = f"device {self._device}"
         return Cause(label, self._device, share, error, "spec")
 
-    def _on_device(self, parts: _Parts) -> Iterator[Cause]:
+    def _on_device(self, parts: _ErrorParts) -> Iterator[Cause]:
         if self._name not in _BY_TIER:
             yield from self._dense(parts.base)
             return
@@ -265,7 +265,7 @@ class _StageErrors:
         for (where, name), seconds in self._by_tier(parts):
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
 
-    def _by_tier(self, parts: _Parts) -> Iterator[tuple[_Place, float]]:
+    def _by_tier(self, parts: _ErrorParts) -> Iterator[tuple[_Place, float]]:
         """Coefficients with the time of the tables that goes with them; state apart is updated where it is."""
         of_stage = _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
         for tier, seconds in enumerate((parts.by_tier - parts.state_apart).tolist()):
@@ -273,7 +273,7 @@ class _StageErrors:
         for seconds in parts.state_apart.tolist():
             yield from ((place, seconds) for place in _UPDATED_BELOW if seconds)
 
-    def _on_fetches(self, parts: _Parts) -> Iterator[Cause]:
+    def _on_fetches(self, parts: _ErrorParts) -> Iterator[Cause]:
         """What one rank waits for: by the memory that misses come from."""
         for form, seconds in zip(TIER_FORMS.values(), parts.by_tier.tolist(), strict=True):
             if seconds and form.home in _BY_DATA_SHEET:
@@ -281,7 +281,7 @@ class _StageErrors:
             elif seconds:
                 yield from (self._of(where, name, seconds, {}) for where, name in _CACHED)
 
-    def _on_host(self, efficiency: str, parts: _Parts, busy: float) -> Iterator[Cause]:
+    def _on_host(self, efficiency: str, parts: _ErrorParts, busy: float) -> Iterator[Cause]:
         """The link or memory as a whole, and by tier the bytes that lookups ask of it."""
         yield self._of("device", efficiency, busy, {})
         for (where, name), seconds in self._by_tier(parts):
@@ -337,7 +337,7 @@ class _StageErrors:
         label = f"link {name} of {self._device} (laws of {law.system})"
         return Cause(label, law.system, share, error, "spec")
 
-    def _parts(self, resource: Resource, busy: float) -> _Parts:
+    def _parts(self, resource: Resource, busy: float) -> _ErrorParts:
         model, placed = self._model, self._placed
         c = next(
             i for i, column in enumerate(model.columns) if (column.stage, column.resource) == (self._stage, resource)
@@ -357,4 +357,4 @@ class _StageErrors:
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
         typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
-        return _Parts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical)
+        return _ErrorParts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical)

@@ -12,7 +12,7 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0,
 
 
 @dataclass(frozen=True)
-class Range:
+class PlausibleRange:
     """What known devices have, in a base unit; `low` and `high` are themselves known."""
 
     low: float
@@ -21,27 +21,27 @@ class Range:
 
 
 # From the slowest to the fastest device that one may meet, with room for the next generation.
-_HBM_CAPACITY = Range(8e9, 1.1e12, "B")  # P4 … Rubin Ultra
-_HBM_BANDWIDTH = Range(250e9, 25e12, "B/s")  # L4 … Rubin
-_CPU_BANDWIDTH = Range(5e9, 2e12, "B/s")  # a process's share of DDR4 … a socket with HBM
-_L2 = Range(1e6, 1e9, "B")
-_FLOPS = Range(0.5e12, 20e15, "FLOP/s")
-_DDR_CAPACITY = Range(16e9, 32e12, "B")
-_DDR_BANDWIDTH = Range(15e9, 3e12, "B/s")  # one channel of DDR3 … two sockets of MRDIMM
-_SSD_CAPACITY = Range(100e9, 5e15, "B")
-_SSD_BANDWIDTH = Range(100e6, 500e9, "B/s")
-_SCM_CAPACITY = Range(16e9, 64e12, "B")
-_SCM_BANDWIDTH = Range(1e9, 2e12, "B/s")  # writes of one Optane module … CXL 3 links of a node
-_ACCESS = Range(32, 4096, "B")
-_HOST_CARDS = Range(0.125e9, 400e9, "b/s")  # 1 Gb/s … four cards of 800 Gb/s
-_IOPS = Range(10e3, 200e6, "IOPS")
-_BLOCK = Range(512, 1 << 20, "B")
-_SCALE_UP = Range(16e9, 2e12, "B/s")  # one NVLink 1 … NVLink 6
-_PCIE = Range(3.9e9, 460e9, "B/s")  # PCIe 3.0 x4 … NVLink-C2C
-_CARD = Range(1.25e9, 100e9, "b/s")  # 10 Gb/s … 800 Gb/s
-_FRONT_END = Range(0.125e9, 100e9, "b/s")  # 1 Gb/s … 800 Gb/s
-_POWER = Range(50, 200e3, "W")
-_PRICE = Range(0.01, 10e3, "USD/h")
+_HBM_CAPACITY = PlausibleRange(8e9, 1.1e12, "B")  # P4 … Rubin Ultra
+_HBM_BANDWIDTH = PlausibleRange(250e9, 25e12, "B/s")  # L4 … Rubin
+_CPU_BANDWIDTH = PlausibleRange(5e9, 2e12, "B/s")  # a process's share of DDR4 … a socket with HBM
+_L2 = PlausibleRange(1e6, 1e9, "B")
+_FLOPS = PlausibleRange(0.5e12, 20e15, "FLOP/s")
+_DDR_CAPACITY = PlausibleRange(16e9, 32e12, "B")
+_DDR_BANDWIDTH = PlausibleRange(15e9, 3e12, "B/s")  # one channel of DDR3 … two sockets of MRDIMM
+_SSD_CAPACITY = PlausibleRange(100e9, 5e15, "B")
+_SSD_BANDWIDTH = PlausibleRange(100e6, 500e9, "B/s")
+_SCM_CAPACITY = PlausibleRange(16e9, 64e12, "B")
+_SCM_BANDWIDTH = PlausibleRange(1e9, 2e12, "B/s")  # writes of one Optane module … CXL 3 links of a node
+_ACCESS = PlausibleRange(32, 4096, "B")
+_HOST_CARDS = PlausibleRange(0.125e9, 400e9, "b/s")  # 1 Gb/s … four cards of 800 Gb/s
+_IOPS = PlausibleRange(10e3, 200e6, "IOPS")
+_BLOCK = PlausibleRange(512, 1 << 20, "B")
+_SCALE_UP = PlausibleRange(16e9, 2e12, "B/s")  # one NVLink 1 … NVLink 6
+_PCIE = PlausibleRange(3.9e9, 460e9, "B/s")  # PCIe 3.0 x4 … NVLink-C2C
+_CARD = PlausibleRange(1.25e9, 100e9, "b/s")  # 10 Gb/s … 800 Gb/s
+_FRONT_END = PlausibleRange(0.125e9, 100e9, "b/s")  # 1 Gb/s … 800 Gb/s
+_POWER = PlausibleRange(50, 200e3, "W")
+_PRICE = PlausibleRange(0.01, 10e3, "USD/h")
 _MOST_LATENCY_S = 1e-3
 _MOST_SCM_LATENCY_S = 1e-5
 _MOST_RESERVE = 0.5
@@ -60,7 +60,7 @@ def warnings(topology: Topology, document: Document | None = None) -> list[Fault
     return sorted(place.fault(path, text) for path, text in found.items())
 
 
-def _quantities(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], float | None, Range]]:
+def _quantities(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], float | None, PlausibleRange]]:
     """Every field that has a known range: its path within the group, its value, the range."""
     accelerators, host, links = group.accelerators, group.host, group.links
     hbm = _CPU_BANDWIDTH if accelerators.device.upper().startswith("CPU") else _HBM_BANDWIDTH
@@ -108,7 +108,7 @@ def _out_of_range(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], str]]:
         yield path, f"{own} is outside of what known devices have, {limits}{_slip(value, known)}"
 
 
-def _slip(value: float, known: Range) -> str:
+def _slip(value: float, known: PlausibleRange) -> str:
     """The likeliest slip that puts a plausible number out of range: bits for bytes, or a prefix."""
     own = known.unit.replace("b", "B")
     if own.startswith("B"):

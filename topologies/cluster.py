@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from topologies.documents import Record
-from topologies.messages import Remedy
+from topologies.messages import MessageRemedy
 from topologies.units import (
     AccessesPerSecond,
     ByteCount,
@@ -106,7 +106,7 @@ class Accelerators(Record):
     """The key under which the coefficients of this device are found; any text for an unknown one."""
     hbm: Annotated[
         Memory,
-        Remedy("a topology without HBM cannot be planned for: write hbm: {capacity: 80GB, bandwidth: 3.35TB/s}"),
+        MessageRemedy("a topology without HBM cannot be planned for: write hbm: {capacity: 80GB, bandwidth: 3.35TB/s}"),
     ]
     """The device's own memory, of whatever kind (GDDR counts too); of one accelerator."""
     l2: ByteCount | None = None

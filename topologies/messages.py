@@ -42,7 +42,7 @@ _LIMITS = {
 
 
 @dataclass(frozen=True)
-class Remedy:
+class MessageRemedy:
     """What to write where a required field is missing; put into the field's annotation."""
 
     text: str
@@ -132,7 +132,7 @@ def _remedy(model: type[BaseModel], path: Sequence[Key]) -> str:
     for kind in types_at(model, path[:-1]):
         field: FieldInfo | None = kind.model_fields.get(str(path[-1])) if is_model(kind) else None
         for extra in field.metadata if field else ():
-            if isinstance(extra, Remedy):
+            if isinstance(extra, MessageRemedy):
                 return f"; {extra.text}"
             if isinstance(extra, WithJsonSchema) and extra.json_schema and "examples" in extra.json_schema:
                 return f"; write for example {path[-1]}: {extra.json_schema['examples'][0]}"

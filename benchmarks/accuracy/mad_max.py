@@ -8,7 +8,7 @@ import pandas as pd
 
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
-from cost_models.error_bars import ErrorBar
+from cost_models.error_bars import ErrorBand
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
@@ -17,7 +17,7 @@ from topologies.loading import load_topology
 SYSTEM, METRIC, TOPOLOGY, WORKLOAD = "Neo Model-I", "qps_128gpu", "zionex-16", "model-i"
 
 
-def step(judge: Judge = estimated) -> tuple[float, ErrorBar]:
+def step(judge: Judge = estimated) -> tuple[float, ErrorBand]:
     """Seconds of the step with whole tables dealt evenly to the ranks, and their band."""
     model = StepModel(load_topology(TOPOLOGY), load_workload(WORKLOAD))
     table = np.arange(len(model.tables.rows))

@@ -21,7 +21,7 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.dense_size import dense_size
-from cost_models.error_bars import ErrorBar
+from cost_models.error_bars import ErrorBand
 from cost_models.memory import block_bytes
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -221,7 +221,7 @@ def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards
     return model, placed(held, model)
 
 
-def _error_bar(case: Configuration, folder: Path) -> ErrorBar:
+def _error_bar(case: Configuration, folder: Path) -> ErrorBand:
     model, shards = _planned(case, folder)
     return model.error_bars(shards).step
 

@@ -37,7 +37,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
 from planner.formulation.policy import Policy
-from planner.importers.adoption import Inputs, adopted
+from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables
 from planner.planning.planning import plan
 from topologies.cluster import Topology
@@ -183,7 +183,7 @@ def of_torchrec(workload: Workload, cluster: Topology) -> Plan:
         },
     )
     theirs = planner.plan(Tables(workload, "meta"), [sharder() for sharder in SHARDERS])
-    told = Inputs(cluster, workload, "physical", Policy(runtime="torchrec"))
+    told = AdoptionInputs(cluster, workload, "physical", Policy(runtime="torchrec"))
     held = torchrec_tables(parameters_of(theirs._serialize(), TORCHREC), told, TORCHREC)
     return adopted(held, told, "torchrec", TORCHREC, simulate=False)
 
@@ -196,7 +196,7 @@ def columns_over_all(workload: Workload, cluster: Topology) -> Plan:
         ranks = [(i + part) % world for part in range(min(world, table.dim // LEAST_COLUMNS))]
         cut = {"sharding_type": "column_wise", "compute_kernel": "fused", "ranks": ranks}
         parameters["tables", table.name] = cut
-    told = Inputs(cluster, workload, "physical", Policy(runtime="torchrec"))
+    told = AdoptionInputs(cluster, workload, "physical", Policy(runtime="torchrec"))
     return adopted(torchrec_tables(parameters, told, COLUMNS), told, "torchrec", COLUMNS, simulate=False)
 
 

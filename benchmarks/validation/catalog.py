@@ -12,12 +12,12 @@ from planner.document.provenance import provenance
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.planning.assembly import document
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from planner.verification.simulation import play, with_simulation
 from topologies.loading import TOPOLOGIES, load_topology
 
-LIMITS = Limits(time_limit_s=60.0, gap=0.2, effort=0)
+LIMITS = SearchLimits(time_limit_s=60.0, gap=0.2, effort=0)
 """Of a quick plan: the first one that is less than a fifth above its bound."""
 NOTABLE = 0.10
 STAGE_OF_TASKS = {

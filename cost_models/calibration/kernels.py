@@ -18,7 +18,7 @@ from cost_models.coefficients import (
     Coefficient,
     DeviceCoefficients,
     DtypeCoefficient,
-    Range,
+    ValidRange,
 )
 from cost_models.error_bars import HELD_OUT
 from cost_models.shards import Floats
@@ -74,7 +74,7 @@ class Term:
     residual_90: float
     """Relative error that nine in ten measurements of its kind stay within."""
     rows: int
-    valid: tuple[Range, ...] = ()
+    valid: tuple[ValidRange, ...] = ()
     dtype: str = ""
 
     def record(self) -> dict[str, str | int | float | None]:
@@ -245,10 +245,10 @@ UNITS = {
 
 
 def _terms(operation: KernelOperation, rows: pd.DataFrame, law: FittedLaw, dtype: str) -> list[Term]:
-    valid: tuple[Range, ...] = ()
+    valid: tuple[ValidRange, ...] = ()
     if operation in ("lookup", "update"):
         row_bytes = Lookups.of(rows).row_bytes
-        valid = (Range(quantity="row_bytes", low=float(row_bytes.min()), high=float(row_bytes.max())),)
+        valid = (ValidRange(quantity="row_bytes", low=float(row_bytes.min()), high=float(row_bytes.max())),)
     return [
         Term(
             name=name,

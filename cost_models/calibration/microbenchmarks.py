@@ -47,7 +47,7 @@ class UnavailableError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What is measured. Tables larger than `largest_table_bytes` are left out."""
 
     dims: tuple[int, ...]
@@ -62,7 +62,7 @@ class Plan:
     dtypes: tuple[str, ...]
 
 
-_CPU = Plan(
+_CPU = BenchmarkPlan(
     dims=(4, 16, 32, 64, 128),
     rows=(1000, 30_000, 200_000, 1_000_000),
     poolings=(1, 10, 40),
@@ -74,7 +74,7 @@ _CPU = Plan(
     products=((64, 64, 64), (256, 256, 256), (512, 512, 512), (2048, 64, 512), (2048, 512, 512), (1024, 1024, 1024)),
     dtypes=("fp32", "bf16"),
 )
-_CUDA = Plan(
+_CUDA = BenchmarkPlan(
     dims=(4, 16, 64, 128, 256, 512),
     rows=(10_000, 300_000, 10_000_000),
     poolings=(1, 10, 40),
@@ -86,7 +86,7 @@ _CUDA = Plan(
     products=((256, 256, 256), (2048, 512, 512), (8192, 1024, 1024), (8192, 3456, 512), (4096, 4096, 4096)),
     dtypes=("fp32", "tf32", "fp16", "bf16"),
 )
-_QUICK = Plan(
+_QUICK = BenchmarkPlan(
     dims=(16, 64, 128),
     rows=(20_000, 100_000, 400_000),
     poolings=(10,),
@@ -100,14 +100,14 @@ _QUICK = Plan(
 )
 
 
-def plan_for(device: Device, *, quick: bool) -> Plan:
+def plan_for(device: Device, *, quick: bool) -> BenchmarkPlan:
     """What is measured on a device; `quick` takes a few seconds and tells less."""
     if quick:
         return _QUICK
     return _CUDA if device == "cuda" else _CPU
 
 
-def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None = None) -> pd.DataFrame:
+def measure(device: Device, plan: BenchmarkPlan, progress: Callable[[str], None] | None = None) -> pd.DataFrame:
     """Times with the columns of `kernels.COLUMNS`.
 
     Raises MissingPackageError without PyTorch, UnavailableError without the device.
@@ -117,7 +117,7 @@ def measure(device: Device, plan: Plan, progress: Callable[[str], None] | None =
     return passes[0].assign(seconds=fastest)
 
 
-def _measured(device: Device, plan: Plan, progress: Callable[[str], None] | None) -> pd.DataFrame:
+def _measured(device: Device, plan: BenchmarkPlan, progress: Callable[[str], None] | None) -> pd.DataFrame:
     """One pass through all cases."""
     bench = _Bench(device)
     rows: list[dict[str, object]] = []
@@ -191,7 +191,7 @@ class _Bench:
         self.device = device
         self.generator = np.random.default_rng(SEED)
 
-    def lookups(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def lookups(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """Pooled lookups, and the addition of their gradients."""
         torch, smallest = self.torch, (plan.rows[0], plan.poolings[0], plan.alphas[0])
         for dim, rows in itertools.product(plan.dims, plan.rows):
@@ -263,7 +263,7 @@ class _Bench:
 
         return self.evicted_seconds(add)
 
-    def copies(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def copies(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """From pinned host memory to the device; on a CPU within its memory."""
         torch = self.torch
         for size in plan.copy_bytes:
@@ -272,7 +272,7 @@ class _Bench:
             seconds = self.seconds(_without_run(partial(target.copy_, host, non_blocking=True)))
             yield {"operation": "copy", "dtype": "int8", "bytes": size, "seconds": seconds}
 
-    def streams(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def streams(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """A vector read and another one written; `bytes` counts both."""
         torch = self.torch
         for size in plan.stream_bytes:
@@ -281,7 +281,7 @@ class _Bench:
             seconds = self.seconds(_without_run(partial(torch.mul, vector, 2.0, out=target)))
             yield {"operation": "stream", "dtype": "fp32", "bytes": size, "seconds": seconds}
 
-    def dense_updates(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def dense_updates(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """The gradient of a whole table: made of zeros, a few rows of it filled, averaged and applied (SGD)."""
         torch = self.torch
         for size in plan.stream_bytes:
@@ -311,7 +311,7 @@ class _Bench:
             seconds = self.seconds(_without_run(regroup))
             yield {"operation": "regroup", "dtype": "fp32", "bytes": size, "seconds": seconds}
 
-    def id_cuts(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def id_cuts(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""
         if self.device != "cpu" or _fbgemm() is None:
             return
@@ -328,7 +328,7 @@ class _Bench:
 
             yield {"operation": "id_cut", "dtype": "fp32", "lookups": lookups, "seconds": self.seconds(cut)}
 
-    def products(self, plan: Plan) -> Iterator[dict[str, object]]:
+    def products(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """[m, k] x [k, n]; tf32 is fp32 with the matrix units allowed."""
         torch = self.torch
         stored = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

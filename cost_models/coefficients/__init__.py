@@ -36,7 +36,7 @@ Quantity = Literal[
 """What a validity range may be stated of."""
 
 
-class Range(Record):
+class ValidRange(Record):
     """From the smallest to the largest value of a quantity among the measurements."""
 
     quantity: Quantity
@@ -57,7 +57,7 @@ class Evidence(Record):
     """Devices that the data are of; unset: the file's own."""
     elsewhere_90: float | None = None
     """The same error on devices that are not in `fitted_on`."""
-    valid: tuple[Range, ...] = ()
+    valid: tuple[ValidRange, ...] = ()
 
 
 class Coefficient(Evidence):
@@ -97,7 +97,7 @@ class StepEvidence(Record):
     """Kinds of link inside a node."""
     networks: tuple[str, ...]
     """Kinds of link between nodes."""
-    valid: tuple[Range, ...]
+    valid: tuple[ValidRange, ...]
 
 
 CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from cost_models.shards import Floats
-from cost_models.simulator.network import Network
+from cost_models.simulator.network import SimulatedNetwork
 from cost_models.workload.models import Workload
 
 
@@ -51,7 +51,7 @@ class Conditions:
         drawn = np.random.default_rng((self.seed, 1)).standard_normal((steps, world))
         return list(usual * np.exp(self.jitter * drawn))
 
-    def capacity(self, network: Network) -> Floats:
+    def capacity(self, network: SimulatedNetwork) -> Floats:
         """[R] of each resource. Raises ValueError for links that do not exist."""
         capacity = np.ones(network.count)
         names = {name: i for i, name in enumerate(network.names)}

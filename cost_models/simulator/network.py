@@ -18,7 +18,7 @@ from topologies.fabric import Fabric
 OUT, IN = "out", "in"
 
 
-class Network:
+class SimulatedNetwork:
     """Resources and hubs of one cluster. W ranks, R resources.
 
     A resource is named by its sort and number: `("link_out", 3)` is the port of rank 3 into its scale-up domain,

@@ -16,7 +16,7 @@ from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, d
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Graph, Use
-from cost_models.simulator.network import IN, OUT, Network
+from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
@@ -96,7 +96,7 @@ class Builder:
     """Builds the program of some consecutive steps."""
 
     def __init__(
-        self, network: Network, workload: Workload, software: SoftwareCoefficients, *, waits_for_data: bool
+        self, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients, *, waits_for_data: bool
     ) -> None:
         self._waits_for_data = waits_for_data
         self._network, self._workload, self._software = network, workload, software

@@ -13,7 +13,7 @@ from cost_models.shards import Floats, Ints, PlacedShards
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
 from cost_models.simulator.engine import Engine, Observer, Run
-from cost_models.simulator.network import Network
+from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, HOST, Builder, Program, Task
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -50,7 +50,7 @@ class Simulation:
 
     def __init__(
         self,
-        network: Network,
+        network: SimulatedNetwork,
         program: Program,
         run: Run,
         workload: Workload,
@@ -214,7 +214,7 @@ def simulate(
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
     kinds = rank_kinds(topology, workload)
-    network = Network(topology, kinds, conditions.lost_cards)
+    network = SimulatedNetwork(topology, kinds, conditions.lost_cards)
     software = software_coefficients(workload.software)
     fill = FILL_STEPS[workload.pipeline] if workload.mode == "training" else 1
     played = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before

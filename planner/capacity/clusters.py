@@ -37,7 +37,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Question:
+class ClusterQuestion:
     """What a cluster must do, what it may cost, and what is best. Throughput and step are by the estimate."""
 
     target_samples_per_s: float | None = None
@@ -72,12 +72,12 @@ def _broken(verb: str, noun: str, value: float | None, most: float | None, unit:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ClusterChoice:
     """A case with some tiers allowed: its smallest size that reaches the target, and what that costs and draws."""
 
     case: Case
     sizing: Sizing
-    question: Question
+    question: ClusterQuestion
     sheet: PriceSheet | None = None
 
     @cached_property
@@ -106,7 +106,7 @@ class Choice:
 
 def size_all(
     cases: Sequence[Case],
-    question: Question,
+    question: ClusterQuestion,
     *,
     policy: Policy | Document | str | Path | None = None,
     prices: PriceSheet | None = None,
@@ -116,7 +116,7 @@ def size_all(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> tuple[Choice, ...]:
+) -> tuple[ClusterChoice, ...]:
     """The smallest size of each case, in the order of the cases; with `each_tier` several choices for each.
 
     See `sizing.size` for how one case is sized. A case that cannot be planned for at any size is a choice without an
@@ -128,7 +128,7 @@ def size_all(
         raise InputError(dict.fromkeys(faults))
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     tiers = validate(rules, Policy).tiers
-    found: list[Choice] = []
+    found: list[ClusterChoice] = []
     refused = 0
     for case in cases:
         try:
@@ -152,7 +152,7 @@ def size_all(
             faults += error.faults
             none = Candidate(question.max_nodes, 0, False, "input", reason=error.faults[0].message)
             sizings = (Sizing("all tiers", tiers, None, None, (none,)),)
-        found += [Choice(case, sizing, question, prices) for sizing in sizings]
+        found += [ClusterChoice(case, sizing, question, prices) for sizing in sizings]
     if refused == len(cases):
         raise InputError(dict.fromkeys(faults))
     return tuple(found)
@@ -177,13 +177,13 @@ def _named(tell: Callable[[str], None] | None, label: str) -> Callable[[str], No
     return None if tell is None else lambda words: tell(f"{label}: {words}")
 
 
-def ranked(choices: Iterable[Choice], *, constrained: bool = True) -> list[Choice]:
+def ranked(choices: Iterable[ClusterChoice], *, constrained: bool = True) -> list[ClusterChoice]:
     """Best first; after those that do come those that break a constraint (unless not `constrained`), then the others.
 
     A price that is unknown comes after every price that is known. What ties in all stays in its order.
     """
 
-    def key(choice: Choice) -> tuple[int, float, float]:
+    def key(choice: ClusterChoice) -> tuple[int, float, float]:
         answer = choice.sizing.answer
         if answer is None:
             return 2, 0.0, 0.0

@@ -34,7 +34,7 @@ from planner.planning.widening import solved
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.incumbent import Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
@@ -101,7 +101,7 @@ def size(
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
-    trials = _Trials(
+    trials = _SizeTrials(
         topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
     found: list[Sizing] = []
@@ -153,7 +153,7 @@ def _variants(
 
 
 def _sized(
-    trials: "_Trials",
+    trials: "_SizeTrials",
     label: str,
     tiers: tuple[PlacementTier, ...],
     counts: Sequence[int],
@@ -208,7 +208,7 @@ def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
 
 
 @dataclass
-class _Watch:
+class _SizeWatch:
     """Hears of a search and ends it as soon as the target is met or proven out of reach."""
 
     target_s: float
@@ -228,7 +228,7 @@ class _Watch:
 
 
 @dataclass
-class _Trials:
+class _SizeTrials:
     """Searches for sizes and tiers. What more tiers prove holds for fewer; so does a plan without the others."""
 
     topology: Topology
@@ -260,8 +260,8 @@ class _Trials:
             return Candidate(nodes, 0, False, "input", reason=error.faults[0].message)
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
-            watch = _Watch(target_s, self.is_over, model.whole_step_s)
-            limits = Limits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
+            watch = _SizeWatch(target_s, self.is_over, model.whole_step_s)
+            limits = SearchLimits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
             options, problem, outcome = solved(model, options, problem, limits, watch.hear)
             candidate = self._candidate(model, options, problem, outcome, nodes)
             if candidate.is_proven or self.is_over():
@@ -275,12 +275,12 @@ class _Trials:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
         model, options, problem = self._problem(tiers, candidate.nodes)
         target_s = self._target_s(model)
-        limits = Limits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
+        limits = SearchLimits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
         options, problem, outcome = solved(model, options, problem, limits)
         is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
         if not is_met:  # ended by its gap, or by the user, before the target
-            watch = _Watch(target_s, lambda: False, model.whole_step_s)
-            decided = Limits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
+            watch = _SizeWatch(target_s, lambda: False, model.whole_step_s)
+            decided = SearchLimits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
             outcome = solve(problem, decided, watch.hear)
         final = completed(model, options, problem, outcome, limits, target_s)
         options, problem, outcome = final.options, final.problem, final.outcome

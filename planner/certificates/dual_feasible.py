@@ -34,7 +34,7 @@ class PricedFunction(NamedTuple):
     """Seconds that the whole room of one instance is worth."""
 
 
-class Items(NamedTuple):
+class PackedItems(NamedTuple):
     """Loads that single ranks get of blocks; n of them."""
 
     block: Ints
@@ -113,7 +113,7 @@ def instances(problem: Problem, kind: int, column: int) -> int:
     return len(np.unique(problem.resource_of_rank[column, problem.reach & (problem.kind_of_rank == kind)]))
 
 
-def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Items:
+def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
     """What ranks of a kind get of blocks if they are placed there, for each sort of rank that holds a part."""
     extent, rows = problem.block_extent[blocks], problem.table_rows[problem.table_of_block[blocks]]
     fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
@@ -132,19 +132,19 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Item
         (np.flatnonzero(~whole), fixed, ranks - held - rest),
     ]
     some = [(at[(count[at] > 0) & (load[at] > 0)], load, count) for at, load, count in found]
-    return Items(
+    return PackedItems(
         np.concatenate([at for at, _, _ in some]),
         np.concatenate([load[at] for at, load, _ in some]),
         np.concatenate([count[at] for at, _, count in some]).astype(float),
     )
 
 
-def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Items:
+def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
     """What all ranks of a kind get of blocks wherever these are placed."""
     seconds = problem.everywhere[kind, blocks, column]
     found = np.flatnonzero(seconds > 0)
     ranks = float((problem.reach & (problem.kind_of_rank == kind)).sum())
-    return Items(found, seconds[found], np.full(len(found), ranks))
+    return PackedItems(found, seconds[found], np.full(len(found), ranks))
 
 
 def priced_shares(

@@ -16,7 +16,7 @@ from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 
 
-class Choice(NamedTuple):
+class NodeChoice(NamedTuple):
     """What attains a bound: how often each block is taken on each group of ranks."""
 
     seconds: Floats
@@ -42,7 +42,7 @@ class CaseBounds:
 
     def priced(
         self, state: State, multipliers: Multipliers, *, with_choice: bool = True
-    ) -> tuple[float, Choice | None]:
+    ) -> tuple[float, NodeChoice | None]:
         """The bound of a case and the choice that attains it."""
         even = self.cases.weights.evened(state.labels, multipliers)
         value, choice = _Pricing(self, state, even).undecided(with_choice=with_choice)
@@ -149,7 +149,7 @@ class _Pricing:
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
-    def undecided(self, *, with_choice: bool) -> tuple[float, Choice | None]:
+    def undecided(self, *, with_choice: bool) -> tuple[float, NodeChoice | None]:
         """The least value of all that is not decided, and its loads."""
         problem, cases = self.problem, self.cases
         option_value = np.full(len(problem.option_table), np.inf)
@@ -192,7 +192,7 @@ class _Pricing:
         for table, (needed, blocks) in zip(self.state.decisions, rest, strict=True):
             of_table[table], lead[table] = needed, max((block for block, _ in blocks), default=-1)
         lead[problem.option_table[chosen]] = self._leads(chosen, tiled)
-        return value, Choice(seconds, size, of_table, lead)
+        return value, NodeChoice(seconds, size, of_table, lead)
 
     def _leads(self, chosen: Ints, tiled: list[tuple[Floats, Ints]]) -> Ints:
         """The first block of each chosen option: of a free one the widest of its cheapest tiling."""

@@ -34,7 +34,7 @@ from planner.cli import (
     verify,
 )
 from planner.cli.exits import guarded
-from planner.cli.group import Group
+from planner.cli.group import CommandGroup
 from planner.cli.interruption import end_when_terminated
 
 
@@ -47,7 +47,7 @@ class Manner:
     command: str
 
 
-class Program(Group):
+class PlannerCommands(CommandGroup):
     """The group of all commands, run inside the boundary that turns exceptions into exit codes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -62,13 +62,13 @@ class Program(Group):
 
         def run() -> Any:
             with activity.shown(manner.command, streams.activity_console(quiet=manner.is_quiet)):
-                return super(Program, self).invoke(ctx)
+                return super(PlannerCommands, self).invoke(ctx)
 
         return guarded(run, as_json=manner.as_json)
 
 
 app = typer.Typer(
-    cls=Program,
+    cls=PlannerCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

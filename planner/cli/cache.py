@@ -3,11 +3,11 @@
 import typer
 
 from planner.cli import flags, streams
-from planner.cli.group import Group
+from planner.cli.group import CommandGroup
 from planner.cli.streams import Format
 from topologies.sentences import counted
 
-app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

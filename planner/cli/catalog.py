@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from planner.cli import flags, streams
-from planner.cli.group import Group
+from planner.cli.group import CommandGroup
 from planner.cli.streams import Format, Record
 
-app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 class Shelves(StrEnum):
@@ -22,7 +22,7 @@ class Shelves(StrEnum):
     PRICES = "prices"
 
 
-class Kind(StrEnum):
+class CatalogKind(StrEnum):
     """One of what the catalog holds."""
 
     TOPOLOGY = "topology"
@@ -68,7 +68,7 @@ def list_(
         streams.write_records(
             [
                 {"kind": kind, "name": record["name"], "description": record["description"]}
-                for kind, make in zip(Kind, _LISTS.values(), strict=True)
+                for kind, make in zip(CatalogKind, _LISTS.values(), strict=True)
                 for record in make()
             ],
             output_format,
@@ -79,7 +79,7 @@ def list_(
 def show(
     name: flags.CatalogNameArgument,
     kind: Annotated[
-        Kind | None,
+        CatalogKind | None,
         typer.Option(metavar="KIND", help="topology, workload, study or 'price sheet'.", show_default=False),
     ] = None,
 ) -> None:
@@ -91,7 +91,7 @@ def show(
     Example:
       planner catalog show zionex-16 > my-cluster.yaml
     """
-    kinds = [kind] if kind else list(Kind)
+    kinds = [kind] if kind else list(CatalogKind)
     found = [choice for choice in kinds if name in flags.catalog_names(choice)]
     if not found:
         from topologies.messages import did_you_mean
@@ -148,7 +148,7 @@ def _topologies() -> list[Record]:
     from planner.cli.figures import hbm_bytes
     from topologies.loading import load_topology
 
-    loaded = {name: load_topology(name) for name in flags.catalog_names(Kind.TOPOLOGY)}
+    loaded = {name: load_topology(name) for name in flags.catalog_names(CatalogKind.TOPOLOGY)}
     return [
         {
             "name": name,
@@ -165,7 +165,7 @@ def _workloads() -> list[Record]:
     from cost_models.workload.loading import load_workload
     from planner.cli.figures import weight_bytes
 
-    loaded = {name: load_workload(name) for name in flags.catalog_names(Kind.WORKLOAD)}
+    loaded = {name: load_workload(name) for name in flags.catalog_names(CatalogKind.WORKLOAD)}
     return [
         {
             "name": name,
@@ -181,7 +181,7 @@ def _studies() -> list[Record]:
     from planner.studies.grid import Grid
     from planner.studies.study import read_study
 
-    grids = {name: Grid(*read_study(name)) for name in flags.catalog_names(Kind.STUDY)}
+    grids = {name: Grid(*read_study(name)) for name in flags.catalog_names(CatalogKind.STUDY)}
     return [
         {"name": name, "points": len(grid), "description": _first_line(grid.study.description)}
         for name, grid in grids.items()
@@ -191,7 +191,7 @@ def _studies() -> list[Record]:
 def _price_sheets() -> list[Record]:
     from planner.capacity.prices import load_prices
 
-    sheets = {name: load_prices(name) for name in flags.catalog_names(Kind.PRICES)}
+    sheets = {name: load_prices(name) for name in flags.catalog_names(CatalogKind.PRICES)}
     return [
         {"name": name, "date": sheet.date.isoformat(), "description": _first_line(sheet.description)}
         for name, sheet in sheets.items()

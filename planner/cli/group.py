@@ -5,7 +5,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands under one name."""
 
     def get_params(self, ctx: Any) -> Any:

@@ -12,7 +12,7 @@ from planner.cli.streams import Format
 
 if TYPE_CHECKING:
     from planner.document.plan import Plan
-    from planner.importers.adoption import Held, Inputs
+    from planner.importers.adoption import AdoptedTable, AdoptionInputs
 
 FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology")
 PLANNED_WITH = {"hugectr": "hugectr"}
@@ -85,14 +85,14 @@ def import_(
     from cost_models.registry import COST_MODELS
     from planner.document.files import faults_located
     from planner.formulation.policy import Policy
-    from planner.importers.adoption import Inputs, adopted
+    from planner.importers.adoption import AdoptionInputs, adopted
 
     costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
     cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
-    adopting = Inputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
+    adopting = AdoptionInputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     with faults_located(file):
         held, adopting = _read(kind, file, adopting)
     streams.doing(f"bounding and playing the plan of {file.name}")
@@ -109,7 +109,7 @@ def _cost_model_of(kind: str, file: Path) -> str:
     return told or PLANNED_WITH.get(kind, "physical")
 
 
-def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]":
+def _read(kind: str, file: Path, inputs: "AdoptionInputs") -> "tuple[list[AdoptedTable], AdoptionInputs]":
     """The placement of a file; where TorchRec uses key-value tables (SSD), the policy allows them, too."""
     from dataclasses import replace
 
@@ -133,7 +133,7 @@ def _read(kind: str, file: Path, inputs: "Inputs") -> "tuple[list[Held], Inputs]
     return held, inputs
 
 
-def _finish(plan: "Plan", inputs: "Inputs", output: Path) -> None:
+def _finish(plan: "Plan", inputs: "AdoptionInputs", output: Path) -> None:
     """Write and show the plan, and what does not hold."""
     from planner.document.plan import write_plan
     from planner.reports import plan_summary

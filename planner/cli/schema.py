@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class Kind(StrEnum):
+class SchemaKind(StrEnum):
     """The documents that have a schema."""
 
     TOPOLOGY = "topology"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 def schema(
     kind: Annotated[
-        Kind,
+        SchemaKind,
         typer.Argument(metavar="KIND", help="topology, workload, policy, plan, study or prices.", show_default=False),
     ],
 ) -> None:
@@ -37,9 +37,9 @@ def schema(
       planner schema topology > topology.schema.json
     """
     document = _model(kind).model_json_schema()
-    if kind is Kind.WORKLOAD:
+    if kind is SchemaKind.WORKLOAD:
         _allow_a_file_of_tables(document)
-    if kind in (Kind.TOPOLOGY, Kind.WORKLOAD):
+    if kind in (SchemaKind.TOPOLOGY, SchemaKind.WORKLOAD):
         _allow_a_base(document, kind)
     streams.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
 
@@ -51,10 +51,10 @@ def _allow_a_file_of_tables(workload: dict[str, Any]) -> None:
     properties["tables"] = {"anyOf": [file, properties["tables"]]}
 
 
-def _allow_a_base(document: dict[str, Any], kind: Kind) -> None:
+def _allow_a_base(document: dict[str, Any], kind: SchemaKind) -> None:
     """`base: zionex` with `set: …`, which are merged before the model sees them."""
     own = {"required": document.pop("required")}
-    example = "nodes.0.count: 16" if kind is Kind.TOPOLOGY else "embedding.dtype: fp16"
+    example = "nodes.0.count: 16" if kind is SchemaKind.TOPOLOGY else "embedding.dtype: fp16"
     document["anyOf"] = [own, {"required": ["base"]}]
     document["properties"] |= {
         "base": {"type": "string", "description": f"The catalog name or file of a {kind} to start from."},
@@ -62,24 +62,24 @@ def _allow_a_base(document: dict[str, Any], kind: Kind) -> None:
     }
 
 
-def _model(kind: Kind) -> "type[BaseModel]":
-    if kind is Kind.TOPOLOGY:
+def _model(kind: SchemaKind) -> "type[BaseModel]":
+    if kind is SchemaKind.TOPOLOGY:
         from topologies.cluster import Topology
 
         return Topology
-    if kind is Kind.WORKLOAD:
+    if kind is SchemaKind.WORKLOAD:
         from cost_models.workload.models import Workload
 
         return Workload
-    if kind is Kind.POLICY:
+    if kind is SchemaKind.POLICY:
         from planner.formulation.policy import Policy
 
         return Policy
-    if kind is Kind.STUDY:
+    if kind is SchemaKind.STUDY:
         from planner.studies.study import Study
 
         return Study
-    if kind is Kind.PRICES:
+    if kind is SchemaKind.PRICES:
         from planner.capacity.prices import PriceSheet
 
         return PriceSheet

@@ -107,11 +107,11 @@ def size(
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
-    from planner.capacity.clusters import Question, size_all
+    from planner.capacity.clusters import ClusterQuestion, size_all
     from planner.capacity.prices import load_prices
     from planner.reports import sizing as report
 
-    question = Question(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
+    question = ClusterQuestion(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
     sheet = None if prices is None else load_prices(prices)
     with streams.progress(quiet=quiet, limit=f"at most {max_nodes:,} nodes") as tell, interruption() as interrupted:
         found = size_all(

@@ -228,12 +228,12 @@ def write_records(
 
 
 def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[float], str]]) -> None:
-    from planner.reports.tables import Grid
+    from planner.reports.tables import TextGrid
 
     sides = {
         name: "left" if any(isinstance(record[name], str) for record in records) else "right" for name in records[0]
     }
-    table = Grid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()))
+    table = TextGrid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()))
     for record in records:
         table.add_row(*(_shown(value, formats.get(name)) for name, value in record.items()))
     console().print(table)

@@ -32,7 +32,7 @@ OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "adagrad", "rowwise_adagrad", "sgd"
 
 
 @dataclass(frozen=True)
-class Question:
+class PlanningInputs:
     """What a plan is asked for."""
 
     topology: Topology
@@ -46,7 +46,7 @@ class Question:
 class Change:
     """The inputs with one thing changed, in words and as flags."""
 
-    inputs: Question
+    inputs: PlanningInputs
     value: str
     flags: str
     words: str
@@ -71,7 +71,7 @@ class Knob:
 
 def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[Knob]:
     """Everything that may be turned, in the order in which it is told."""
-    now = Question(model.topology, model.workload, policy)
+    now = PlanningInputs(model.topology, model.workload, policy)
     held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers), *(policy.optimizer_state or ())}
     yield from _tiers(now)
     for index, group in enumerate(model.topology.nodes):
@@ -94,7 +94,7 @@ def _ladder(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterato
         yield Knob(kind, None, was, len(changes), lambda n: changes[n - 1], 1, futile, ordered=False)
 
 
-def _tiers(now: Question) -> Iterator[Knob]:
+def _tiers(now: PlanningInputs) -> Iterator[Knob]:
     used = now.policy.tiers
     missing = [
         tier
@@ -105,7 +105,7 @@ def _tiers(now: Question) -> Iterator[Knob]:
     return _ladder("tiers", ",".join(used), changes, f"allowing {', '.join(missing)}")
 
 
-def _shardings(now: Question) -> Iterator[Knob]:
+def _shardings(now: PlanningInputs) -> Iterator[Knob]:
     used = now.policy.shardings or SHARDINGS
     missing = [sharding for sharding in SHARDINGS if sharding not in used]
     changes = _allowing(
@@ -114,7 +114,7 @@ def _shardings(now: Question) -> Iterator[Knob]:
     return _ladder("shardings", ",".join(used), changes, "allowing other shardings")
 
 
-def _dtype(now: Question) -> Iterator[Knob]:
+def _dtype(now: PlanningInputs) -> Iterator[Knob]:
     """Of the tables that have none of their own."""
     embedding = now.workload.embedding
     if all(table.dtype is not None for table in now.workload.tables):
@@ -127,7 +127,7 @@ def _dtype(now: Question) -> Iterator[Knob]:
     return _ladder("dtype", embedding.dtype, changes, f"{DTYPES[-1]} embeddings")
 
 
-def _optimizer(now: Question) -> Iterator[Knob]:
+def _optimizer(now: PlanningInputs) -> Iterator[Knob]:
     """Of the tables that have none of their own."""
     optimizer = now.workload.embedding.optimizer
     if now.workload.mode != "training" or all(table.optimizer is not None for table in now.workload.tables):
@@ -141,7 +141,7 @@ def _optimizer(now: Question) -> Iterator[Knob]:
     return _ladder("optimizer", optimizer, changes, f"{OPTIMIZERS[-1]} as the optimizer of the tables")
 
 
-def _optimizer_state(now: Question, model: CostModel) -> Iterator[Knob]:
+def _optimizer_state(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
     """Apart from the rows, where the cluster has the memory, and cost model and runtime know how."""
     used = now.policy.optimizer_state or ("with_table",)
     every = np.arange(len(model.tables.rows))
@@ -159,7 +159,7 @@ def _optimizer_state(now: Question, model: CostModel) -> Iterator[Knob]:
 
 
 def _allowing(
-    now: Question,
+    now: PlanningInputs,
     key: str,
     every: Sequence[str],
     used: Sequence[str],
@@ -177,13 +177,13 @@ def _allowing(
     return changes
 
 
-def _workload_change(now: Question, key: str, value: str, words: str) -> Change:
+def _workload_change(now: PlanningInputs, key: str, value: str, words: str) -> Change:
     embedding = now.workload.embedding.model_copy(update={key: value})
     inputs = replace(now, workload=now.workload.model_copy(update={"embedding": embedding}))
     return Change(inputs, value, f"--set workload.embedding.{key}={value}", words)
 
 
-def _nodes(now: Question, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[Knob]:
+def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[Knob]:
     topology, ranks = now.topology, group.accelerators.count
     stride = group.stride
     most = min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks) // stride
@@ -209,7 +209,7 @@ def _nodes(now: Question, index: int, group: NodeGroup, bytes_short: Floats) -> 
     yield Knob("nodes", group.name, str(group.count), most, at, guess, futile)
 
 
-def _memory(now: Question, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> Knob:
+def _memory(now: PlanningInputs, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> Knob:
     memory = group.memory(tier)
     assert memory is not None
     size = memory.capacity
@@ -235,7 +235,7 @@ def _memory(now: Question, index: int, group: NodeGroup, tier: MemoryTier, bytes
     return Knob(tier, group.name, format_bytes(size), most, at, guess, f"more {what}{of}")
 
 
-def _reserve(now: Question, index: int, group: NodeGroup, tier: MemoryTier) -> Knob:
+def _reserve(now: PlanningInputs, index: int, group: NodeGroup, tier: MemoryTier) -> Knob:
     reserved = float(getattr(group.reserve, tier))
     most = math.ceil(reserved * 100 - 1e-9)
     of = "" if len(now.topology.nodes) == 1 else f" in group {group.name}"

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel, MemoryModel
-from planner.diagnosis.knobs import Change, Knob, Question, knobs_of
+from planner.diagnosis.knobs import Change, Knob, PlanningInputs, knobs_of
 from planner.document.reasons import Remedy
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import enumerate_options, uncapped_problem, within_capacity
@@ -37,7 +37,7 @@ def remedies(
     `bytes_short` [M] of a proof (see `Shortage`) tells where to begin. `is_over` is asked before each kind whether to
     leave the rest out.
     """
-    trials = _Trials(model, policy, is_over)
+    trials = _RemedyTrials(model, policy, is_over)
     found = []
     for knob in knobs_of(model, policy, np.full(len(model.memories), np.nan) if bytes_short is None else bytes_short):
         if is_over():
@@ -46,7 +46,7 @@ def remedies(
     return tuple(found)
 
 
-def _remedy(knob: Knob, trials: "_Trials") -> Remedy:
+def _remedy(knob: Knob, trials: "_RemedyTrials") -> Remedy:
     """The first step of the knob that suffices, as the document says it."""
     step = _least(lambda n: trials.fits(knob.at(n)), knob)
     least = knob.at(step) if step is not None else None
@@ -97,7 +97,7 @@ def _least(suffices: Callable[[int], bool], knob: Knob) -> int | None:
     return high
 
 
-def _placed(knob: Knob, least: int, trials: "_Trials") -> Change | None:
+def _placed(knob: Knob, least: int, trials: "_RemedyTrials") -> Change | None:
     """The first step from `least` on at which a placement is found, if one is near."""
     low = least - 1
     steps = list(range(least, knob.most + 1)) if not knob.ordered else [least + n for n in PLACING_STEPS]
@@ -112,7 +112,7 @@ def _placed(knob: Knob, least: int, trials: "_Trials") -> Change | None:
     return None
 
 
-class _Trials:
+class _RemedyTrials:
     """Problems of changed inputs, and whether they fit."""
 
     def __init__(self, model: CostModel, policy: Policy, is_over: Callable[[], bool]) -> None:
@@ -141,7 +141,7 @@ class _Trials:
         model = MemoryModel(self._model)
         return uncapped_problem(model, enumerate_options(model, self._policy))
 
-    def _problem(self, inputs: Question) -> Problem:
+    def _problem(self, inputs: PlanningInputs) -> Problem:
         """All that is feasible or not about some inputs: the same model, options and problem as a plan's."""
         model = MemoryModel(planning_model(self._model.name, inputs.topology, inputs.workload, inputs.policy))
         if inputs.same_blocks:

@@ -92,7 +92,7 @@ def planning_model(name: str, topology: Topology, workload: Workload, policy: Po
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTable:
     """How a plan holds one table."""
 
     name: str
@@ -122,7 +122,7 @@ def permitted_states(permits: Permits, tier: int) -> Bools:
     return found
 
 
-def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+def violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator[str]:
     """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
     for number, held in enumerate(tables):
         because = permits.words(number)
@@ -149,7 +149,7 @@ def violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
     yield from _group_violations(permits, tables)
 
 
-def _group_violations(permits: Permits, tables: Sequence[Held]) -> Iterator[str]:
+def _group_violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator[str]:
     for group in permits.together:
         zones = [group.zone_of_rank[tables[t].ranks] for t in group.tables.tolist()]
         first = zones[0][0]

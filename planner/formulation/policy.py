@@ -174,7 +174,7 @@ class Group(Record):
     on: Literal["rank", "node"] = "rank"
 
 
-class Reserve(Record):
+class PolicyReserve(Record):
     """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM),
     per node (DDR, SSD, storage-class memory) and of all hosts of a node group (remote)."""
 
@@ -195,7 +195,7 @@ class Policy(Limits):
     unless the workload's user chose one."""
     tiers: Tiers = USUAL_TIERS
     shardings: Shardings = SHARDINGS
-    reserve: Reserve = Reserve()
+    reserve: PolicyReserve = PolicyReserve()
     tables: tuple[TableRule, ...] = ()
     colocate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
     """Groups of tables whose shards are all on one and the same rank, hence whole tables; or on one node."""

@@ -40,7 +40,7 @@ of a per cent where tables are many, and takes longer than the rest of the impor
 
 
 @dataclass(frozen=True)
-class Inputs:
+class AdoptionInputs:
     """What a placement is read against."""
 
     topology: Topology
@@ -58,7 +58,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Held:
+class AdoptedTable:
     """How another planner holds one table; the arrays are [n], in any order."""
 
     sharding: Sharding
@@ -72,7 +72,13 @@ class Held:
 
 
 def adopted(
-    held: Sequence[Held], inputs: Inputs, origin: str, source: str, *, effort: int = 0, simulate: bool = True
+    held: Sequence[AdoptedTable],
+    inputs: AdoptionInputs,
+    origin: str,
+    source: str,
+    *,
+    effort: int = 0,
+    simulate: bool = True,
 ) -> Plan:
     """The plan document of a placement, one `held` for each table in the order of the workload.
 
@@ -133,7 +139,7 @@ def adopted(
     return with_simulation(plan) if simulate else plan
 
 
-def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None, Provenance]:
+def _bound(inputs: AdoptionInputs, effort: int) -> tuple[float, Proof | None, Provenance]:
     """A lower bound on every plan of our own, its proof, and what it is over. Raises ValueError where there is none."""
     if effort == 0 and len(inputs.workload.tables) > PRICED_BOUND_ABOVE:
         return _priced_bound(inputs)
@@ -151,7 +157,7 @@ def _bound(inputs: Inputs, effort: int) -> tuple[float, Proof | None, Provenance
     return found.objective.lower_bound_s, found.proof, found.provenance
 
 
-def _priced_bound(inputs: Inputs) -> tuple[float, Proof, Provenance]:
+def _priced_bound(inputs: AdoptionInputs) -> tuple[float, Proof, Provenance]:
     """The bound of the relaxation: no search for a plan."""
     model = inputs.model
     options = enumerate_options(model, permits_of(model, inputs.policy))
@@ -162,7 +168,7 @@ def _priced_bound(inputs: Inputs) -> tuple[float, Proof, Provenance]:
     return found.seconds, write_proof(model, problem, found), provenance(model, inputs.policy, 0, options)
 
 
-def _shards(held: Held) -> Shards:
+def _shards(held: AdoptedTable) -> Shards:
     """In the order of the document: by columns, then rows; without bytes."""
     order = np.lexsort((held.rank, held.row_start, held.column_start))
     columns = (held.rank, held.row_start, held.rows, held.column_start, held.columns)

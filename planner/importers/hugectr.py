@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.registry import COST_MODELS
 from cost_models.shards import COLUMN_WISE, Ints, block_rows
 from cost_models.workload.models import TableProfile
-from planner.importers.adoption import Held, Inputs
+from planner.importers.adoption import AdoptedTable, AdoptionInputs
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError, shown
 
@@ -31,7 +31,7 @@ def planned_with(document: Mapping[str, Any], source: str) -> str | None:
     return name
 
 
-def differences(document: Mapping[str, Any], inputs: Inputs, held: Sequence[Held]) -> Iterator[str]:
+def differences(document: Mapping[str, Any], inputs: AdoptionInputs, held: Sequence[AdoptedTable]) -> Iterator[str]:
     """What keeps the plan from being the one that was exported, with what to change.
 
     Of a file of ours other inputs and another cost model; of any file rows over some GPUs, which the rating has no
@@ -59,14 +59,14 @@ def differences(document: Mapping[str, Any], inputs: Inputs, held: Sequence[Held
         )
 
 
-def hugectr_tables(document: Mapping[str, Any], inputs: Inputs, source: str) -> list[Held]:
+def hugectr_tables(document: Mapping[str, Any], inputs: AdoptionInputs, source: str) -> list[AdoptedTable]:
     """How `shard_matrix` (the tables of each GPU) and `shard_strategy` hold the tables, in the workload's order.
 
     Tables are called by name or by their number in the workload. Replicated ones (`dp`) may stand in the matrix or not.
     A table on some GPUs has its rows cut evenly over them; under the `hugectr` cost model that is `column_wise` in as
     many equal blocks, which rates and weighs the same. Raises InputError with everything that is wrong.
     """
-    reader = _Reader(document, inputs, source)
+    reader = _HugeCTRReader(document, inputs, source)
     ranks, ways = reader.matrix(), reader.strategy()
     every, found = list(range(inputs.topology.world_size)), []
     for table, profile in enumerate(inputs.workload.tables):
@@ -84,9 +84,9 @@ def hugectr_tables(document: Mapping[str, Any], inputs: Inputs, source: str) -> 
 
 
 @dataclass
-class _Reader:
+class _HugeCTRReader:
     document: Mapping[str, Any]
-    inputs: Inputs
+    inputs: AdoptionInputs
     source: str
     faults: list[Fault] = field(default_factory=list)
 
@@ -135,26 +135,26 @@ class _Reader:
         return {str(i): i for i in range(len(tables))} | {table.name: i for i, table in enumerate(tables)}
 
 
-def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: Inputs) -> Held:
+def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: AdoptionInputs) -> AdoptedTable:
     model, on = inputs.model, np.array(ranks)
     count = len(ranks)
     zero, whole = np.zeros(count, dtype=np.int64), np.full(count, profile.rows)
     width = np.full(count, profile.dim)
     if replicated:
-        return Held("data_parallel", "hbm", None, on, zero, whole, zero, width)
+        return AdoptedTable("data_parallel", "hbm", None, on, zero, whole, zero, width)
     if count == 1:
-        return Held("table_wise", "hbm", None, on, zero, whole, zero, width)
+        return AdoptedTable("table_wise", "hbm", None, on, zero, whole, zero, width)
     held: Ints = block_rows(np.array(profile.rows), count, np.arange(count))
     start = np.cumsum(held) - held
     if count == len(model.node_of_rank):
-        return Held("row_wise", "hbm", None, on, start, held, zero, width)
+        return AdoptedTable("row_wise", "hbm", None, on, start, held, zero, width)
     if COLUMN_WISE in model.tied_shardings:
         if profile.dim % (count * COLUMN_UNIT):
             raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
         part = profile.dim // count
-        return Held("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
+        return AdoptedTable("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
     if np.array_equal(on, np.flatnonzero(model.node_of_rank == model.node_of_rank[on[0]])):
-        return Held("table_row_wise", "hbm", None, on, start, held, zero, width)
+        return AdoptedTable("table_row_wise", "hbm", None, on, start, held, zero, width)
     raise ValueError(
         f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which is neither a node nor all of them;"
         " only --cost-model hugectr costs that"

@@ -13,7 +13,7 @@ from cost_models.shards import SHARDINGS, Ints, PlacementTier, Sharding, block_r
 from cost_models.torchrec.constants import torchrec_coefficients
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.models import TableProfile
-from planner.importers.adoption import Held, Inputs
+from planner.importers.adoption import AdoptedTable, AdoptionInputs
 from planner.importers.torchrec_kernels import plain_settings, settings_of
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError, shown
@@ -101,26 +101,26 @@ def _serialised(sharding: Any, where: str) -> dict[str, Any]:
     return found | plain_settings(sharding, where)
 
 
-def torchrec_tables(parameters: Parameters, inputs: Inputs, source: str) -> list[Held]:
+def torchrec_tables(parameters: Parameters, inputs: AdoptionInputs, source: str) -> list[AdoptedTable]:
     """How the parameters hold the tables of the workload, in its order.
 
     A table is found as `path.name`, or by its name where that is in one module only. Where a file has no shards
     (TorchEasyRec's has none) they follow from the ranks, as TorchRec cuts: rows in ceil-blocks, columns evenly. Raises
     InputError with every table that is missing, unknown or cannot be read.
     """
-    reader = _Reader(parameters, inputs, source)
+    reader = _TorchRecReader(parameters, inputs, source)
     held = reader.read()
     if reader.faults:
         raise InputError(reader.faults)
     return held
 
 
-def with_settings(parameters: Parameters, inputs: Inputs, source: str) -> Inputs:
+def with_settings(parameters: Parameters, inputs: AdoptionInputs, source: str) -> AdoptionInputs:
     """The inputs whose tables have the settings of kernels that the parameters state.
 
     Raises InputError for settings that are unknown, or other than those that the workload states.
     """
-    reader = _Reader(parameters, inputs, source)
+    reader = _TorchRecReader(parameters, inputs, source)
     profiles = {profile.name: profile for profile in inputs.workload.tables}
     for profile, place in reader.places():
         entry = parameters[place]
@@ -152,13 +152,13 @@ def _without_plans_share(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @dataclass
-class _Reader:
+class _TorchRecReader:
     parameters: Parameters
-    inputs: Inputs
+    inputs: AdoptionInputs
     source: str
     faults: list[Fault] = field(default_factory=list)
 
-    def read(self) -> list[Held]:
+    def read(self) -> list[AdoptedTable]:
         found = []
         used = set[tuple[str, str]]()
         for profile, place in self.places():
@@ -190,7 +190,7 @@ class _Reader:
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(self.source, 0, 0, path, message))
 
-    def _held(self, profile: TableProfile, entry: Mapping[str, Any]) -> Held | None:
+    def _held(self, profile: TableProfile, entry: Mapping[str, Any]) -> AdoptedTable | None:
         name, kernel, word = profile.name, entry["compute_kernel"], entry["sharding_type"]
         before = len(self.faults)
         if word not in SHARDINGS:
@@ -216,7 +216,7 @@ class _Reader:
             if not isinstance(fraction, int | float) or not 0 < fraction <= 1:
                 self._fault(name, f"cache_params.load_factor {shown(fraction)} is no share above 0 and at most 1")
                 return None
-        return Held(cast("Sharding", word), tier, fraction, *rectangles.T)
+        return AdoptedTable(cast("Sharding", word), tier, fraction, *rectangles.T)
 
     def _rectangles(self, profile: TableProfile, word: Sharding, entry: Mapping[str, Any]) -> Ints:
         """[n, 5] rank, first row, rows, first column, columns. Raises ValueError with what is wrong."""

@@ -25,7 +25,7 @@ from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.bounding import bound_of, relaxed_optimum
-from planner.solvers.improve.shares import MOST_NUMBERS, Division
+from planner.solvers.improve.shares import MOST_NUMBERS, MemoryDivision
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 
 FINE_DIGITS = 5
@@ -104,11 +104,11 @@ def _divided(model: CostModel, options: Options, problem: Problem, placement: Pl
     if not len(tables):
         return None
     was = options.cache_fraction[option[tables]]
-    parts = _Parts(model, options, problem, placement, tables)
+    parts = _CachedParts(model, options, problem, placement, tables)
     if len(parts.rank) * len(WIDE) > MOST_NUMBERS:
         return None
     state = load_state(problem, placement)
-    division = Division(problem, state, parts.table, parts.rank, *(of[:, 0] for of in parts.costs(was[:, None])))
+    division = MemoryDivision(problem, state, parts.table, parts.rank, *(of[:, 0] for of in parts.costs(was[:, None])))
     best, best_s = was, state.step_s() * (1 - WORTH)
     for first in (np.tile(WIDE, (len(tables), 1)), was[:, None] * NEAR):
         for shares in _mixed(parts, division, first):
@@ -125,7 +125,7 @@ def _divided(model: CostModel, options: Options, problem: Problem, placement: Pl
     return fractions, tier
 
 
-def _mixed(parts: "_Parts", division: Division, ladder: Floats) -> list[Floats]:
+def _mixed(parts: "_CachedParts", division: MemoryDivision, ladder: Floats) -> list[Floats]:
     """The best shares [n] between those of an ascending ladder [n, L]: the means of what is mixed; and with the smaller
     one for the tables that are torn, if there are any. None where nothing fits."""
     ladder = np.clip(ladder, LEAST_FRACTION, 1.0)
@@ -139,7 +139,7 @@ def _mixed(parts: "_Parts", division: Division, ladder: Floats) -> list[Floats]:
     return found if (smaller == mean).all() else [*found, _rounded_down(smaller, parts.rows)]
 
 
-class _Parts:
+class _CachedParts:
     """The parts of a placement's blocks of n tables on single ranks. P parts."""
 
     def __init__(

@@ -15,7 +15,7 @@ from planner.planning.widening import solved
 from planner.problem.arrays import Problem
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress
-from planner.solvers.limits import Clock, Limits
+from planner.solvers.limits import Clock, SearchLimits
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Found:
 
 
 def searched(
-    model: CostModel, options: Options, problem: Problem, limits: Limits, progress: Progress | None = None
+    model: CostModel, options: Options, problem: Problem, limits: SearchLimits, progress: Progress | None = None
 ) -> Found:
     """The plan that is found within the limits."""
     clock = Clock(limits)
@@ -43,7 +43,7 @@ def completed(
     options: Options,
     problem: Problem,
     outcome: Outcome,
-    limits: Limits,
+    limits: SearchLimits,
     longest_s: float = math.inf,
 ) -> Found:
     """What is made of the outcome of a search; a step of at most `longest_s` stays one."""

@@ -29,7 +29,7 @@ from planner.planning.pipeline import searched
 from planner.planning.widening import with_every_cut
 from planner.solvers.front import MoveTerms
 from planner.solvers.incumbent import Outcome, Progress
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.replan import replan
 from planner.verification.loading import expect_sound, load_plan
 from planner.verification.simulation import with_simulation
@@ -107,7 +107,7 @@ def plan(
     watch = _Watch(math.inf if time_limit_s is None else time_limit_s, stop)
     tell("sizes of caches", None, None)
     options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
-    limits = Limits(watch.left_s(), gap, effort, seed, stop)
+    limits = SearchLimits(watch.left_s(), gap, effort, seed, stop)
     origin = watch.noted(provenance(model, allowed, seed, options))
     helpful = _Helper(model, allowed, limits, progress)
     heard = progress and _in_whole_steps(progress, model)
@@ -181,7 +181,7 @@ class _Watch:
 class _Helper:
     """Finds what would make the tables fit, after a search that starts now."""
 
-    def __init__(self, model: CostModel, policy: Policy, limits: Limits, progress: Progress | None) -> None:
+    def __init__(self, model: CostModel, policy: Policy, limits: SearchLimits, progress: Progress | None) -> None:
         self._model, self._policy, self._limits, self._progress = model, policy, limits, progress
         self._began = time.monotonic()
 

@@ -14,11 +14,11 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.problem.numbers import Ints
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 
 
-def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limits: Limits) -> Outcome:
+def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limits: SearchLimits) -> Outcome:
     """The outcome, or the plan of whole tables where the other's kinds of sharding cost more than the difference.
 
     The bound stays: it is one on all plans.

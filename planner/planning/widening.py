@@ -6,7 +6,7 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.formulation.restrictions import restrictions
 from planner.problem.arrays import Problem
 from planner.solvers.incumbent import Outcome, Progress
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 
 
@@ -17,7 +17,7 @@ def with_every_cut(model: CostModel, options: Options) -> tuple[Options, Problem
 
 
 def solved(
-    model: CostModel, options: Options, problem: Problem, limits: Limits, progress: Progress | None = None
+    model: CostModel, options: Options, problem: Problem, limits: SearchLimits, progress: Progress | None = None
 ) -> tuple[Options, Problem, Outcome]:
     """The outcome of a search with the options and the problem that it is about: those of every cut, where nothing
     fits among fewer."""

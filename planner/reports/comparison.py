@@ -11,7 +11,7 @@ from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.capacity.prices import PriceSheet, bill
 from planner.document.plan import Plan
 from planner.formulation.allowed_choices import planning_model
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.verification.planned import planned_inputs
 from topologies.units import format_bytes, format_seconds
 
@@ -163,8 +163,8 @@ def _short_names(records: Sequence[Record]) -> list[str]:
     return [f"plan {number}" for number in range(1, len(own) + 1)]
 
 
-def _table(names: Sequence[str], records: Sequence[Record]) -> Grid:
-    table = Grid(("", "left"), *((name, "right") for name in names))
+def _table(names: Sequence[str], records: Sequence[Record]) -> TextGrid:
+    table = TextGrid(("", "left"), *((name, "right") for name in names))
     for number, block in enumerate(_blocks(records)):
         if number:
             table.add_row()

@@ -10,7 +10,7 @@ from planner.diagnosis.explanation import OptionReasons, PlanReasons, StageReaso
 from planner.diagnosis.fixed_part import FixedCost, fixed_part
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.reports.words import amount, fixed_words, render_error_bar, resource_words
 from topologies.sentences import counted
 from topologies.units import format_bytes
@@ -34,7 +34,7 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
     """Print what each stage waits for and its part of the bound, then what memory is worth and what would help."""
     model = reasons.model
     _render_head(plan, model, console)
-    table = Grid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
+    table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
         bound = "" if each.bound_s is None else amount(each.bound_s, model)
@@ -73,7 +73,7 @@ def _resource(each: StageReasons, model: CostModel) -> str:
 
 def _render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
     console.print(f"{each.stage.name}: on the {_resource(each, model)} of rank {each.stage.critical_rank}")
-    table = Grid(("", "left"), ("", "right"), ("", "right"))
+    table = TextGrid(("", "left"), ("", "right"), ("", "right"))
     table.show_header = False
     total = each.stage.seconds
     for part in each.contributors[:SHOWN]:
@@ -130,7 +130,7 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
     console.print()
-    table = Grid(
+    table = TextGrid(
         ("stage", "left"), ("on the critical rank", "right"), ("share", "right"), ("at most, anywhere", "right")
     )
     for stage in plan.stages:
@@ -160,7 +160,7 @@ def _shards(rank: np.ndarray) -> str:
 def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Console") -> None:
     console.print("Its cost to the step at the prices of the bound, and that of other options:")
     console.print()
-    table = Grid(("option", "left"), ("blocks", "right"), ("cost", "right"), ("", "left"))
+    table = TextGrid(("option", "left"), ("blocks", "right"), ("cost", "right"), ("", "left"))
     possible = [option for option in reasons.others if not option.is_too_long]
     for option in (chosen, *possible[:OPTIONS]):
         name = f"{option.sharding} in {option.tier}" + (

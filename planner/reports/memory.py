@@ -23,7 +23,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.policy import Policy
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.verification.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
@@ -133,7 +133,7 @@ def _record(part: str, size: Floats, memories: Sequence[MemoryTier]) -> Record:
 def render(records: Sequence[Record], console: "Console") -> None:
     """Print the records as a table of the whole cluster, GiB and TiB."""
     tiers = [tier for tier in MEMORY_TIERS if f"{tier}_bytes" in records[0]]
-    table = Grid(("whole cluster", "left"), *((tier, "right") for tier in tiers), gutter=3)
+    table = TextGrid(("whole cluster", "left"), *((tier, "right") for tier in tiers), gutter=3)
     for record in records:
         sizes = [record[f"{tier}_bytes"] for tier in tiers]
         table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))

@@ -15,7 +15,7 @@ from planner.document.moves import Moves
 from planner.document.plan import Objective, Plan
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
 from planner.formulation.allowed_choices import planning_model
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words
 from planner.verification.planned import placed_shards, planned_inputs
 from topologies.sentences import counted
@@ -81,7 +81,7 @@ def render(plan: Plan, console: "Console") -> None:
 
 
 def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
-    lines = Grid(("", "left"), ("", "right"), ("", "left"))
+    lines = TextGrid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     samples = model.workload.batch(model.topology.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
@@ -131,9 +131,9 @@ def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterato
         yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
 
 
-def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> Grid:
+def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> TextGrid:
     assert plan.objective is not None
-    table = Grid(
+    table = TextGrid(
         ("stage", "left"),
         ("time", "right"),
         ("90 %", "right"),
@@ -154,8 +154,8 @@ def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> Grid:
     return table
 
 
-def _memory_table(plan: Plan, model: CostModel) -> Grid:
-    table = Grid(
+def _memory_table(plan: Plan, model: CostModel) -> TextGrid:
+    table = TextGrid(
         ("memory", "left"),
         ("of each", "left"),
         ("mean", "right"),
@@ -184,7 +184,7 @@ def _memory_table(plan: Plan, model: CostModel) -> Grid:
 def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     """What moves, by the memory that it goes to; and who is busiest with it."""
     tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
-    table = Grid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
+    table = TextGrid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
     rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
     for name, size in rows:
         sizes = [getattr(size, tier) for tier in tiers]
@@ -218,10 +218,10 @@ def _terms(moves: Moves) -> str:
     return " and ".join(terms) or "moves have no price"
 
 
-def _placement_table(plan: Plan) -> Grid:
+def _placement_table(plan: Plan) -> TextGrid:
     count = Counter((table.sharding, table.tier) for table in plan.tables)
     tiers = [tier for tier in PLACEMENT_TIERS if any(key[1] == tier for key in count)]
-    table = Grid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
+    table = TextGrid(("tables", "left"), *((tier, "right") for tier in tiers), ("shards", "right"))
     for sharding in SHARDINGS:
         cells = [count[sharding, tier] for tier in tiers]
         shards = sum(len(planned.shards) for planned in plan.tables if planned.sharding == sharding)
@@ -279,7 +279,7 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = Grid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = TextGrid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
         for tier in reason.tiers:
             short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
@@ -291,8 +291,8 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print()
 
 
-def _blamed(tables: Sequence[TableDemand]) -> Grid:
-    blamed = Grid(("table", "left"), ("weights + state", "right"), ("", "left"))
+def _blamed(tables: Sequence[TableDemand]) -> TextGrid:
+    blamed = TextGrid(("table", "left"), ("weights + state", "right"), ("", "left"))
     for demand in tables:
         blamed.add_row(demand.name, format_bytes(demand.bytes), demand.reason)
     return blamed

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.document.plan import Plan
 from planner.formulation.allowed_choices import planning_model
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.reports.words import resource_words
 from planner.verification.planned import planned_inputs
 from planner.verification.simulation import Judgement, simulated
@@ -24,7 +24,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
     assert plan.objective is not None
     simulation = judgement.simulation
     steps = simulation.step_seconds
-    lines = Grid(("", "left"), ("", "right"), ("", "left"))
+    lines = TextGrid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
     lines.add_row("simulated step", format_seconds(simulation.step_s), f"{simulation.samples_per_s:,.0f} samples/s")
     if len(steps) > 1:
@@ -38,7 +38,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
     console.print(lines)
     console.print()
 
-    path = Grid(("critical path", "left"), ("time", "right"), ("share", "right"), ("rank", "right"))
+    path = TextGrid(("critical path", "left"), ("time", "right"), ("share", "right"), ("rank", "right"))
     for share in simulation.critical_path()[:SHOWN_TASKS]:
         rank = "all" if share.rank is None else str(share.rank)
         path.add_row(share.task, format_seconds(share.seconds), f"{share.seconds / simulation.step_s:.1%}", rank)
@@ -47,7 +47,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         console.print(f"{name} is hidden; the rest of it shows in {behind}.")
     console.print()
 
-    busy = Grid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
+    busy = TextGrid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
     for sort, use in simulation.busy().items():
         words = resource_words(sort, simulation.network.topology) if sort != "front_end" else "front-end cards"
         busy.add_row(words, f"{use.mean():.1%}", f"{use.max():.1%}", str(int(use.argmax())))
@@ -57,7 +57,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         console.print(late)
     if len(judgement.effects) > 1:
         console.print()
-        costs = Grid(("condition", "left"), ("step", "right"), ("costs", "right"))
+        costs = TextGrid(("condition", "left"), ("step", "right"), ("costs", "right"))
         for effect in judgement.effects:
             costs.add_row(effect.condition, format_seconds(effect.step_s), f"{effect.cost:+.2%}" if effect.cost else "")
         console.print(costs)

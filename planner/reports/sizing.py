@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.capacity.candidates import Candidate
-from planner.capacity.clusters import Choice, Question, ranked
+from planner.capacity.clusters import ClusterChoice, ClusterQuestion, ranked
 from planner.capacity.prices import notes
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from topologies.sentences import counted
 from topologies.units import format_seconds
 
@@ -28,7 +28,7 @@ ALL_TIERS = "all tiers"
 UNKNOWN = "unknown"
 
 
-def records(choices: Sequence[Choice]) -> list[Record]:
+def records(choices: Sequence[ClusterChoice]) -> list[Record]:
     """A record for each size that was judged, in the order of the cases; see `as_document`."""
     return [
         {**_head(choice), "tiers": ",".join(choice.sizing.tiers), "place": place, **_record(one, choice)}
@@ -37,7 +37,7 @@ def records(choices: Sequence[Choice]) -> list[Record]:
     ]
 
 
-def as_document(choices: Sequence[Choice]) -> dict[str, object]:
+def as_document(choices: Sequence[ClusterChoice]) -> dict[str, object]:
     """The same as plain data, with the answers apart. `place` numbers the choices that do; the best is 1."""
     question, sheet = choices[0].question, choices[0].sheet
     return {
@@ -65,12 +65,12 @@ def as_document(choices: Sequence[Choice]) -> dict[str, object]:
     }
 
 
-def _places(choices: Sequence[Choice]) -> list[int | None]:
+def _places(choices: Sequence[ClusterChoice]) -> list[int | None]:
     order = {id(choice): place for place, choice in enumerate(ranked(choices), start=1)}
     return [order[id(choice)] if choice.does else None for choice in choices]
 
 
-def _head(choice: Choice) -> Record:
+def _head(choice: ClusterChoice) -> Record:
     return {
         "case": choice.case.label,
         "cluster": choice.case.topology.name,
@@ -79,7 +79,7 @@ def _head(choice: Choice) -> Record:
     }
 
 
-def _record(one: Candidate, choice: Choice) -> Record:
+def _record(one: Candidate, choice: ClusterChoice) -> Record:
     is_answer = one == choice.sizing.answer
     played = choice.sizing.plan.simulated if is_answer and choice.sizing.plan is not None else None
     cost, broken = choice.bill_of(one), _broken(one, choice)
@@ -104,7 +104,7 @@ def _record(one: Candidate, choice: Choice) -> Record:
     }
 
 
-def _broken(one: Candidate, choice: Choice) -> str:
+def _broken(one: Candidate, choice: ClusterChoice) -> str:
     """Which constraints a size breaks that reaches the target, and that of the answer holds for all larger ones."""
     broken = choice.question.broken(choice.bill_of(one)) if one.suffices else []
     if not broken:
@@ -113,7 +113,7 @@ def _broken(one: Candidate, choice: Choice) -> str:
     return f"{', and '.join(broken)}{larger}"
 
 
-def render(choices: Sequence[Choice], console: "Console") -> None:
+def render(choices: Sequence[ClusterChoice], console: "Console") -> None:
     """Print which is best, a line for each choice, then what was judged: all of one case, the neighbours of several."""
     order = ranked(choices)
     cases = {id(choice.case): choice.case for choice in choices}
@@ -121,7 +121,7 @@ def render(choices: Sequence[Choice], console: "Console") -> None:
     _print_folded(_finding(choices), console)
     console.print()
     verdict, *figures = _titles(wants_prices=wants_prices)
-    table = Grid((verdict, "left"), *((figure, "right") for figure in figures))
+    table = TextGrid((verdict, "left"), *((figure, "right") for figure in figures))
     for number, choice in enumerate(order):
         table.add_row(*_cells(choice, is_best=not number, wants_prices=wants_prices))
     head, rows = table.lines(console.width)
@@ -143,7 +143,7 @@ def render(choices: Sequence[Choice], console: "Console") -> None:
             _print_folded(f"Note: {note}.", console)
 
 
-def _finding(choices: Sequence[Choice]) -> str:
+def _finding(choices: Sequence[ClusterChoice]) -> str:
     """Sentences: which is best and by how much, and what would be without constraints; or that none does."""
     question, order = choices[0].question, ranked(choices)
     best, free = order[0], ranked(choices, constrained=False)[0]
@@ -159,12 +159,12 @@ def _finding(choices: Sequence[Choice]) -> str:
     return found.strip()
 
 
-def _best(choice: Choice) -> str:
+def _best(choice: ClusterChoice) -> str:
     """What the first of all is; the cheapest only where its price is known."""
     return "cheapest" if choice.question.by == "price" and choice.bill.usd_per_hour is not None else "smallest"
 
 
-def _wanted(question: Question) -> str:
+def _wanted(question: ClusterQuestion) -> str:
     wants = []
     if question.target_samples_per_s is not None:
         wants.append(f"{question.target_samples_per_s:,.0f} samples/s")
@@ -179,7 +179,7 @@ def _wanted(question: Question) -> str:
     return wanted + (f", within {_and(limits)}" if limits else "")
 
 
-def _who(choice: Choice) -> str:
+def _who(choice: ClusterChoice) -> str:
     answer = choice.sizing.answer
     assert answer is not None
     price = choice.bill.usd_per_hour
@@ -187,11 +187,11 @@ def _who(choice: Choice) -> str:
     return f"{_label(choice)} with {_nodes(answer.nodes)} ({counted(answer.ranks, 'rank')}){cost}"
 
 
-def _label(choice: Choice) -> str:
+def _label(choice: ClusterChoice) -> str:
     return choice.case.label + ("" if choice.sizing.label == ALL_TIERS else f" {choice.sizing.label}")
 
 
-def _lead(order: Sequence[Choice]) -> str:
+def _lead(order: Sequence[ClusterChoice]) -> str:
     """How far the next case is behind the best."""
     best = order[0]
     others = [choice for choice in order if choice.case is not best.case]
@@ -221,7 +221,7 @@ def _titles(*, wants_prices: bool) -> list[str]:
     return ["", "nodes", "ranks", *([*speeds, "USD/h", "USD/10^9"] if wants_prices else ["step", *speeds])]
 
 
-def _cells(choice: Choice, *, is_best: bool, wants_prices: bool) -> list[str]:
+def _cells(choice: ClusterChoice, *, is_best: bool, wants_prices: bool) -> list[str]:
     """The line of a choice, under `_titles`."""
     one = choice.sizing.answer
     if one is None:
@@ -244,14 +244,14 @@ def _cells(choice: Choice, *, is_best: bool, wants_prices: bool) -> list[str]:
     return ["rejected" if choice.broken else best, f"{one.nodes:,}", f"{one.ranks:,}", *rest]
 
 
-def _wants_prices(choices: Sequence[Choice]) -> bool:
+def _wants_prices(choices: Sequence[ClusterChoice]) -> bool:
     """Whether prices were asked for, or are known."""
     question, sheet = choices[0].question, choices[0].sheet
     is_asked = sheet is not None or question.is_constrained or question.by == "price"
     return is_asked or any(choice.bill.usd_per_hour is not None for choice in choices)
 
 
-def _render_judged(choice: Choice, choices: Sequence[Choice], console: "Console") -> None:
+def _render_judged(choice: ClusterChoice, choices: Sequence[ClusterChoice], console: "Console") -> None:
     """Every size that was judged, with the reasons; once where another choice of tiers has the same."""
     sizing = choice.sizing
     title = f"{sizing.label} ({', '.join(sizing.tiers)}):"
@@ -271,13 +271,13 @@ def _render_judged(choice: Choice, choices: Sequence[Choice], console: "Console"
     _print_notes(choice, console)
 
 
-def _verdicts(choice: Choice) -> object:
+def _verdicts(choice: ClusterChoice) -> object:
     sizing = choice.sizing
     return [(one.nodes, one.judged_by, one.reason) for one in sizing.candidates], sizing.notes
 
 
-def _judged_table(choice: Choice) -> Grid:
-    table = Grid(
+def _judged_table(choice: ClusterChoice) -> TextGrid:
+    table = TextGrid(
         ("nodes", "right"),
         ("verdict", "left"),
         ("judged by", "left"),
@@ -298,7 +298,7 @@ def _judged_table(choice: Choice) -> Grid:
     return table
 
 
-def _render_neighbour(choice: Choice, console: "Console") -> None:
+def _render_neighbour(choice: ClusterChoice, console: "Console") -> None:
     """Why a case is no smaller: its largest rejected size below the answer; without one, the size that came nearest."""
     answer, candidates = choice.sizing.answer, choice.sizing.candidates
     rejected = [one for one in candidates if not one.suffices and (answer is None or one.nodes < answer.nodes)]
@@ -317,7 +317,7 @@ def _render_neighbour(choice: Choice, console: "Console") -> None:
     _print_notes(choice, console)
 
 
-def _print_notes(choice: Choice, console: "Console") -> None:
+def _print_notes(choice: ClusterChoice, console: "Console") -> None:
     for note in choice.sizing.notes:
         _print_folded(f"Note: {note}.", console)
 

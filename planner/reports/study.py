@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 from planner.studies.results import Axis, Row, StudyResults
 from planner.studies.scales import value_text
 from planner.studies.study import LARGER_IS_BETTER
@@ -84,8 +84,8 @@ def _figure_column(figure: "_Figure", rows: list[Row]) -> _Column:
     return _Column(figure.head, figure.side, [figure.cell(row) for row in rows])
 
 
-def _joined(columns: list[_Column]) -> Grid:
-    table = Grid(*((column.head, column.side) for column in columns))
+def _joined(columns: list[_Column]) -> TextGrid:
+    table = TextGrid(*((column.head, column.side) for column in columns))
     for cells in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*cells)
     return table

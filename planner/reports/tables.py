@@ -18,7 +18,7 @@ LEAST_WORDS = 8
 
 
 @dataclass
-class Column:
+class TableColumn:
     """Cells below a head; those of numbers stand to the right and are never broken."""
 
     head: str
@@ -43,7 +43,7 @@ class Column:
         return min(self.whole(), max(LEAST_WORDS, *numbers, 0))
 
 
-class Grid:
+class TextGrid:
     """A table without lines: columns (head, "left" for words or "right" for numbers) that fit the console.
 
     Where there is no room, heads and words take more lines, and long words are broken where that helps. Numbers never
@@ -51,14 +51,14 @@ class Grid:
     """
 
     def __init__(self, *columns: tuple[str, str], show_header: bool = True, gutter: int = 2) -> None:
-        self.columns = [Column(head, side == "right") for head, side in columns]
+        self.columns = [TableColumn(head, side == "right") for head, side in columns]
         self.show_header = show_header
         self.gutter = gutter
 
     def add_row(self, *cells: str) -> None:
         """Add a row; cells that are not given are empty."""
         for column, cell in zip_longest(self.columns, cells, fillvalue=""):
-            assert isinstance(column, Column)
+            assert isinstance(column, TableColumn)
             column.cells.append(printable(cell))
 
     def width(self, words: int) -> int:

@@ -10,7 +10,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import Trials
 from planner.solvers.incumbent import Incumbent
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
@@ -43,7 +43,7 @@ class BoundRaiser:
     """Raises the bound of an incumbent as long as its placement is too far away."""
 
     def __init__(
-        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: Trials, limits: Limits
+        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: Trials, limits: SearchLimits
     ) -> None:
         self._fluid, self._relaxed, self._incumbent, self._trials = fluid, relaxed, incumbent, trials
         self._limits = limits

@@ -11,7 +11,7 @@ from planner.solvers.exhaustion import LONGER_TRIES, Trials
 from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.overfull_starts import OverfullStarts
 from planner.solvers.start_portfolio import Ladder
 
@@ -25,7 +25,7 @@ GOOD_LADDER = 0.1
 class Deepening:
     """The order of things in one run."""
 
-    def __init__(self, fluid: Fluid, limits: Limits, tell: Progress) -> None:
+    def __init__(self, fluid: Fluid, limits: SearchLimits, tell: Progress) -> None:
         self.relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(self.relaxed), limits, tell)
         self.fluid, self._effort, self._seed, self.incumbent = fluid, limits.effort, limits.seed, incumbent

@@ -17,7 +17,7 @@ from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
-from planner.solvers.improve.changes import Change, Changeable
+from planner.solvers.improve.changes import Changeable, PlacementChange
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 
 GIVE = 1e-3
@@ -89,7 +89,7 @@ class _Finish:
         """[W] of each rank's memory that is taken; `free` [M, W]."""
         return np.asarray(1.0 - free[self._memory] / self._capacity)
 
-    def _best(self, items: list[int], blocks: Ints, most: Floats) -> tuple[float, Change] | None:
+    def _best(self, items: list[int], blocks: Ints, most: Floats) -> tuple[float, PlacementChange] | None:
         """One of the blocks in the place of some items, on the rank that is least full then, within the limit; with the
         share of its memory. `most` [W] is that to which each rank may be filled."""
         rest, best = self.now.without(items), None
@@ -101,7 +101,7 @@ class _Finish:
                 continue
             rank = int(np.where(fit, share, np.inf).argmin())
             if best is None or share[rank] < best[0]:
-                change = Change(float(offers.step_s[rank]), tuple(items), ((block, rank),))
+                change = PlacementChange(float(offers.step_s[rank]), tuple(items), ((block, rank),))
                 best = float(share[rank]), change
         return best
 
@@ -218,7 +218,7 @@ class _Finish:
             now.charge(state, block, rank)
             taken[rank] = True
             come.append((block, rank))
-        now.make(Change(state.step_s(), tuple(items), tuple(come)))
+        now.make(PlacementChange(state.step_s(), tuple(items), tuple(come)))
         return True
 
     def _paired(self, items: list[int], most: Floats) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from planner.certificates.multipliers import Bound
 from planner.certificates.shortage import Shortage
 from planner.problem.placement import Placement
-from planner.solvers.limits import Clock, Limits
+from planner.solvers.limits import Clock, SearchLimits
 
 OPTIMAL_GAP = 1e-6
 """A plan this near to its bound is called optimal: the bound is rounded down by 1e-9 and solved to 1e-5 at worst."""
@@ -44,7 +44,7 @@ class Outcome:
 class Incumbent:
     """The best placement and the bound of one run; whoever follows it hears of everything better."""
 
-    def __init__(self, bound: Bound, limits: Limits, tell: Progress) -> None:
+    def __init__(self, bound: Bound, limits: SearchLimits, tell: Progress) -> None:
         self.best: Start | None = None
         self.bound = bound
         self.clock = Clock(limits)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """When to stop, and the seed of every random choice.
 
     The search ends within `gap` of the bound (step / bound - 1), after `effort` passes of the local search (None: no
@@ -25,7 +25,7 @@ class Limits:
     cases: int = 400
     """That branching looks at, at most; fewer where the problem is large."""
 
-    def left_of(self, clock: "Clock") -> "Limits":
+    def left_of(self, clock: "Clock") -> "SearchLimits":
         """The same limits for what is to end when the clock does."""
         return replace(self, time_limit_s=clock.left_s())
 
@@ -33,7 +33,7 @@ class Limits:
 class Clock:
     """When a search ends for want of time, or because it is told to."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SearchLimits) -> None:
         self._now = limits.clock
         self._end = self._now() + limits.time_limit_s
         self._stop, self._is_over = limits.stop, False

@@ -23,7 +23,7 @@ from planner.solvers.bound.presolve import composed
 from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 
 LITTLE = 1_000
 """Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan
@@ -45,7 +45,7 @@ class Portfolio:
         self,
         problem: Problem,
         restrictions: Sequence[Bools],
-        limits: Limits,
+        limits: SearchLimits,
         tell: Progress,
         number: Ints | None = None,
         known: _Known | None = None,

@@ -38,7 +38,7 @@ from planner.solvers.improve.local_search import IDLE_ROUNDS, SQUARINGS
 from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Status
-from planner.solvers.limits import Clock, Limits
+from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.search import solve
 
 BUDGETS = (0.0, 1 / 512, 1 / 64, 1 / 16, 1 / 4, 1.0)
@@ -67,7 +67,7 @@ class Replanned:
 
 
 def replan(
-    problem: Problem, homes: Homes, terms: MoveTerms, limits: Limits, progress: Progress | None = None
+    problem: Problem, homes: Homes, terms: MoveTerms, limits: SearchLimits, progress: Progress | None = None
 ) -> Replanned:
     """The best placement found that follows the one of `homes` on these terms, with a lower bound on all placements.
 
@@ -88,7 +88,7 @@ def replan(
 
 
 class _Replan:
-    def __init__(self, fluid: Fluid, homes: Homes, terms: MoveTerms, limits: Limits, tell: Progress) -> None:
+    def __init__(self, fluid: Fluid, homes: Homes, terms: MoveTerms, limits: SearchLimits, tell: Progress) -> None:
         self._fluid, self._problem, self._homes = fluid, fluid.problem, homes
         self._terms, self._limits, self._tell = terms, limits, tell
         self._clock = Clock(limits)

@@ -15,12 +15,12 @@ from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.deepening import Deepening
 from planner.solvers.incumbent import Outcome, Progress
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.portfolio import Portfolio
 
 
 def solve(
-    problem: Problem, limits: Limits, progress: Progress | None = None, restrictions: Sequence[Bools] = ()
+    problem: Problem, limits: SearchLimits, progress: Progress | None = None, restrictions: Sequence[Bools] = ()
 ) -> Outcome:
     """The best placement found within the limits, with a lower bound on all placements.
 
@@ -39,7 +39,7 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
     fluid = Fluid(problem, grain_seconds(problem))
     if (state.free < 0).any() or shortage(fluid) is not None:
         return None
-    search = Deepening(fluid, Limits(gap=gap, effort=0), lambda *_: None)
+    search = Deepening(fluid, SearchLimits(gap=gap, effort=0), lambda *_: None)
     search.incumbent.offer(placement, state.step_s(), "start")
     search.raiser.raise_quickly()
     return replace(search.outcome(), status="feasible")

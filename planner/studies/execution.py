@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cost_models.workload.models import Workload
 from planner.studies.grid import Grid, Point
-from planner.studies.inputs import Inputs, resolved
+from planner.studies.inputs import StudyInputs, resolved
 from planner.studies.point import Answer, Job, answer, failed, job_key, shape
 from planner.studies.runners import Runner
 from planner.studies.store import Store
@@ -18,7 +18,7 @@ class Done:
     """A point with its answer."""
 
     point: Point
-    inputs: Inputs | None
+    inputs: StudyInputs | None
     """None where the study has none for it."""
     answer: Answer
     from_store: bool = False
@@ -57,13 +57,13 @@ class Execution:
         """Key of the task for each content of a job."""
         placed: dict[tuple[object, ...], str] = {}
         for at, inputs in enumerate(self._inputs):
-            if isinstance(inputs, Inputs):
+            if isinstance(inputs, StudyInputs):
                 self._add(at, inputs, placed)
 
     def __len__(self) -> int:
         return len(self.points)
 
-    def _add(self, at: int, inputs: Inputs, placed: dict[tuple[object, ...], str]) -> None:
+    def _add(self, at: int, inputs: StudyInputs, placed: dict[tuple[object, ...], str]) -> None:
         point, workload = self.points[at], self._print(inputs.workload)
         group = (workload, inputs.policy.model_dump_json(), shape(inputs.topology))
         content = (self._print(inputs.topology), workload, inputs.policy, self._search)
@@ -131,7 +131,7 @@ class Execution:
     def _done(self, task: _Task, found: Answer, *, from_store: bool) -> Iterator[Done]:
         for at in task.points:
             inputs = self._inputs[at]
-            assert isinstance(inputs, Inputs)
+            assert isinstance(inputs, StudyInputs)
             yield Done(self.points[at], inputs, found, from_store)
 
     def timed(self) -> Iterator[Answer]:

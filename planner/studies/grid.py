@@ -17,7 +17,7 @@ MOST_VALUES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Change:
+class AxisChange:
     """A field and its new value, and where the study says so."""
 
     field: StudyField
@@ -33,7 +33,7 @@ class Point:
     at: tuple[int, ...]
     """Which scenario, and which value of each zip and axis, from 0."""
     scenario: Scenario | None
-    changes: tuple[Change, ...]
+    changes: tuple[AxisChange, ...]
     """Those of the scenario, then those of the axes."""
     cells: dict[str, Cell]
     """The axes' columns."""
@@ -43,7 +43,7 @@ class Point:
 class _Dimension:
     """What changes together: changes [values][fields]."""
 
-    steps: tuple[tuple[Change, ...], ...]
+    steps: tuple[tuple[AxisChange, ...], ...]
 
 
 class Grid:
@@ -55,7 +55,7 @@ class Grid:
         self.document = document
         self._faults: list[Fault] = []
         self._dimensions = [*self._zips(), *self._axes()]
-        self._scenarios: list[tuple[Scenario | None, tuple[Change, ...]]] = [(None, ())]
+        self._scenarios: list[tuple[Scenario | None, tuple[AxisChange, ...]]] = [(None, ())]
         if study.scenarios:
             self._scenarios = [(one, self._scenario(i, one)) for i, one in enumerate(study.scenarios)]
         if self._faults:
@@ -96,7 +96,7 @@ class Grid:
             for path, values in group.items():
                 where = ("zips", number, path)
                 if (field := self._field(path, where)) is not None:
-                    columns.append([Change(field, value, (*where, i)) for i, value in enumerate(values)])
+                    columns.append([AxisChange(field, value, (*where, i)) for i, value in enumerate(values)])
             if columns:
                 yield _Dimension(tuple(zip(*columns, strict=True)))
 
@@ -106,9 +106,11 @@ class Grid:
             if (field := self._field(path, where)) is None:
                 continue
             if isinstance(values, Range):
-                yield _Dimension(tuple((Change(field, value, where),) for value in self._between(field, values, where)))
+                yield _Dimension(
+                    tuple((AxisChange(field, value, where),) for value in self._between(field, values, where))
+                )
             else:
-                yield _Dimension(tuple((Change(field, value, (*where, i)),) for i, value in enumerate(values)))
+                yield _Dimension(tuple((AxisChange(field, value, (*where, i)),) for i, value in enumerate(values)))
 
     def _between(self, field: StudyField, values: Range, where: tuple[Key, ...]) -> list[Any]:
         try:
@@ -129,12 +131,12 @@ class Grid:
             self._faults.append(self.document.fault(where, f"has more than {MOST_VALUES:,} values; take a wider step"))
         return found
 
-    def _scenario(self, number: int, scenario: Scenario) -> tuple[Change, ...]:
+    def _scenario(self, number: int, scenario: Scenario) -> tuple[AxisChange, ...]:
         changes = []
         for path, value in scenario.set.items():
             where = ("scenarios", number, "set", path)
             if (field := self._field(path, where)) is not None:
-                changes.append(Change(field, value, where))
+                changes.append(AxisChange(field, value, where))
         return tuple(changes)
 
     def _fields(self) -> Iterator[StudyField]:

@@ -12,7 +12,7 @@ from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import priced_as_run
-from planner.studies.grid import Change, Grid, Point
+from planner.studies.grid import AxisChange, Grid, Point
 from planner.studies.growth import check_factor, grown
 from topologies.cluster import Topology
 from topologies.documents import Key, Origin, assign_everywhere, validate
@@ -23,7 +23,7 @@ Input = TypeVar("Input")
 
 
 @dataclass(frozen=True)
-class Inputs:
+class StudyInputs:
     """Of one point."""
 
     topology: Topology
@@ -39,7 +39,7 @@ class Resolver:
         self._grid = grid
         self._made: dict[str, object] = {}
 
-    def inputs(self, point: Point) -> Inputs:
+    def inputs(self, point: Point) -> StudyInputs:
         """What a point is planned for. Raises InputError, at what the study or one of its files says."""
         found = _together(
             lambda: self._topology(point),
@@ -49,7 +49,7 @@ class Resolver:
         )
         return replace(found, workload=self._priced_as_run(found))
 
-    def _priced_as_run(self, inputs: Inputs) -> Workload:
+    def _priced_as_run(self, inputs: StudyInputs) -> Workload:
         """One object for all points that share it."""
         key = f"{id(inputs.workload)} {inputs.policy.runtime}"
         if key not in self._made:
@@ -139,7 +139,7 @@ class Resolver:
         beside = self._directory / source
         return str(beside) if beside.is_file() else source
 
-    def _origin(self, change: Change) -> Origin:
+    def _origin(self, change: AxisChange) -> Origin:
         return self._grid.document, change.where
 
 
@@ -148,7 +148,7 @@ def _together(
     workload: Callable[[], Workload],
     policy: Callable[[], Policy],
     prices: Callable[[], PriceSheet | None],
-) -> Inputs:
+) -> StudyInputs:
     """All four, or the faults of all."""
     made: list[object] = []
     faults: list[Fault] = []
@@ -159,16 +159,16 @@ def _together(
             faults += error.faults
     if faults:
         raise InputError(dict.fromkeys(faults))
-    return Inputs(*made)  # type: ignore[arg-type]
+    return StudyInputs(*made)  # type: ignore[arg-type]
 
 
-def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[Inputs | InputError]]:
+def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[StudyInputs | InputError]]:
     """Points with their inputs, or what is wrong with them.
 
     Raises InputError where something the study says never works: all points with one of its values fail, or all points.
     """
     resolver, points = Resolver(grid), list(points)
-    found: list[Inputs | InputError] = []
+    found: list[StudyInputs | InputError] = []
     for point in points:
         try:
             found.append(resolver.inputs(point))
@@ -178,10 +178,10 @@ def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[Inp
     return points, found
 
 
-def _refuse_what_never_works(points: list[Point], found: list[Inputs | InputError]) -> None:
+def _refuse_what_never_works(points: list[Point], found: list[StudyInputs | InputError]) -> None:
     works: set[tuple[Key, ...]] = set()
     for point, inputs in zip(points, found, strict=True):
-        if isinstance(inputs, Inputs):
+        if isinstance(inputs, StudyInputs):
             works.update(_values(point))
     faults: dict[Fault, None] = {}
     for point, inputs in zip(points, found, strict=True):

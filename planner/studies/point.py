@@ -30,7 +30,7 @@ from planner.planning.widening import solved
 from planner.problem.arrays import Problem
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import better, bounded
 from planner.studies.study import Search
 from planner.verification.planned import placed_shards
@@ -168,7 +168,7 @@ def _answer(job: Job) -> Answer:
     search = job.search
     start = _placement(job.start, options, problem)
     cases = BRANCHING if search.prove else 0
-    limits = Limits(gap=search.gap, effort=search.effort, seed=search.seed, cases=cases)
+    limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed, cases=cases)
     outcome = known = None
     if start is not None and job.start is not None:
         enough = max(search.gap, job.start.gap + DRIFT)

@@ -13,7 +13,7 @@ ROUNDING = 1e-6
 """Relative difference of a band's ends that two orders of summation may make."""
 
 
-def error_bar(bar: error_bars.ErrorBar, seconds: float) -> ErrorBar:
+def error_bar(bar: error_bars.ErrorBand, seconds: float) -> ErrorBar:
     """A band in the words of the document."""
     low_s, high_s = bar.around(seconds)
     return ErrorBar(low_s=low_s, high_s=high_s, coverage=error_bars.COVERAGE, basis=bar.basis, spec_only=bar.spec_only)

@@ -28,7 +28,7 @@ from planner.document.provenance import (
     tried_fractions,
 )
 from planner.document.remaps import faults_of_files
-from planner.formulation.allowed_choices import Held, Permits, planning_model, violations
+from planner.formulation.allowed_choices import HeldTable, Permits, planning_model, violations
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.option_space import Space
 from planner.formulation.options import build_problem, fixed_fractions
@@ -166,11 +166,11 @@ def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str,
     return found
 
 
-def _held(table: TablePlan) -> Held:
+def _held(table: TablePlan) -> HeldTable:
     """How the plan holds a table, in the words of the permits."""
     shards = table.shards
     replicated = table.sharding == "data_parallel"
-    return Held(
+    return HeldTable(
         table.name,
         PLACEMENT_TIERS.index(table.tier),
         SHARDINGS.index(table.sharding),

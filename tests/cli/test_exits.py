@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from planner.cli.app import Program
+from planner.cli.app import PlannerCommands
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import Terminated
 from planner.document.plan import read_plan
@@ -17,7 +17,7 @@ from topologies.errors import Fault, InputError
 
 def end_with(error: BaseException):
     """The result of a program whose command raises `error`."""
-    app = typer.Typer(cls=Program, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=PlannerCommands, pretty_exceptions_enable=False)
 
     @app.callback()
     def program():

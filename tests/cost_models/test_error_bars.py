@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cost_models.coefficients import Coefficient, Range
+from cost_models.coefficients import Coefficient, ValidRange
 from cost_models.error_bars import Cause, ErrorBars, band, combined, doublings_outside, error_90, outside
 from cost_models.shards import DDR, DDR_CACHED, HBM, SSD_CACHED, STATE_PLACES, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
@@ -11,7 +11,7 @@ from cost_models.step_error_bars import is_measured
 from cost_models.workload.loading import load_workload
 from topologies.loading import load_topology
 
-WIDTHS = (Range(quantity="row_bytes", low=64, high=512),)
+WIDTHS = (ValidRange(quantity="row_bytes", low=64, high=512),)
 
 
 def coefficient(**more: object) -> Coefficient:
@@ -43,7 +43,7 @@ def test_a_band_is_two_factors_around_the_prediction():
 def test_doublings_beyond_a_range():
     """None inside, one per halving or doubling outside; several quantities add in squares."""
     assert doublings_outside([32, 64, 100, 512, 4096], (64, 512)).tolist() == [1, 0, 0, 0, 3]
-    both = (*WIDTHS, Range(quantity="ranks", low=8, high=8))
+    both = (*WIDTHS, ValidRange(quantity="ranks", low=8, high=8))
     assert outside(both, {"row_bytes": 4096, "ranks": 128}) == pytest.approx(5.0)
     assert outside(both, {"samples_per_rank": 1.0}) == 0
 

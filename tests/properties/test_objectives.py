@@ -6,7 +6,7 @@ import pytest
 
 from planner import plan, verify
 from planner.solvers.incumbent import Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
@@ -27,7 +27,7 @@ def solved(request: pytest.FixtureRequest) -> list[Solved]:
     found = []
     for seed in range(INSTANCES):
         instance = tiny_instance(seed, request.param)
-        found.append(Solved(instance, optimum(instance.problem), solve(instance.problem, Limits(gap=0.0))))
+        found.append(Solved(instance, optimum(instance.problem), solve(instance.problem, SearchLimits(gap=0.0))))
     return found
 
 

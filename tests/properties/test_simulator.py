@@ -22,7 +22,7 @@ from cost_models.shards import (
 )
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
-from cost_models.simulator.network import Network
+from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.simulation import Simulation, simulate
 from cost_models.tables import Tables
 from tests.oracles.instances import node_group, topology, workload
@@ -80,7 +80,7 @@ def test_what_is_sent_arrives() -> None:
     for model, placed in cases("sparse-dist"):
         tables, world = model.tables, model.topology.world_size
         samples = model.workload.batch(world)
-        network = Network(model.topology, rank_kinds(model.topology, model.workload))
+        network = SimulatedNetwork(model.topology, rank_kinds(model.topology, model.workload))
         software = software_coefficients(model.workload.software)
         counter = Counter(
             Tables.of(model.workload, world), placed, network.kinds, network.kind_of_rank, samples, software

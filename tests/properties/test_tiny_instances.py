@@ -14,7 +14,7 @@ from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import Instance, confined_instance, tiny_instance
@@ -39,7 +39,7 @@ def solved() -> list[Solved]:
     instances = [tiny_instance(seed) for seed in range(INSTANCES)]
     instances += [confined_instance(seed) for seed in range(CONFINED)]
     instances = [each for each in instances if len(each.options.table)]
-    return [Solved(each, optimum(each.problem), solve(each.problem, Limits(gap=0.0))) for each in instances]
+    return [Solved(each, optimum(each.problem), solve(each.problem, SearchLimits(gap=0.0))) for each in instances]
 
 
 def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
@@ -134,5 +134,5 @@ def test_every_one_is_solved_to_the_end(solved: list[Solved]) -> None:
     """Optimal and proven, all of them: one in a hundred needs more effort than the usual."""
     unproven = [each for each, _ in feasible(solved) if each.outcome.status != "optimal"]
     assert len(unproven) <= len(feasible(solved)) / 100
-    harder = [solve(each.instance.problem, Limits(gap=0.0, effort=4)).status for each in unproven]
+    harder = [solve(each.instance.problem, SearchLimits(gap=0.0, effort=4)).status for each in unproven]
     assert harder == ["optimal"] * len(unproven)

@@ -28,7 +28,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
 from planner.formulation.policy import Policy
-from planner.importers.adoption import Inputs, adopted
+from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.integrations.torchrec import to_constraints, to_sharding_plan
 from planner.planning.planning import plan
@@ -155,7 +155,7 @@ def test_a_plan_of_torchrecs_planner_comes_in(pickled, tmp_path):
         document = unpickled(file)
     else:
         document = json.loads(json.dumps(theirs._serialize()))
-    told = Inputs(cluster_of_16, workload, "physical", Policy(runtime="torchrec"))
+    told = AdoptionInputs(cluster_of_16, workload, "physical", Policy(runtime="torchrec"))
     found = adopted(torchrec_tables(parameters_of(document, "theirs"), told, "theirs"), told, "torchrec", "theirs")
     assert verify(found) == []
     ours = plan(cluster_of_16, workload, policy=told.policy, effort=0, simulate=False)
@@ -217,7 +217,9 @@ def test_every_field_of_a_plan_comes_in_and_goes_out(tmp_path):
     file = tmp_path / "plan.pkl"
     file.write_bytes(pickle.dumps(theirs))
     parameters = parameters_of(unpickled(file), "theirs")
-    told = with_settings(parameters, Inputs(cluster(2, 2), workload, "physical", Policy(runtime="torchrec")), "theirs")
+    told = with_settings(
+        parameters, AdoptionInputs(cluster(2, 2), workload, "physical", Policy(runtime="torchrec")), "theirs"
+    )
     again = adopted(torchrec_tables(parameters, told, "theirs"), told, "torchrec", "theirs")
     for source in (again, json.loads(json.dumps(torchrec_plan(again, modules=["tables"])))):
         back = to_sharding_plan(source, module, compute_device="cuda")

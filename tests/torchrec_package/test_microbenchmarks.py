@@ -14,7 +14,7 @@ from cost_models.calibration import microbenchmarks as bench
 from cost_models.calibration.kernels import COLUMNS, calibrate
 
 ROOT = Path(__file__).parents[2]
-TINY = bench.Plan(
+TINY = bench.BenchmarkPlan(
     dims=(8, 64),
     rows=(1000, 20_000),
     poolings=(1, 4),

@@ -23,7 +23,7 @@ LONG = 40
 
 
 @dataclass(frozen=True)
-class Column:
+class PageColumn:
     """One column of a table: of a data frame, with a heading and a unit."""
 
     name: str
@@ -38,7 +38,7 @@ class Table:
     name: str
     title: str
     frame: pd.DataFrame
-    columns: Sequence[Column]
+    columns: Sequence[PageColumn]
     note: str = ""
 
 
@@ -169,7 +169,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _column(values: "pd.Series[Any]", column: Column) -> tuple[str, list[str]]:
+def _column(values: "pd.Series[Any]", column: PageColumn) -> tuple[str, list[str]]:
     """Heading and cells; numbers in one unit, with their value to sort by."""
     known = values.dropna()
     if pd.api.types.is_bool_dtype(known) or set(known.map(type)) == {bool}:

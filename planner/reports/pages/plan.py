@@ -28,7 +28,7 @@ from planner.reports.pages.charts import (
     legend_px,
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
-from planner.reports.pages.page import Column, Page, Table
+from planner.reports.pages.page import Page, PageColumn, Table
 from planner.reports.words import fixed_words
 from planner.studies.scales import Scale, scale_of
 from planner.verification.planned import planned_inputs
@@ -234,9 +234,9 @@ def _counts(plan: Plan) -> Table:
         size = float(sum(table.shards.bytes.sum() for table in own))
         rows.append((sharding, tier, count, sum(len(table.shards) for table in own), size))
     frame = pd.DataFrame(rows, columns=["sharding", "tier", "tables", "shards", "bytes"])
-    columns = [Column(name, name) for name in ("sharding", "tier", "tables", "shards")]
+    columns = [PageColumn(name, name) for name in ("sharding", "tier", "tables", "shards")]
     frame = frame.sort_values("bytes", ascending=False, kind="stable")
-    return Table("counts", "Shardings and tiers", frame, [*columns, Column("bytes", "size", "B")])
+    return Table("counts", "Shardings and tiers", frame, [*columns, PageColumn("bytes", "size", "B")])
 
 
 def _tables(plan: Plan) -> Table:
@@ -265,10 +265,10 @@ def _tables(plan: Plan) -> Table:
     if len(frame) > MOST_TABLES:
         frame = frame.loc[total.sort_values(ascending=False, kind="stable").index[:MOST_TABLES]]
         note += f" The {MOST_TABLES:,} largest of {len(rows):,} tables."
-    columns = [Column(name, name) for name in ("table", "sharding", "tier", "dtype", "shards", "ranks", "on")]
-    columns += [Column("cache", "cached rows", "share")] if frame["cache"].notna().any() else []
-    columns += [Column("hot_rows", "hot rows")] if frame["hot_rows"].notna().any() else []
-    columns += [Column(tier, tier.upper(), "B") for tier in MEMORY_TIERS if frame[tier].any()]
+    columns = [PageColumn(name, name) for name in ("table", "sharding", "tier", "dtype", "shards", "ranks", "on")]
+    columns += [PageColumn("cache", "cached rows", "share")] if frame["cache"].notna().any() else []
+    columns += [PageColumn("hot_rows", "hot rows")] if frame["hot_rows"].notna().any() else []
+    columns += [PageColumn(tier, tier.upper(), "B") for tier in MEMORY_TIERS if frame[tier].any()]
     return Table("tables", "Tables", frame, columns, note)
 
 

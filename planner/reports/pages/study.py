@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from planner.reports.pages.charts import Chart, LeftOut
-from planner.reports.pages.page import Column, Page, Table
+from planner.reports.pages.page import Page, PageColumn, Table
 from planner.reports.pages.points import TITLES, Points
 from planner.reports.pages.study_bars import gains, measured, memories, stages
 from planner.reports.pages.study_curves import along_an_axis, pareto, scaling
@@ -59,7 +59,7 @@ def _facts(points: Points) -> list[str]:
 
 
 def _table(points: Points) -> Table:
-    frame, columns = points.frame, [Column("point", "point")]
+    frame, columns = points.frame, [PageColumn("point", "point")]
     note = "A click on a heading sorts."
     if len(frame) > MOST_ROWS:
         ranked = points.ranked()
@@ -67,17 +67,19 @@ def _table(points: Points) -> Table:
         kept = sorted([*ranked, *others.tolist()][:MOST_ROWS])
         note += f" {MOST_ROWS:,} of {len(frame):,} points, the best by {points.objective_words}."
         frame = frame.iloc[kept]
-    columns += [Column(axis.column, axis.label, axis.unit) for axis in points.axes]
-    columns.append(Column("status", "status"))
+    columns += [PageColumn(axis.column, axis.label, axis.unit) for axis in points.axes]
+    columns.append(PageColumn("status", "status"))
     if not points.meets[points.planned].all():
-        columns.append(Column("meets", "keeps constraints"))
+        columns.append(PageColumn("meets", "keeps constraints"))
     shown = [name for name in FIGURES if points.has(name)]
     said = [points.values_of[axis.column] for axis in points.axes]
-    columns += [Column(name, TITLES[name], FIGURES[name]) for name in shown if points.frame[name].tolist() not in said]
+    columns += [
+        PageColumn(name, TITLES[name], FIGURES[name]) for name in shown if points.frame[name].tolist() not in said
+    ]
     unknown = [TITLES.get(name, name) for name in FIGURES if name not in shown and name in frame]
     for name, title in (("limit", "limited by"), ("on_pareto", "on the Pareto front"), ("reason", "reason")):
         if name in frame and _says_something(frame[name]):
-            columns.append(Column(name, title))
+            columns.append(PageColumn(name, title))
     if unknown:
         note += f" Unknown for every point: {', '.join(unknown)}."
     title = "All points" if frame is points.frame else "Points"

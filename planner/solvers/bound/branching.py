@@ -15,7 +15,7 @@ import numpy as np
 from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.branch_trees import CaseNode, CaseTree
 from planner.certificates.multipliers import Prices
-from planner.certificates.node_bounds import CaseBounds, Choice
+from planner.certificates.node_bounds import CaseBounds, NodeChoice
 from planner.certificates.node_weights import Multipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
@@ -59,7 +59,7 @@ class Node:
     own: bool
     """Whether the multipliers are its own, not the parent's."""
     bound_s: float
-    choice: Choice | None = None
+    choice: NodeChoice | None = None
     is_sharp: bool = False
     """Whether its multipliers are the best ones, or as good as they get."""
     divides: tuple[int, int] | None = None

@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_bounds import Choice
+from planner.certificates.node_bounds import NodeChoice
 from planner.certificates.node_weights import Multipliers
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.column_reduction import Slim
@@ -84,7 +84,7 @@ class NodeDual:
         of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
         return Multipliers(of_rank, of_pool)
 
-    def add_cut(self, choice: Choice) -> None:
+    def add_cut(self, choice: NodeChoice) -> None:
         """Add the cut of a choice."""
         problem = self._problem
         seconds, size = self._load.copy(), -self._free.copy()

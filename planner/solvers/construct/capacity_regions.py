@@ -9,7 +9,7 @@ from planner.problem.numbers import Bools, Ints
 
 
 @dataclass(frozen=True)
-class Unit:
+class TableUnit:
     """Tables that are placed together, or one table that may not be everywhere."""
 
     tables: tuple[int, ...]
@@ -17,7 +17,7 @@ class Unit:
     """[W] all blocks of the unit stay in one zone; a single table has one zone, the whole world."""
 
 
-def units_of(problem: Problem) -> list[Unit]:
+def units_of(problem: Problem) -> list[TableUnit]:
     """The units of all tables that are in a group or may not use every rank that others may, the most confined first.
 
     Groups that share a table are one unit; its zones are those of the group with the widest ones.
@@ -32,7 +32,7 @@ def units_of(problem: Problem) -> list[Unit]:
     confined = problem.grouped | (problem.rank_sets[problem.table_rank_set] != problem.reach).any(axis=1)
     world = np.zeros(problem.world, dtype=np.int64)
     found = [
-        Unit(tuple(np.flatnonzero(label == of).tolist()), zones.get(of, world))
+        TableUnit(tuple(np.flatnonzero(label == of).tolist()), zones.get(of, world))
         for of in np.unique(label[confined]).tolist()
     ]
     room = problem.rank_sets.sum(axis=1)[problem.table_rank_set]
@@ -42,7 +42,7 @@ def units_of(problem: Problem) -> list[Unit]:
 class OpenRanks:
     """The ranks [W] that each table of a unit may still use, as its partners and rivals take theirs."""
 
-    def __init__(self, problem: Problem, units: list[Unit]) -> None:
+    def __init__(self, problem: Problem, units: list[TableUnit]) -> None:
         self._problem = problem
         every = np.ones(problem.world, dtype=bool)
         self._open: dict[int, Bools] = {table: every for unit in units for table in unit.tables}

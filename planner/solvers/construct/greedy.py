@@ -11,7 +11,7 @@ from planner.problem.load_state import LoadState, load_state, place_block, place
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import ranks_of
-from planner.solvers.construct.capacity_regions import OpenRanks, Unit, units_of
+from planner.solvers.construct.capacity_regions import OpenRanks, TableUnit, units_of
 
 _SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
@@ -136,7 +136,7 @@ class _Greedy:
 
     # -- tables that may not be everywhere ---------------------------------------------------------------------
 
-    def _put_unit(self, unit: Unit, members: list[list[int]], is_tied: Bools) -> bool:
+    def _put_unit(self, unit: TableUnit, members: list[list[int]], is_tied: Bools) -> bool:
         """All blocks of a unit in the zone where they cost least, or the next one where they fit."""
         extent = self._problem.block_extent
         local = [b for table in unit.tables for b in members[table] if extent[b] != WORLD]
@@ -156,7 +156,7 @@ class _Greedy:
             del self._items[count:], self._places[count:]
         return False
 
-    def _zone_growth(self, unit: Unit, blocks: list[int]) -> Floats:
+    def _zone_growth(self, unit: TableUnit, blocks: list[int]) -> Floats:
         """[zones] what the blocks cost in each zone at least; infinite where they do not fit, one by one or in all."""
         problem, zone = self._problem, unit.zone_of_rank
         starts = np.searchsorted(zone, np.arange(zone[-1] + 1))
@@ -173,7 +173,7 @@ class _Greedy:
             total += (np.add if on_node else np.minimum).reduceat(growth, starts)
         return total
 
-    def _put_tables(self, unit: Unit, members: list[list[int]], is_tied: Bools) -> bool:
+    def _put_tables(self, unit: TableUnit, members: list[list[int]], is_tied: Bools) -> bool:
         extent = self._problem.block_extent
         for table in sorted(unit.tables, key=lambda table: -self._total_size(members[table])):
             if is_tied[table]:

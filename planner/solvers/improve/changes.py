@@ -14,7 +14,7 @@ from planner.solvers.improve.repartition import ROUNDING_BYTES
 
 
 @dataclass(frozen=True)
-class Change:
+class PlacementChange:
     """Items that leave, and blocks with their places that come instead."""
 
     step_s: float
@@ -49,7 +49,7 @@ class Changeable:
         order = np.lexsort((self.place, self.block))
         return Placement(self.block[order], self.place[order])
 
-    def make(self, change: Change) -> None:
+    def make(self, change: PlacementChange) -> None:
         """Let some items go, and blocks come to the end of the others."""
         self.state, kept = self.without(list(change.gone)), np.ones(len(self.block), dtype=bool)
         kept[list(change.gone)] = False
@@ -149,12 +149,12 @@ class Changeable:
         self.work += peak.size
         return others, np.where(fits.all(axis=0), self._steps(peak), np.inf)
 
-    def swap(self, item: int, other: int, step_s: float) -> Change:
+    def swap(self, item: int, other: int, step_s: float) -> PlacementChange:
         """Two items in each other's place."""
         come = (int(self.block[item]), int(self.place[other])), (int(self.block[other]), int(self.place[item]))
-        return Change(step_s, (item, other), come)
+        return PlacementChange(step_s, (item, other), come)
 
-    def exchange(self, items: list[int], come: tuple[tuple[int, int], ...]) -> Change | None:
+    def exchange(self, items: list[int], come: tuple[tuple[int, int], ...]) -> PlacementChange | None:
         """Any blocks in the place of some items; None where they do not fit."""
         state = self.without(items)
         for block, place in come:
@@ -163,7 +163,7 @@ class Changeable:
         self.work += state.load.size * (len(items) + len(come))
         if state.overflow_bytes() > ROUNDING_BYTES:
             return None
-        return Change(state.step_s(), tuple(items), come)
+        return PlacementChange(state.step_s(), tuple(items), come)
 
     def _charge_everywhere(self, state: LoadState, come: list[int], items: list[int]) -> None:
         """What blocks that come cost everywhere, less what the items did."""

@@ -14,7 +14,7 @@ from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
-from planner.solvers.improve.changes import Change, Changeable
+from planner.solvers.improve.changes import Changeable, PlacementChange
 
 WORTH = 1e-7
 """Share of the step that a change must save."""
@@ -53,7 +53,7 @@ class Descent:
                 return False
         return False
 
-    def _changes(self) -> Iterator[list[Change]]:
+    def _changes(self) -> Iterator[list[PlacementChange]]:
         """The best change of each sort, of each block and table that makes a stage as long as it is."""
         now = self.now
         table, single = now.table, now.may_move
@@ -61,7 +61,7 @@ class Descent:
         start = np.searchsorted(table[order], np.arange(now.problem.tables + 1))
         seen: set[int] = set()
         for item in self._concerned().tolist():
-            own, found = int(table[item]), list[Change]()
+            own, found = int(table[item]), list[PlacementChange]()
             of_table = order[start[own] : start[own + 1]].tolist()
             if single[item]:
                 variants = now.whole_on_rank(own) if len(of_table) == 1 else now.block[[item]]
@@ -122,15 +122,15 @@ class Descent:
         here = np.where(extent == RANK, ranks[np.maximum(place, 0)], True)
         return np.asarray(here & np.where(extent == NODE, on_node[np.where(extent == NODE, place, 0)], True))
 
-    def _elsewhere(self, items: list[int], variants: Ints) -> Iterator[Change]:
+    def _elsewhere(self, items: list[int], variants: Ints) -> Iterator[PlacementChange]:
         """One block of each variant in the place of some items, on the rank where that is best."""
         rest = self.now.without(items)
         for variant in variants.tolist():
             step = self.now.offers(rest, items, variant).step_s
             rank = int(step.argmin())
-            yield Change(float(step[rank]), tuple(items), ((variant, rank),))
+            yield PlacementChange(float(step[rank]), tuple(items), ((variant, rank),))
 
-    def _converted(self, items: list[int]) -> Iterator[Change]:
+    def _converted(self, items: list[int]) -> Iterator[PlacementChange]:
         """A table in several blocks with all of them in another free option, where they are."""
         now, problem = self.now, self.now.problem
         option = int(problem.block_option[now.block[items[0]]])

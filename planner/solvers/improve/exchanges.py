@@ -17,7 +17,7 @@ from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.load_steps import amounts
 from planner.solvers.improve.items import Items
-from planner.solvers.improve.levelling import FILL, Market, Offers, Sets, sets_of
+from planner.solvers.improve.levelling import FILL, LevellingOffers, Market, Sets, sets_of
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -246,7 +246,7 @@ class Trade:
             return gain_s
         return 0.0 if best is None else self._make(rank, best)
 
-    def _offers(self, rank: int, kind: int, other: int) -> tuple[Offers, list[tuple[int, int]]]:
+    def _offers(self, rank: int, kind: int, other: int) -> tuple[LevellingOffers, list[tuple[int, int]]]:
         """Whole blocks of the rank, then parts of one block: its item, and the units of the part."""
         goods, items, columns = self._goods, self._items, self._aim.columns
         rows = slice(self._start[rank], self._start[rank + 1])
@@ -265,7 +265,7 @@ class Trade:
         more = np.maximum(extra / self._problem.world - self._slack, 0.0)
         cost = self._worth * (more @ self._aim.weight)
         none = np.zeros(gone.shape[1])
-        offers = Offers(
+        offers = LevellingOffers(
             np.concatenate([gone, off.astype(np.float32)], axis=1),
             np.concatenate([come, on.astype(np.float32)], axis=1),
             np.concatenate([none, cost]).astype(np.float32),

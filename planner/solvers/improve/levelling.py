@@ -43,7 +43,7 @@ class Sets:
 
 
 @dataclass(frozen=True)
-class Offers:
+class LevellingOffers:
     """What one rank may give to another; n offers. For each it takes a set of the other's, which may be empty."""
 
     gone: Singles
@@ -179,7 +179,9 @@ class Market:
         np.maximum(excess, 0.0, out=excess)
         return np.asarray(excess * (1.0 + excess * self._steep[column]))
 
-    def best(self, rank: int, offers: Offers, free: Bools, random: np.random.Generator) -> tuple[Ints, Ints, Singles]:
+    def best(
+        self, rank: int, offers: LevellingOffers, free: Bools, random: np.random.Generator
+    ) -> tuple[Ints, Ints, Singles]:
         """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
         excess = self._load[:, rank] - self._aim
         least, most = offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]

@@ -26,7 +26,7 @@ PARTS = 20
 
 
 @dataclass(frozen=True)
-class Change:
+class Respreading:
     """Tables that go from single ranks to the world, or come back."""
 
     gain_s: float
@@ -66,7 +66,7 @@ def respread(state: SearchState) -> bool:
     return True
 
 
-def respreading(goods: Goods, items: Items, state: LoadState, held: Ints) -> Change | None:
+def respreading(goods: Goods, items: Items, state: LoadState, held: Ints) -> Respreading | None:
     """The better of the two; None where neither is worth it. World-wide options are `held` so far.
 
     Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.
@@ -85,7 +85,7 @@ def _spared_s(problem: Problem, steps: list[tuple[int, float, float]]) -> float:
     return sum(height_s * (1 - ROOM) - above_s / ranks for _, above_s, height_s in steps)
 
 
-def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float]], held: Ints) -> Change | None:
+def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float]], held: Ints) -> Respreading | None:
     """Tables of the `held` world-wide options that cost most there, back on the ranks with most room below the step
     above the mean; of clusters with one kind of rank."""
     problem = goods.problem
@@ -133,7 +133,7 @@ def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float
     gain_s = _spared_s(problem, steps) - longer_s
     nothing = np.zeros(0, dtype=np.int64)
     placed = Items(family[taken], goods.whole[family[taken]], np.array(ranks, dtype=np.int64))
-    return Change(gain_s, nothing, nothing, goods.world_options[0][number[taken]], placed) if taken else None
+    return Respreading(gain_s, nothing, nothing, goods.world_options[0][number[taken]], placed) if taken else None
 
 
 class _Offers:
@@ -151,7 +151,7 @@ class _Offers:
         self._off: Floats = goods.load[kind, block]
         """[n, C] what the ranks that hold the tables get rid of; what replaces it loads all ranks alike."""
 
-    def down(self, steps: list[tuple[int, float, float]]) -> Change | None:
+    def down(self, steps: list[tuple[int, float, float]]) -> Respreading | None:
         """The cheapest ones that bring the mean of each step's column below it; None where that is too dear."""
         problem, state = self._goods.problem, self._state
         columns = np.array([column for column, _, _ in steps])
@@ -179,7 +179,7 @@ class _Offers:
             return None
         nothing = np.zeros(0, dtype=np.int64)
         options = self._goods.world_options[0][self._option[taken]]
-        return Change(gain_s, self._item[taken], options, nothing, Items(nothing, nothing, nothing))
+        return Respreading(gain_s, self._item[taken], options, nothing, Items(nothing, nothing, nothing))
 
     def _of_step(self, seconds: Floats, mean: Floats) -> Floats:
         return self._goods.growth_of_step(seconds, mean, np.zeros(len(self._goods.problem.stage_constants)))

@@ -19,7 +19,7 @@ NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True)
-class Division:
+class MemoryDivision:
     """P parts of n tables of a placement, each of which may be held at other sizes."""
 
     problem: Problem

@@ -12,7 +12,7 @@ from cost_models.shards import MEMORY_DDR, MEMORY_TIERS
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Engine, Floats
-from cost_models.simulator.network import Network
+from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Builder
 from cost_models.simulator.simulation import FILL_STEPS, Simulation
 from cost_models.workload.models import Workload
@@ -43,7 +43,7 @@ def steps_of(
 ) -> Simulation:
     """The same demand step after step."""
     conditions = conditions or Conditions()
-    network = Network(cluster, rank_kinds(cluster, model), conditions.lost_cards)
+    network = SimulatedNetwork(cluster, rank_kinds(cluster, model), conditions.lost_cards)
     fill = FILL_STEPS[model.pipeline]
     played = fill + steps + fill
     builder = Builder(network, model, software_coefficients(model.software), waits_for_data=conditions.data_loading)

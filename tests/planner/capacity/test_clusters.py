@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from planner import plan
-from planner.capacity.clusters import Case, Choice, Question, ranked, size_all
+from planner.capacity.clusters import Case, ClusterChoice, ClusterQuestion, ranked, size_all
 from planner.capacity.prices import PriceSheet, bill
 from planner.capacity.size_floor import size_floor
 from planner.capacity.sizing import resized, size
@@ -63,12 +63,12 @@ def target(all_rates: list[dict[int, float]]) -> float:
 
 
 @pytest.fixture(scope="module")
-def choices(target: float) -> tuple[Choice, ...]:
-    return size_all(CASES, Question(target, max_nodes=MOST_NODES))
+def choices(target: float) -> tuple[ClusterChoice, ...]:
+    return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES))
 
 
 def test_each_case_has_its_smallest_size(
-    choices: tuple[Choice, ...], all_rates: list[dict[int, float]], target: float
+    choices: tuple[ClusterChoice, ...], all_rates: list[dict[int, float]], target: float
 ) -> None:
     """As planning every size of every case shows; and the winner has the fewest ranks of all."""
     least = [min(nodes for nodes, rate in one.items() if rate >= target) for one in all_rates]
@@ -83,7 +83,7 @@ def test_each_case_has_its_smallest_size(
 
 @pytest.mark.parametrize("by", ["size", "price"])
 def test_the_best_is_the_best_of_every_size_of_every_case(
-    by: str, choices: tuple[Choice, ...], all_rates: list[dict[int, float]], target: float
+    by: str, choices: tuple[ClusterChoice, ...], all_rates: list[dict[int, float]], target: float
 ) -> None:
     """With constraints or without, for limits around every price and power that there is."""
     every = [
@@ -98,7 +98,7 @@ def test_the_best_is_the_best_of_every_size_of_every_case(
     powers = [None, *sorted({power for _, _, power in every} | {0.9})]
     outcomes, winners = set(), set()
     for price, power in itertools.product(prices, powers):
-        question = Question(target, None, price, power, by, MOST_NODES)  # type: ignore[arg-type]
+        question = ClusterQuestion(target, None, price, power, by, MOST_NODES)  # type: ignore[arg-type]
         asked = [replace(choice, question=question) for choice in choices]
         kept = [
             (ranks, usd, kilowatts)
@@ -126,7 +126,7 @@ def test_ties_go_to_the_lower_price() -> None:
         Case(name, cluster(name, ranks=2, price=price), MODEL)
         for name, price in (("dear", "4USD/h"), ("cheap", "3USD/h"), ("unknown", None))
     )
-    question = Question(max_nodes=1)
+    question = ClusterQuestion(max_nodes=1)
     found = {choice.case.label: choice for choice in size_all([dear, cheap, unknown], question, effort=0, gap=0.5)}
     for order in itertools.permutations(found.values()):
         assert [choice.case.label for choice in ranked(order)] == ["cheap", "dear", "unknown"]
@@ -137,7 +137,7 @@ def test_ties_go_to_the_lower_price() -> None:
 def test_an_unknown_price_keeps_no_limit() -> None:
     """Not even the highest; a sheet makes it known."""
     case = Case("unknown", cluster("unknown", ranks=2), MODEL)
-    question = Question(max_usd_per_hour=1e9, max_kilowatts=1e9, max_nodes=1)
+    question = ClusterQuestion(max_usd_per_hour=1e9, max_kilowatts=1e9, max_nodes=1)
     (found,) = size_all([case], question, effort=0, gap=0.5)
     assert not found.does
     assert found.broken == [
@@ -147,11 +147,13 @@ def test_an_unknown_price_keeps_no_limit() -> None:
     rate = {"A100-SXM4-40GB": {"price": "2USD/h", "power": "1kW"}}
     sheet = PriceSheet.model_validate({"name": "s", "date": "2026-01-01", "source": "made up", "accelerators": rate})
     assert replace(found, sheet=sheet).does
-    assert replace(found, sheet=sheet, question=Question(max_usd_per_hour=4.0)).does
-    assert not replace(found, sheet=sheet, question=Question(max_usd_per_hour=3.99)).does
+    assert replace(found, sheet=sheet, question=ClusterQuestion(max_usd_per_hour=4.0)).does
+    assert not replace(found, sheet=sheet, question=ClusterQuestion(max_usd_per_hour=3.99)).does
 
 
-def test_a_longest_step_is_a_throughput_where_the_batch_is_fixed(target: float, choices: tuple[Choice, ...]) -> None:
+def test_a_longest_step_is_a_throughput_where_the_batch_is_fixed(
+    target: float, choices: tuple[ClusterChoice, ...]
+) -> None:
     """Both ask for the same sizes; the stricter of two targets holds."""
     step_s = MODEL.batch(1) / target
     (one,) = size(CASES[0].topology, MODEL, max_step_s=step_s, max_nodes=MOST_NODES, each_tier=False)
@@ -172,26 +174,26 @@ def test_a_case_that_cannot_be_planned_for_is_rejected_with_the_reason() -> None
     """The others are sized; where no case can be, the input is at fault."""
     other = Case("other", CASES[0].topology, workload([{**table, "name": f"u{i}"} for i, table in enumerate(TABLES)]))
     rules = Policy.model_validate({"tables": [{"match": "u*", "tiers": ["ddr_cached", "ddr"]}]})
-    first, second = size_all([CASES[0], other], Question(max_nodes=1), policy=rules, effort=0, gap=0.5)
+    first, second = size_all([CASES[0], other], ClusterQuestion(max_nodes=1), policy=rules, effort=0, gap=0.5)
     assert not first.does
     assert "u*" in first.sizing.candidates[0].reason
     assert first.bill.usd_per_hour is None
     assert second.does
     with pytest.raises(InputError, match=r"u\*"):
-        size_all([CASES[0], CASES[2]], Question(max_nodes=1), policy=rules, effort=0, gap=0.5)
+        size_all([CASES[0], CASES[2]], ClusterQuestion(max_nodes=1), policy=rules, effort=0, gap=0.5)
 
 
 def test_cases_that_are_the_same_are_refused() -> None:
     """The count of the group that is sized makes no difference; another group's does."""
     one = CASES[0]
     with pytest.raises(InputError, match="is the same as another case"):
-        size_all([one, Case("again", resized(one.topology, 0, 5), MODEL)], Question(max_nodes=1))
+        size_all([one, Case("again", resized(one.topology, 0, 5), MODEL)], ClusterQuestion(max_nodes=1))
     mixed = topology(node_group("a", nodes=1, ranks=2), node_group("b", nodes=1, ranks=2))
     with pytest.raises(InputError, match="name the one to size: a, b"):
-        size_all([one, Case("mixed", mixed, MODEL)], Question(max_nodes=1))
+        size_all([one, Case("mixed", mixed, MODEL)], ClusterQuestion(max_nodes=1))
     found = size_all(
         [Case("one", mixed, MODEL, "a"), Case("two", resized(mixed, 1, 2), MODEL, "a")],
-        Question(max_nodes=1),
+        ClusterQuestion(max_nodes=1),
         effort=0,
         gap=0.5,
     )
@@ -202,6 +204,6 @@ def test_interrupted_leaves_every_case_with_a_row() -> None:
     """The first size is judged, the other cases say that they are not done."""
     asked = itertools.count()
     out_of_reach = MODEL.batch(1) / (1.001 * size_floor(CASES[0].topology, MODEL).seconds)
-    found = size_all(CASES, Question(out_of_reach, max_nodes=4), stop=lambda: next(asked) > 1)
+    found = size_all(CASES, ClusterQuestion(out_of_reach, max_nodes=4), stop=lambda: next(asked) > 1)
     assert [choice.case.label for choice in found] == [case.label for case in CASES]
     assert not any(choice.sizing.finished for choice in found)

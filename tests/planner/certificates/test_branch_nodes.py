@@ -20,7 +20,7 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import least_of_stages, tighten
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
@@ -128,7 +128,7 @@ def test_branching_finds_plans_and_proves_them_optimal() -> None:
         problem = tiny_instance(seed).problem
         best = optimum(problem)
         if best is not None:
-            found = solve(problem, Limits(gap=0.0, cases=CASES))
+            found = solve(problem, SearchLimits(gap=0.0, cases=CASES))
             feasible += 1
             proven += found.status == "optimal"
             assert found.status != "optimal" or found.step_s == pytest.approx(best.step_s, rel=2e-6)

@@ -9,7 +9,7 @@ from planner import plan
 from planner.document.plan import Plan
 from planner.exporters.hugectr import hugectr_sharding
 from planner.formulation.policy import Policy
-from planner.importers.adoption import Inputs, adopted
+from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.hugectr import differences, hugectr_tables, planned_with
 from tests.oracles.instances import tiny_instance
 from topologies.errors import InputError
@@ -18,12 +18,12 @@ RUNTIME = Policy(runtime="hugectr")
 SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 41, 50)
 
 
-def exported(seed: int, cost_model: str) -> tuple[Plan, Inputs] | None:
+def exported(seed: int, cost_model: str) -> tuple[Plan, AdoptionInputs] | None:
     """The plan of a tiny instance, its tables in the one format that HugeCTR stores; None where nothing fits."""
     model = tiny_instance(seed).model
     tables = tuple(table.model_copy(update={"dtype": "fp32"}) for table in model.workload.tables)
     trained = model.workload.model_copy(update={"tables": tables})
-    inputs = Inputs(model.topology, trained, cost_model, RUNTIME)
+    inputs = AdoptionInputs(model.topology, trained, cost_model, RUNTIME)
     made = plan(model.topology, trained, policy=RUNTIME, cost_model=cost_model, effort=0, simulate=False)
     return (made, inputs) if made.tables else None
 

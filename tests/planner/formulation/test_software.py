@@ -10,7 +10,7 @@ from planner import plan, verify
 from planner.capacity.sizing import size
 from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run, software_warnings
-from planner.importers.adoption import Inputs
+from planner.importers.adoption import AdoptionInputs
 from planner.studies.execution import Execution
 from planner.studies.grid import Grid
 from planner.studies.growth import grown
@@ -95,7 +95,7 @@ def test_sizes_and_imports_are_priced_alike(tmp_path: Path) -> None:
     (warned,) = size(CLUSTER, of_file(OWN, tmp_path), policy=TORCHREC, max_nodes=1, each_tier=False)
     assert warned.notes == software_warnings(of_file(OWN, tmp_path), TORCHREC)
     assert (
-        Inputs(CLUSTER, load_workload("dlrm-dcnv2"), "physical", TORCHREC).model.coefficients.software.name
+        AdoptionInputs(CLUSTER, load_workload("dlrm-dcnv2"), "physical", TORCHREC).model.coefficients.software.name
         == "torchrec"
     )
 

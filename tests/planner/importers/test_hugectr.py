@@ -10,7 +10,7 @@ import pytest
 from cost_models.workload.loading import load_workload
 from planner.exporters.hugectr import hugectr_sharding
 from planner.formulation.policy import Policy
-from planner.importers.adoption import Inputs, adopted
+from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.hugectr import hugectr_tables
 from planner.verification.verify import verify
 from topologies.cluster import Topology
@@ -43,9 +43,9 @@ def document(published: dict) -> dict:
     }
 
 
-def inputs(published: dict, cost_model: str = "hugectr") -> Inputs:
+def inputs(published: dict, cost_model: str = "hugectr") -> AdoptionInputs:
     topology = cluster(len(published["matrix"]), published["mem_comm_bw_ratio"])
-    return Inputs(topology, WORKLOAD, cost_model, Policy(runtime="hugectr"))
+    return AdoptionInputs(topology, WORKLOAD, cost_model, Policy(runtime="hugectr"))
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda p: p["submission"])

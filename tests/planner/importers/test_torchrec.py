@@ -11,7 +11,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
 from planner.formulation.policy import Policy
-from planner.importers.adoption import PRICED_BOUND_ABOVE, Inputs, adopted
+from planner.importers.adoption import PRICED_BOUND_ABOVE, AdoptionInputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.planning.planning import plan
 from planner.verification.planned import planned_inputs
@@ -32,11 +32,11 @@ def found() -> Plan:
     return plan(load_topology("dgx-a100-80", nodes=2), workload, policy=policy, effort=0)
 
 
-def inputs(found: Plan, cost_model: str = "physical") -> Inputs:
-    return Inputs(*planned_inputs(found), cost_model, Policy(runtime="torchrec"))
+def inputs(found: Plan, cost_model: str = "physical") -> AdoptionInputs:
+    return AdoptionInputs(*planned_inputs(found), cost_model, Policy(runtime="torchrec"))
 
 
-def brought_in(document: dict, told: Inputs) -> Plan:
+def brought_in(document: dict, told: AdoptionInputs) -> Plan:
     parameters = parameters_of(document, "their.json")
     held, told = torchrec_tables(parameters, told, "their.json"), with_settings(parameters, told, "their.json")
     return adopted(held, told, "torchrec", "their.json")
@@ -125,17 +125,17 @@ def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
         unpickled(file)
 
 
-def many_tables(rows: int = 1000) -> Inputs:
+def many_tables(rows: int = 1000) -> AdoptionInputs:
     """More than an import searches a bound for."""
     count = PRICED_BOUND_ABOVE + 1
     tables = [
         {"name": f"t{i}", "rows": rows * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(count)
     ]
     workload = Workload.model_validate({"name": "w", "global_batch": 8192, "tables": tables})
-    return Inputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
+    return AdoptionInputs(load_topology("dgx-a100-80"), workload, "physical", Policy(runtime="torchrec"))
 
 
-def on_one_rank(told: Inputs) -> dict:
+def on_one_rank(told: AdoptionInputs) -> dict:
     way = {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]}
     return {table.name: way for table in told.workload.tables}
 

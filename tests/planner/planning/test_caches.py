@@ -14,7 +14,7 @@ from planner.formulation.options import build_problem, coarse_fractions, enumera
 from planner.formulation.policy import Policy
 from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from planner.verification.verify import verify
 from tests.oracles.brute_force import optimum
@@ -138,7 +138,7 @@ def test_shares_of_its_own_are_no_slower_than_the_usual_ones(scarce: tuple[Topol
     """The same search on the same few shares for all tables."""
     cluster, trained, found = scarce
     model = StepModel(cluster, trained)
-    usual = solve(build_problem(model, enumerate_options(model, Policy())), Limits())
+    usual = solve(build_problem(model, enumerate_options(model, Policy())), SearchLimits())
     assert found.objective is not None
     assert usual.step_s is not None
     assert found.objective.step_s <= usual.step_s
@@ -205,7 +205,7 @@ def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
     some = keep_some_options(options, 4, random)
     problem = build_problem(instance.model, some)
     best = optimum(problem)
-    found = solve(problem, Limits(gap=0.0))
+    found = solve(problem, SearchLimits(gap=0.0))
     if best is None:
         assert found.placement is None
         return
@@ -237,7 +237,7 @@ def test_a_plan_of_a_narrower_question_does_not_verify(scarce: tuple[Topology, W
     sizes = dict(coarse_fractions(model)) | {"ddr_cached": np.full((len(SCARCE), 1), 0.0005)}
     options = enumerate_options(model, policy, sizes)
     problem = build_problem(model, options)
-    narrow = document(model, options, problem, solve(problem, Limits()), provenance(model, policy, 0, options))
+    narrow = document(model, options, problem, solve(problem, SearchLimits()), provenance(model, policy, 0, options))
     assert narrow.objective is not None
     assert found.objective is not None
     assert narrow.objective.lower_bound_s > found.objective.step_s

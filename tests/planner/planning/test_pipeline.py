@@ -8,7 +8,7 @@ from planner import plan
 from planner.capacity.sizing import size
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.studies.point import Job, answer
 from planner.studies.study import Search
 from tests.oracles.instances import unlike_tables
@@ -46,13 +46,13 @@ def test_no_clock_ends_a_search_for_a_size(monkeypatch: pytest.MonkeyPatch) -> N
     """Nobody asked for a time limit, so there is none, and the answer repeats on any machine."""
     cluster, trained = unlike_tables(10)
     seen: list[float] = []
-    after_init = Limits.__init__
+    after_init = SearchLimits.__init__
 
-    def noted(self: Limits, *args: object, **given: object) -> None:
+    def noted(self: SearchLimits, *args: object, **given: object) -> None:
         after_init(self, *args, **given)  # type: ignore[arg-type]
         seen.append(self.time_limit_s)
 
-    monkeypatch.setattr(Limits, "__init__", noted)
+    monkeypatch.setattr(SearchLimits, "__init__", noted)
     size(cluster, trained, max_nodes=2, each_tier=False)
     assert seen
     assert all(limit == math.inf for limit in seen)

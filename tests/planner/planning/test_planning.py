@@ -15,7 +15,7 @@ from planner import load_topology, load_workload, plan, verify
 from planner.document.plan import Plan
 from planner.reports import plan_summary
 from planner.reports.words import crowded
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -56,7 +56,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which twenty seconds pass between two looks at the clock."""
     now = itertools.count(step=20)
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
-    monkeypatch.setattr(Limits, "__init__", functools.partialmethod(Limits.__init__, clock=time.monotonic))
+    monkeypatch.setattr(SearchLimits, "__init__", functools.partialmethod(SearchLimits.__init__, clock=time.monotonic))
 
 
 def test_with_an_effort_no_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:

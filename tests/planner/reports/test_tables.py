@@ -5,17 +5,17 @@ import io
 import pytest
 from rich.console import Console
 
-from planner.reports.tables import Grid
+from planner.reports.tables import TextGrid
 
 
-def shown(table: Grid, width: int) -> list[str]:
+def shown(table: TextGrid, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(table, crop=False)
     return console.file.getvalue().splitlines()
 
 
-def stages() -> Grid:
-    table = Grid(("stage", "left"), ("time", "right"), ("share", "right"), ("bound by", "left"))
+def stages() -> TextGrid:
+    table = TextGrid(("stage", "left"), ("time", "right"), ("share", "right"), ("bound by", "left"))
     table.add_row("lookup_forward", "55.841 us", "2.7%", "accelerator (HBM, kernels)")
     table.add_row("dense", "338.104 us", "16.1%", "scale-out card, receiving, with the next ids")
     return table
@@ -36,7 +36,7 @@ def test_numbers_are_whole_and_in_their_row(width):
 @pytest.mark.parametrize("width", range(5, 100))
 def test_no_word_is_lost(width):
     """What takes more lines is all there."""
-    table = Grid(("", "left"))
+    table = TextGrid(("", "left"))
     table.add_row("one two three-and-more")
     assert "".join("".join(shown(table, width)).split()) == "onetwothree-and-more"
 
@@ -44,14 +44,14 @@ def test_no_word_is_lost(width):
 @pytest.mark.parametrize("width", range(1, 40))
 def test_numbers_among_words_are_whole(width):
     """Also in a column of words."""
-    table = Grid(("value", "left"), ("what", "left"))
+    table = TextGrid(("value", "left"), ("what", "left"))
     table.add_row("1,234,567,890.5", "something that is long")
     assert "1,234,567,890.5" in " ".join(shown(table, width)).split()
 
 
 def test_wide_characters_keep_columns_straight():
     """A character that takes two columns counts as two."""
-    table = Grid(("名", "left"), ("n", "right"))
+    table = TextGrid(("名", "left"), ("n", "right"))
     table.add_row("中文", "1")
     table.add_row("ab", "22")
     assert shown(table, 80) == ["名     n", "中文   1", "ab    22"]
@@ -59,6 +59,6 @@ def test_wide_characters_keep_columns_straight():
 
 def test_names_steer_no_terminal():
     """A name's escape sequences are printed as text."""
-    table = Grid(("name", "left"))
+    table = TextGrid(("name", "left"))
     table.add_row("\x1b[31mred\nx")
     assert shown(table, 80) == ["name", "\\x1b[31mred\\nx"]

@@ -14,7 +14,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.finishing import CROWDED, GIVE, finished
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, unlike_tables, workload
 from tests.oracles.placements import faults
@@ -31,7 +31,7 @@ def problem_of(*, hbm_bytes: float = 1e9, ranks: int = 4, tables: int = 4, rows:
 
 def outcome_of(problem: Problem, placement: Placement, *, is_optimal: bool = False) -> Outcome:
     """As a search would tell it, with a bound that is its step or far away."""
-    found = solve(problem, Limits(effort=0))
+    found = solve(problem, SearchLimits(effort=0))
     assert found.bound is not None
     step_s = load_state(problem, placement).step_s()
     bound = replace(found.bound, seconds=step_s if is_optimal else found.bound.seconds / 2)
@@ -107,7 +107,7 @@ def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
     instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(20)]
     problems = [each.problem for each in instances if len(each.options.table)]
     for problem in problems:
-        found = solve(problem, Limits(gap=0.0 if is_optimal else 1.0))
+        found = solve(problem, SearchLimits(gap=0.0 if is_optimal else 1.0))
         if found.placement is None or found.step_s is None:
             continue
         final = finished(problem, found)
@@ -139,7 +139,7 @@ def test_a_longest_step_is_kept() -> None:
     """Nothing is given up that would make a step longer than was asked for."""
     model = planning_model("physical", *unlike_tables(10), Policy())
     problem = build_problem(model, enumerate_options(model, Policy()))
-    before = solve(problem, Limits())
+    before = solve(problem, SearchLimits())
     assert before.step_s is not None
     free, held = finished(problem, before), finished(problem, before, longest_s=before.step_s)
     assert free.outcome.step_s is not None
@@ -151,7 +151,7 @@ def test_a_longest_step_is_kept() -> None:
 def test_it_repeats() -> None:
     """The same plan gives the same plan."""
     problem = problem_of(tables=6)
-    found = solve(problem, Limits())
+    found = solve(problem, SearchLimits())
     one, other = (finished(problem, found).outcome.placement for _ in range(2))
     assert one is not None
     assert other is not None

@@ -17,7 +17,7 @@ from planner.planning.caches import with_own_fractions
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.incumbent import OPTIMAL_GAP
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -60,7 +60,7 @@ def question(seed: int, policy: Policy) -> tuple[Options, Problem] | None:
     return options, build_problem(model, options)
 
 
-def step_s(options: Options, problem: Problem, limits: Limits) -> float:
+def step_s(options: Options, problem: Problem, limits: SearchLimits) -> float:
     """Of the plan found; infinite where there is none."""
     found = solve(problem, limits, restrictions=restrictions(options))
     return np.inf if found.step_s is None else found.step_s
@@ -72,11 +72,11 @@ def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
     """One sharding, one tier, whole tables: each asked on its own, within the gap that is usual."""
     whole = question(seed, Policy())
     assert whole is not None
-    default_s = step_s(*whole, Limits())
+    default_s = step_s(*whole, SearchLimits())
     for policy in ALONE:
         alone = question(seed, policy)
         if alone is not None:
-            assert default_s <= step_s(*alone, Limits()) * (1 + max(SAME, OPTIMAL_GAP)), policy
+            assert default_s <= step_s(*alone, SearchLimits()) * (1 + max(SAME, OPTIMAL_GAP)), policy
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_more_effort_is_never_worse(seed: int) -> None:
     """Every pass begins with what the ones before found."""
     whole = question(seed, Policy())
     assert whole is not None
-    steps = [step_s(*whole, Limits(gap=0.0, effort=effort)) for effort in range(3)]
+    steps = [step_s(*whole, SearchLimits(gap=0.0, effort=effort)) for effort in range(3)]
     assert all(more <= less * (1 + SAME) for less, more in itertools.pairwise(steps)), steps
 
 
@@ -98,10 +98,10 @@ def test_more_time_is_never_worse() -> None:
     assert steps[-1] < np.inf
 
 
-def timed(reads: int) -> Limits:
+def timed(reads: int) -> SearchLimits:
     """A time limit of so many readings of the clock."""
     count = iter(range(10**9))
-    return Limits(time_limit_s=float(reads), gap=0.0, effort=None, clock=lambda: float(next(count)))
+    return SearchLimits(time_limit_s=float(reads), gap=0.0, effort=None, clock=lambda: float(next(count)))
 
 
 def test_whole_tables_are_found_where_they_balance() -> None:
@@ -113,7 +113,7 @@ def test_whole_tables_are_found_where_they_balance() -> None:
     steps = []
     for policy in (Policy(), Policy(shardings=("table_wise",))):
         options = enumerate_options(of, policy)
-        steps.append(step_s(options, build_problem(of, options), Limits()))
+        steps.append(step_s(options, build_problem(of, options), SearchLimits()))
     assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)
 
 
@@ -142,7 +142,7 @@ def test_a_plan_of_a_restriction_is_one_of_the_whole() -> None:
     whole = question(2, Policy())
     assert whole is not None
     options, problem = whole
-    found = solve(problem, Limits(gap=0.0), restrictions=restrictions(options))
+    found = solve(problem, SearchLimits(gap=0.0), restrictions=restrictions(options))
     assert found.placement is not None
     state = load_state(problem, found.placement)
     assert state.step_s() == pytest.approx(found.step_s, rel=1e-9)
@@ -162,5 +162,5 @@ def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
     for policy in (Policy(), Policy(tiers=("ddr_cached",))):
         options = enumerate_options(of, policy)
         problem = build_problem(of, options)
-        steps.append(step_s(*with_own_fractions(of, options, problem), Limits(effort=effort)))
+        steps.append(step_s(*with_own_fractions(of, options, problem), SearchLimits(effort=effort)))
     assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)

@@ -15,7 +15,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.improve.passes import FINALISTS
 from planner.solvers.incumbent import Outcome
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults
@@ -38,7 +38,7 @@ def problem() -> Problem:
 def searched(problem: Problem) -> tuple[Outcome, list[News]]:
     """The outcome of one pass of the local search, and all that was said of it."""
     heard: list[News] = []
-    return solve(problem, Limits(NO_TIME_LIMIT, gap=0.0), lambda *news: heard.append(news)), heard
+    return solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0), lambda *news: heard.append(news)), heard
 
 
 def after(calls: int) -> Callable[[], bool]:
@@ -63,20 +63,20 @@ def assert_same(first: Outcome, second: Outcome) -> None:
 
 def test_the_same_problem_gives_the_same_outcome(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:
     """Where neither time nor `stop` ends the search."""
-    assert_same(searched[0], solve(problem, Limits(NO_TIME_LIMIT, gap=0.0)))
+    assert_same(searched[0], solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0)))
 
 
 @pytest.mark.parametrize("calls", [1, 3, 12, 60])
 def test_stopped_at_the_same_point_the_outcome_is_the_same(problem: Problem, calls: int) -> None:
     """Whether that is among the starts or in the local search."""
-    first, second = (solve(problem, Limits(NO_TIME_LIMIT, gap=0.0, stop=after(calls))) for _ in range(2))
+    first, second = (solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, stop=after(calls))) for _ in range(2))
     assert_same(first, second)
 
 
 def test_the_search_ends_at_the_gap_that_was_asked_for(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:
     """A wide gap ends it with the first start; a narrower one goes on and never ends worse."""
     heard: list[News] = []
-    outcome = solve(problem, Limits(gap=10.0), lambda *news: heard.append(news))
+    outcome = solve(problem, SearchLimits(gap=10.0), lambda *news: heard.append(news))
     assert [what for what, *_ in heard if what != "bound"] == ["start"]
     assert searched[0].step_s is not None
     assert outcome.step_s is not None
@@ -93,7 +93,7 @@ def test_a_gap_that_was_reached_is_kept(problem: Problem, searched: tuple[Outcom
     assert outcome.step_s is not None
     gap = (first + outcome.step_s) / 2 / outcome.bound_s - 1
     shorter: list[News] = []
-    found = solve(problem, Limits(NO_TIME_LIMIT, gap=gap), lambda *news: shorter.append(news))
+    found = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=gap), lambda *news: shorter.append(news))
     assert found.step_s is not None
     assert found.bound_s is not None
     assert found.step_s <= found.bound_s * (1 + gap)
@@ -105,7 +105,7 @@ def test_more_effort_never_ends_worse(problem: Problem, searched: tuple[Outcome,
     """No effort leaves the best start and its last moves; every pass goes on from what there is."""
     heard: list[News] = []
     steps = [
-        solve(problem, Limits(NO_TIME_LIMIT, gap=0.0, effort=effort), lambda *news: heard.append(news)).step_s
+        solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=effort), lambda *news: heard.append(news)).step_s
         for effort in (0, FINALISTS + 1)
     ]
     none, more = steps
@@ -129,7 +129,7 @@ def test_local_search_improves_on_the_starts(searched: tuple[Outcome, list[News]
 
 def test_without_time_there_is_still_a_plan(problem: Problem) -> None:
     """The limit is looked at between plans, so that an easy problem is answered in any case."""
-    outcome = solve(problem, Limits(time_limit_s=0.0, gap=0.0))
+    outcome = solve(problem, SearchLimits(time_limit_s=0.0, gap=0.0))
     assert outcome.status in {"feasible", "optimal"}
     assert outcome.placement is not None
     assert outcome.bound_s is not None
@@ -141,7 +141,7 @@ def test_without_time_there_is_still_a_plan(problem: Problem) -> None:
 def test_a_search_can_be_stopped_from_outside(problem: Problem, effort: int | None) -> None:
     """`stop` ends it with the best plan so far, after the first; also where nothing else would."""
     heard: list[str] = []
-    limits = Limits(NO_TIME_LIMIT, gap=0.0, effort=effort, stop=lambda: True)
+    limits = SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=effort, stop=lambda: True)
     outcome = solve(problem, limits, lambda what, *_: heard.append(what))
     assert [what for what in heard if what != "bound"] == ["start"]
     assert outcome.placement is not None
@@ -173,7 +173,7 @@ def test_the_step_is_what_the_placement_takes(problem: Problem, searched: tuple[
 def test_a_table_on_one_rank_is_solved_to_optimality() -> None:
     """One rank, ample memory: there is nothing to balance, and the word is `optimal`."""
     model = StepModel(topology(node_group("a", ranks=1, hbm_bytes=40e9)), load_workload("criteo-kaggle"))
-    assert solve(problem_of(model, Policy()), Limits(gap=0.0)).status == "optimal"
+    assert solve(problem_of(model, Policy()), SearchLimits(gap=0.0)).status == "optimal"
 
 
 UNEVEN = [
@@ -216,14 +216,14 @@ def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]
     plan. The plan is then the best there is of blocks in multiples of 16 columns, which is proven.
     """
     found = problem_of(StepModel(topology(*groups), workload(UNEVEN)), policy)
-    outcome = solve(found, Limits(NO_TIME_LIMIT, gap=0.0, effort=2))
+    outcome = solve(found, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=2))
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.bound_s is not None
     proven_s = outcome.bound_s
     if found.world == 1:
         few = policy.model_copy(update={"column_multiple": 16})
-        wide = solve(problem_of(StepModel(topology(*groups), workload(UNEVEN)), few), Limits(gap=0.0))
+        wide = solve(problem_of(StepModel(topology(*groups), workload(UNEVEN)), few), SearchLimits(gap=0.0))
         assert wide.status == "optimal"
         assert wide.bound_s is not None
         assert outcome.bound_s >= wide.bound_s * 0.94
@@ -239,6 +239,6 @@ def test_disallowed_options_do_not_hide_allowed_ones(problem: Problem, searched:
     assert best is not None
     chosen = best.option_of_table(problem)[:5]
     allowed = problem.allowed & ~np.isin(problem.block_option, chosen)
-    outcome = solve(replace(problem, allowed=allowed), Limits(gap=1.0))
+    outcome = solve(replace(problem, allowed=allowed), SearchLimits(gap=1.0))
     assert outcome.placement is not None
     assert not np.isin(outcome.placement.option_of_table(problem), chosen).any()

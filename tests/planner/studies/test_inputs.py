@@ -8,16 +8,16 @@ from cost_models.workload.loading import load_workload
 from planner.studies.execution import Execution
 from planner.studies.grid import Grid
 from planner.studies.growth import grown
-from planner.studies.inputs import Inputs, Resolver, resolved
+from planner.studies.inputs import Resolver, StudyInputs, resolved
 from topologies.errors import InputError
 
 NODES = "topology.nodes.0.count"
 
 
-def inputs_of(grid: Grid) -> list[Inputs]:
+def inputs_of(grid: Grid) -> list[StudyInputs]:
     _, found = resolved(grid, grid)
-    assert all(isinstance(one, Inputs) for one in found)
-    return [one for one in found if isinstance(one, Inputs)]
+    assert all(isinstance(one, StudyInputs) for one in found)
+    return [one for one in found if isinstance(one, StudyInputs)]
 
 
 def test_changes_reach_the_inputs(grid: Callable[..., Grid]) -> None:
@@ -106,7 +106,7 @@ def test_a_combination_that_does_not_work_is_a_row(grid: Callable[..., Grid]) ->
         axes={NODES: [2, 3], "topology.nodes.0.links.scale_up.domain": [8, 16]},
     )
     _, found = resolved(points, points)
-    assert [isinstance(one, Inputs) for one in found] == [True, True, True, False]
+    assert [isinstance(one, StudyInputs) for one in found] == [True, True, True, False]
 
 
 def test_equal_points_are_one_job(grid: Callable[..., Grid]) -> None:

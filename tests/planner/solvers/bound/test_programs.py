@@ -7,7 +7,7 @@ from planner.solvers.bound import infeasible, master, programs
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import fits, shortage
 from planner.solvers.improve import shares
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import tiny_instance
@@ -28,7 +28,7 @@ def test_every_program_has_an_iteration_limit(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(mathopt.IncrementalSolver, "solve", noted)
     for seed in SEEDS:
-        solve(tiny_instance(seed).problem, Limits())
+        solve(tiny_instance(seed).problem, SearchLimits())
     assert limits
     assert None not in limits
 
@@ -48,7 +48,7 @@ def test_programs_that_do_not_end_prove_nothing_false(monkeypatch: pytest.Monkey
     for seed in SEEDS:
         problem, count[0] = tiny_instance(seed).problem, 0
         best = optimum(problem)
-        found = solve(problem, Limits(gap=0.0))
+        found = solve(problem, SearchLimits(gap=0.0))
         if best is None:
             assert found.placement is None
             count[0] = 0

@@ -11,7 +11,7 @@ from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.improve.descent import WORTH, descended
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import faults, random_placement
@@ -82,7 +82,7 @@ def test_no_move_and_no_swap_makes_the_result_better(seed: int, problem: Problem
 def test_results_of_the_search_are_local_optima() -> None:
     """With no more than one start and no pass."""
     for seed, problem, _ in CASES[:15]:
-        found = solve(problem, Limits(gap=0.0, effort=0))
+        found = solve(problem, SearchLimits(gap=0.0, effort=0))
         assert found.placement is not None
         assert found.step_s is not None
         for other in neighbours(problem, found.placement):

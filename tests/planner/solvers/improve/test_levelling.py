@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from planner.solvers.improve.levelling import Market, Offers, sets_of
+from planner.solvers.improve.levelling import LevellingOffers, Market, sets_of
 
 
 def test_all_sets_of_each_rank_are_listed_once() -> None:
@@ -44,7 +44,7 @@ def test_the_best_exchange_is_found() -> None:
         over = market.over
         fullest = int(over.argmax())
         mine = np.flatnonzero(sets.rank == fullest)
-        offers = Offers(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine])
+        offers = LevellingOffers(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine])
         free = np.ones(6, dtype=bool)
         offer, other, gain = market.best(fullest, offers, free, random)
 

@@ -14,7 +14,7 @@ from planner.problem.extents import NODE
 from planner.problem.placement import Placement
 from planner.solvers.improve.reach import Reach, _level
 from planner.solvers.improve.wide import WideBlocks
-from planner.solvers.limits import Limits
+from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.placements import faults
 from topologies.loading import load_topology
@@ -25,7 +25,7 @@ def start() -> tuple[Problem, Placement]:
     """26 tables on 32 ranks, as a search without passes leaves them: some are over nodes."""
     model = StepModel(load_topology("zionex-16", nodes=4), load_workload("dlrm-dcnv2"))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
-    found = solve(problem, Limits(effort=0)).placement
+    found = solve(problem, SearchLimits(effort=0)).placement
     assert found is not None
     return problem, found
 
