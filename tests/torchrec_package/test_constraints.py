@@ -46,7 +46,7 @@ def planned(constraints: dict[str, ParameterConstraints]) -> Found:
     """The plan, and the profiles of the tables."""
     planner = ShardPlanner(CLUSTER, batch_size=BATCH, constraints=constraints, effort=0)
     found = planner.plan(bags(), SHARDERS).plan["bags"]
-    return found, {table.name: table for table in planned_inputs(planner.document.plan)[1].tables}
+    return found, {table.name: table for table in planned_inputs(planner.document)[1].tables}
 
 
 def refused(constraints: dict[str, ParameterConstraints]) -> str:

@@ -122,16 +122,16 @@ def test_every_argument_by_its_place() -> None:
     assert found.plan["bags"]["a"].sharding_type == "row_wise"
     named = ShardPlanner(topology=GPUS, batch_size=256, storage_reservation=kept, stats=[], constraints=constraints)
     assert found._serialize() == named.plan(model())._serialize()
-    assert planner.document.plan.provenance.workload.content["batch_per_rank"] == 256
-    assert {rank.capacity.hbm for rank in planner.document.plan.ranks} == {int(0.8 * 40 * GIB)}
+    assert planner.document.provenance.workload.content["batch_per_rank"] == 256
+    assert {rank.capacity.hbm for rank in planner.document.ranks} == {int(0.8 * 40 * GIB)}
 
 
 def test_what_is_left_out_is_that_of_torchrec() -> None:
     """512 samples of a rank, 15 % of HBM kept free; an enumerator's batch and constraints where only it has them."""
     planner = ShardPlanner(topology=GPUS, batch_size=None)
     planner.plan(model())
-    assert planner.document.plan.provenance.workload.content["batch_per_rank"] == 512
-    assert {rank.capacity.hbm for rank in planner.document.plan.ranks} == {int(0.85 * 40 * GIB)}
+    assert planner.document.provenance.workload.content["batch_per_rank"] == 512
+    assert {rank.capacity.hbm for rank in planner.document.ranks} == {int(0.85 * 40 * GIB)}
     constraints = {"a": ParameterConstraints(sharding_types=["row_wise"])}
     told = ShardPlanner(GPUS, enumerator=EmbeddingEnumerator(GPUS, batch_size=64, constraints=constraints))
     assert told.plan(model()).plan["bags"]["a"].sharding_type == "row_wise"
@@ -226,7 +226,7 @@ def test_a_table_too_large_for_a_rank_is_cut_where_it_may_be() -> None:
     with pytest.raises(PlannerError) as error:
         planner.plan(large, [Sharder("table_wise")])
     assert error.value.error_type == PlannerErrorType.STRICT_CONSTRAINTS
-    assert planner.document.plan is None
+    assert planner.document is None
     found = planner.plan(large, [Sharder("table_wise", "row_wise")])
     assert ranks(found) == {"a": (0, 1)}
 
@@ -283,7 +283,7 @@ def test_a_storage_reservation_is_kept_free(reservation: StorageReservation, lef
     are not planned."""
     planner = ShardPlanner(GPUS, storage_reservation=reservation)
     planner.plan(model(), [Sharder("table_wise")])
-    for rank in planner.document.plan.ranks:
+    for rank in planner.document.ranks:
         assert rank.capacity.hbm == pytest.approx((left_gib + dense_gib) * GIB, rel=1e-3)
     held = (left_gib + 1) * GIB // (DIM * 4)
     with pytest.raises(PlannerError) as error:
@@ -457,7 +457,7 @@ def test_a_stored_plan_is_used_as_it_is(maker: type) -> None:
     planner = ShardPlanner(GPUS, plan_loader=stored)
     again = planner.plan(model(), get_default_sharders())
     assert again._serialize() == plan._serialize()
-    assert planner.document.plan is None
+    assert planner.document is None
     assert planner._num_proposals == 0
 
 
@@ -493,7 +493,7 @@ def test_a_stored_plan_that_nothing_vouches_for_is_made_anew(
     planner = ShardPlanner(GPUS, plan_loader=Loader(first._best_plan, "whichever"))
     with caplog.at_level(logging.WARNING, "planner"):
         planner.plan(model(), get_default_sharders())
-    assert planner.document.plan is not None
+    assert planner.document is not None
     assert "planned anew: nothing says whether the stored plan is for these inputs (no fingerprint)" in caplog.text
 
 

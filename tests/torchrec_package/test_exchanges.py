@@ -49,7 +49,7 @@ def planned(sharders: list[Any], **more: Any) -> ShardPlanner:
 
 
 def communication(planner: ShardPlanner) -> Any:
-    return planner.document.plan.provenance.workload.content.get("communication")
+    return planner.document.provenance.workload.content.get("communication")
 
 
 @pytest.mark.parametrize("cost_model", ["physical", "torchrec"])
@@ -63,11 +63,11 @@ def test_exchanges_of_sharders_are_estimated(forward: str, backward: str, cost_m
         "forward": ours.get(forward, forward),
         "backward": ours.get(backward, backward),
     }
-    config = qcomms_config(planner.document.plan)
+    config = qcomms_config(planner.document)
     assert (config.forward_precision.value, config.backward_precision.value) == (forward, backward)
     plain = planned(sharders(None, None), cost_model=cost_model)
     assert communication(plain) is None
-    assert planner.document.plan.objective.step_s < plain.document.objective.step_s
+    assert planner.document.objective.step_s < plain.document.objective.step_s
 
 
 def test_sharders_of_a_plan_give_the_same_plan() -> None:

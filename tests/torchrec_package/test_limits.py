@@ -40,7 +40,7 @@ class Only(EmbeddingBagCollectionSharder):
 
 def ways(planner: ShardPlanner, sharder: EmbeddingBagCollectionSharder | None = None) -> dict[str, tuple[str, str]]:
     found = planner.plan(bags(), [sharder or EmbeddingBagCollectionSharder()]).plan["bags"]
-    assert verify(planner.document.plan) == []
+    assert verify(planner.document) == []
     return {name: (held.sharding_type, held.compute_kernel) for name, held in found.items()}
 
 

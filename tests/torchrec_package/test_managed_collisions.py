@@ -87,7 +87,7 @@ def trained(pooled: bool) -> tuple[list[float], dict, dict, dict, dict]:
     if pooled:  # the sharder has no sharding for CPUs, on which TorchRec trains row_wise all the same
         planner = ShardPlanner(GPUS, batch_size=BATCH)
         planner.plan(model, SHARDERS)
-        plan = to_sharding_plan(planner.document.plan, model, compute_device="cpu")
+        plan = to_sharding_plan(planner.document, model, compute_device="cpu")
     else:
         plan = ShardPlanner(CPUS, batch_size=BATCH).collective_plan(model, SHARDERS, torch.distributed.group.WORLD)
     whole = DistributedModelParallel(model, device=torch.device("cpu"), plan=plan, sharders=SHARDERS)
@@ -147,7 +147,7 @@ def test_the_plan_is_that_of_torchrecs_planner(pooled: bool) -> None:
         planner = ShardPlanner(GPUS, batch_size=BATCH)
         ours = planner.plan(Model(pooled=pooled, buckets=buckets), SHARDERS)
         assert ours._serialize() == theirs._serialize()
-        assert verify(planner.document.plan) == []
+        assert verify(planner.document) == []
     with pytest.raises(ValueError, match="uneven buckets"):
         EmbeddingShardingPlanner(topology=GPUS, batch_size=BATCH).plan(Model(pooled=pooled), SHARDERS)
 

@@ -192,7 +192,7 @@ def test_what_torchrecs_planner_plans_is_planned(kind: str) -> None:
     planner = ShardPlanner(GPUS)
     ours = planner.plan(model, known).plan
     assert {path: set(of) for path, of in ours.items()} == {path: set(of) for path, of in theirs.items()}
-    assert verify(planner.document.plan) == []
+    assert verify(planner.document) == []
     for path, of_module in ours.items():
         sharder = next(
             each for each in known if type(each.module_type) and each.module_type is type(model.get_submodule(path))
@@ -201,7 +201,7 @@ def test_what_torchrecs_planner_plans_is_planned(kind: str) -> None:
             assert sharding.sharding_type in sharder.sharding_types("cuda")
             assert sharding.compute_kernel in sharder.compute_kernels(sharding.sharding_type, "cuda")
     if kind.startswith("quantized"):
-        assert planner.document.plan.provenance.workload.content["mode"] == "inference"
+        assert planner.document.provenance.workload.content["mode"] == "inference"
 
 
 def test_the_tables_of_a_tower_share_a_host() -> None:
@@ -306,10 +306,10 @@ def test_rows_of_quantized_tables_take_what_fbgemm_allots(data_type: DataType, d
     planner.plan(model, sharders())
     row = rounded_row_size_in_bytes(columns, data_type_to_sparse_type(data_type), 16 if device == "cuda" else 1)
     more = 4 if device == "cpu" and data_type is DataType.INT8 else 0
-    held = [rank.bytes.hbm for rank in planner.document.plan.ranks]
+    held = [rank.bytes.hbm for rank in planner.document.ranks]
     in_flight = 4096
     assert 0 <= max(held) - min(held) - rows * (row + more) <= in_flight
-    found = to_sharding_plan(planner.document.plan, model, compute_device=device, sharders=sharders()).plan["emb"]
+    found = to_sharding_plan(planner.document, model, compute_device=device, sharders=sharders()).plan["emb"]
     assert [shard.shard_sizes for shard in found["a"].sharding_spec.shards] == [[rows, columns]]
 
 

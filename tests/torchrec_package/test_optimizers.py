@@ -34,7 +34,7 @@ def four_gpus(gib: int = 40) -> Topology:
 
 
 def optimizers(planner: ShardPlanner) -> dict[str, str]:
-    return {each.name: each.optimizer for each in planned_inputs(planner.document.plan)[1].tables}
+    return {each.name: each.optimizer for each in planned_inputs(planner.document)[1].tables}
 
 
 def test_state_of_the_stated_optimizer_is_counted() -> None:
@@ -48,7 +48,7 @@ def test_state_of_the_stated_optimizer_is_counted() -> None:
         ShardPlanner(four_gpus(), constraints=IN_HBM).plan(model)
     planner = ShardPlanner(four_gpus(120), constraints=IN_HBM)
     planner.plan(model)
-    assert sum(rank.bytes.hbm for rank in planner.document.plan.ranks) > 3 * 8 * ROWS * DIM * 4
+    assert sum(rank.bytes.hbm for rank in planner.document.ranks) > 3 * 8 * ROWS * DIM * 4
 
 
 @pytest.mark.parametrize(

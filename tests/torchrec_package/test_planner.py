@@ -49,8 +49,8 @@ def test_every_table_of_a_module_is_planned():
         "weighted": ["t4"],
         "sequences": ["t0", "t5"],
     }
-    assert verify(planner.document.plan) == []
-    tables = {t["name"]: t for t in planner.document.plan.provenance.workload.content["tables"]}
+    assert verify(planner.document) == []
+    tables = {t["name"]: t for t in planner.document.provenance.workload.content["tables"]}
     assert tables["weighted.t4" if "weighted.t4" in tables else "t4"]["weighted"]
     assert not tables["sequences.t0"]["pooled"]
     types = EmbeddingCollectionSharder().sharding_types("cuda")
@@ -69,7 +69,7 @@ def test_constraints_are_kept():
     assert found["t1"].sharding_type == "row_wise"
     assert [shard.shard_sizes[1] for shard in found["t2"].sharding_spec.shards] == [32, 32]
     assert found["t3"].compute_kernel == "fused_uvm_caching"
-    tables = {t["name"]: t for t in planner.document.plan.provenance.workload.content["tables"]}
+    tables = {t["name"]: t for t in planner.document.provenance.workload.content["tables"]}
     assert tables["t1"]["pooling_factor"] == 30.0
     with pytest.raises(InputError, match="t1: has constraints that leave no sharding"):
         ShardPlanner(CLUSTER, constraints={"t1": ParameterConstraints(sharding_types=["none"])}).plan(
@@ -108,7 +108,7 @@ def test_feature_processors_are_cut_by_rows_only_where_constraints_say_so():
     planner = ShardPlanner(CLUSTER, constraints={"a": constraints["a"]})
     found = planner.plan(model).plan["fp"]
     assert found["a"].sharding_type in ("row_wise", "table_row_wise")
-    of_b = next(rule for rule in planner.document.plan.provenance.policy.tables if "b" in rule.match)
+    of_b = next(rule for rule in planner.document.provenance.policy.tables if "b" in rule.match)
     assert not {"row_wise", "table_row_wise", "grid_shard"} & set(of_b.shardings)
     assert found["b"].sharding_type in of_b.shardings
 
@@ -150,6 +150,6 @@ def test_processes_on_cpus_hold_tables_in_their_share_of_host_memory():
     planner = ShardPlanner(cluster)
     found = planner.plan(model, SHARDERS).plan["a"]["big"]
     assert all(shard.placement.device() == torch.device("cpu") for shard in found.sharding_spec.shards)
-    assert {rank.capacity.hbm for rank in planner.document.plan.ranks} <= {int(40 * gib * 0.85)}
+    assert {rank.capacity.hbm for rank in planner.document.ranks} <= {int(40 * gib * 0.85)}
     with pytest.raises(InputError, match="no plan"):
         ShardPlanner(Topology(world_size=2, compute_device="cpu", ddr_cap=10 * gib)).plan(model, SHARDERS)

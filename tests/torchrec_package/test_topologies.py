@@ -50,7 +50,7 @@ def test_a_rank_holds_what_its_own_memory_has(tables: int, hbm_gib: tuple[int, .
         assert 0 < size < 0.85 * capacity * GIB
     if len(set(hbm_gib[:local])) == 1:
         assert max(held) > 0.85 * 20 * GIB
-    assert verify(planner.document.plan) == []
+    assert verify(planner.document) == []
 
 
 def test_ranks_that_differ_on_one_host_are_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +79,7 @@ def test_pods_are_planned(world: int, local: int, pod: int) -> None:
     planner = ShardPlanner(gpus(world, local, pod_size=pod), batch_size=512)
     found = planner.plan(bags(40, 2_000_000)).plan["bags"]
     assert len(found) == 40
-    assert verify(planner.document.plan) == []
+    assert verify(planner.document) == []
     assert planner.topology.nodes[0].links.scale_up.domain == (local * pod if pod > 1 else None)
 
 
