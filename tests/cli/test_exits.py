@@ -80,7 +80,7 @@ def test_a_plan_that_is_asked_to_end_keeps_the_best_so_far(starter, tmp_path, nu
 def test_a_command_with_nothing_to_keep_ends_at_once(tmp_path, number, code):
     """No half file is left behind, not even a temporary one."""
     program = (
-        "import os, signal; from planner.cli import app; from planner import files\n"
+        "import os, signal; from planner.cli import app; from planner.document import files\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"def end(*_): os.kill(os.getpid(), {int(number)})\n"
         "files.os.fdopen = end\n"

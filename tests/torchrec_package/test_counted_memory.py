@@ -88,8 +88,7 @@ def counted(planner: ShardPlanner) -> dict[str, np.ndarray]:
 def of_document(planner: ShardPlanner) -> dict[str, np.ndarray]:
     assert verify(planner.document) == []
     return {
-        memory: np.array([getattr(rank.bytes, memory) for rank in planner.document.ranks])
-        for memory in ("hbm", "ddr")
+        memory: np.array([getattr(rank.bytes, memory) for rank in planner.document.ranks]) for memory in ("hbm", "ddr")
     }
 
 
