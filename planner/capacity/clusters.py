@@ -22,7 +22,7 @@ from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
 
-ROUNDING = 1e-9
+PRICE_TOLERANCE = 1e-9
 """Relative: sums of prices may miss what a user writes by this much."""
 
 
@@ -67,7 +67,7 @@ def _broken(verb: str, noun: str, value: float | None, most: float | None, unit:
         return
     if value is None:
         yield f"its {noun} is unknown, so {most:,.10g} {unit} cannot be kept"
-    elif value > most * (1 + ROUNDING):
+    elif value > most * (1 + PRICE_TOLERANCE):
         yield f"{verb} {value:,.2f} {unit}, above {most:,.10g}"
 
 

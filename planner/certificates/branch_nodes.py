@@ -15,13 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.node_weights import ROUNDING, Multipliers, WeightRules, opens
+from planner.certificates.node_weights import Multipliers, WeightRules, opens
 from planner.certificates.parts import Decisions, Part, PartRules
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING
 from planner.problem.symmetry import labels, node_labels, rank_symmetry
 
 

@@ -7,10 +7,11 @@ import numpy as np
 
 from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.node_bounds import CaseBounds
-from planner.certificates.node_weights import ROUNDING, Multipliers
+from planner.certificates.node_weights import Multipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
+from planner.problem.rounding import ROUNDING
 
 
 class CaseNode(NamedTuple):

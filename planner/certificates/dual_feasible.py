@@ -18,9 +18,7 @@ from planner.certificates.node_bounds import Widths
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
-
-ROUNDING = 1e-9
-"""Relative amount by which rooms are rounded up and shares down: above the rounding of sums."""
+from planner.problem.rounding import ROUNDING
 
 
 class PricedFunction(NamedTuple):

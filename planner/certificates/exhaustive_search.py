@@ -22,12 +22,11 @@ from planner.problem.integrality import grain_seconds
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING
 from planner.problem.symmetry import rank_symmetry
 
 NEAR = 1e-7
 """Relative distance below the threshold within which a plan is not looked for."""
-ROUNDING = 1e-9
-"""Relative amount by which what a partial plan takes at least is rounded down: above the rounding of sums."""
 BYTES, RELATIVE_BYTES = 1e-3, 1e-13
 """By how much a memory may seem over-full: sums of doubles; of its capacity."""
 QUANTUM = 1e-12

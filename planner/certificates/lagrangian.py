@@ -9,9 +9,7 @@ from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats
-
-ROUNDING = 1e-9
-"""Relative amount by which a recomputed bound is rounded down: above the rounding of sums of 10^5 doubles."""
+from planner.problem.rounding import ROUNDING
 
 
 def instances_of_columns(problem: Problem) -> tuple[Floats, Bools]:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_weights import ROUNDING, Multipliers
+from planner.certificates.node_weights import Multipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.rounding import ROUNDING
 
 
 class NodeChoice(NamedTuple):

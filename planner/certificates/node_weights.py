@@ -6,9 +6,7 @@ import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
-
-ROUNDING = 1e-9
-"""Relative amount by which a bound is rounded down, and a filter is held back: above the rounding of sums."""
+from planner.problem.rounding import ROUNDING
 
 
 class Multipliers(NamedTuple):

@@ -35,14 +35,13 @@ from planner.problem.extents import NODE, RANK
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, Parts, existing_cells, kept_cells
+from planner.problem.rounding import ROUNDING
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
 
 MEMORY_OF_TIER: Ints = HOME
 """Where the weights of a placement tier are."""
-ROUNDING = 1e-9
-"""Relative amount by which a least number of bytes is rounded down."""
 DEFAULT_PAY_BACK_STEPS = 10_000
 """Steps within which a move must pay for itself, where the user sets neither a limit nor another number."""
 

@@ -9,13 +9,12 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.extents import RANK
 from planner.problem.numbers import Floats, Ints
+from planner.problem.rounding import ROUNDING
 
 NEAR = 1e-6
 """Distance from a whole number within which a ratio of loads counts as whole."""
 MOST_PARTS = 8
 """The amount is the smallest load, or that over a number up to this."""
-ROUNDING = 1e-9
-"""Relative amount by which the seconds are rounded down: above the rounding of a load's sum."""
 
 
 def grain_seconds(problem: Problem) -> Floats:

@@ -8,6 +8,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.bound.column_reduction import Slim, slimmed
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
@@ -17,7 +18,6 @@ from planner.solvers.construct.rounding import choose
 from planner.solvers.improve.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import FINALISTS
 from planner.solvers.improve.repair import fitted
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Incumbent, Start
 
 HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)

@@ -9,7 +9,7 @@ from cost_models.model import CostModel
 from planner.document.plan import ErrorBar, Plan
 from planner.verification.planned import placed_shards
 
-ROUNDING = 1e-6
+BAND_TOLERANCE = 1e-6
 """Relative difference of a band's ends that two orders of summation may make."""
 
 
@@ -55,7 +55,7 @@ def faults_of_error_bars(plan: Plan, model: CostModel) -> Iterator[str]:
         if of_document is None:
             yield f"{name}: has no error bar"
         elif not (
-            np.isclose([of_document.low_s, of_document.high_s], [found.low_s, found.high_s], rtol=ROUNDING).all()
+            np.isclose([of_document.low_s, of_document.high_s], [found.low_s, found.high_s], rtol=BAND_TOLERANCE).all()
             and (of_document.coverage, of_document.basis, of_document.spec_only)
             == (found.coverage, found.basis, found.spec_only)
         ):

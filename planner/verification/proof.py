@@ -18,7 +18,6 @@ from planner.certificates.branch_trees import tree_bound_s, tree_faults
 from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
 from planner.certificates.exhaustive_search import proven_s, try_all
 from planner.certificates.lagrangian import (
-    ROUNDING,
     block_values,
     dual_value_s,
     instances_of_columns,
@@ -32,6 +31,7 @@ from planner.document.certificates import BytePrice, FunctionPrice, Proof, Proof
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats
+from planner.problem.rounding import ROUNDING
 from planner.verification.proof_nodes import read_cases, write_cases
 
 

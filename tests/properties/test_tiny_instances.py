@@ -11,8 +11,8 @@ import pytest
 from planner.certificates.multipliers import Prices
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve

@@ -21,13 +21,12 @@ from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
+from planner.problem.rounding import COARSE_ROUNDING
 from planner.solvers.bound.column_reduction import slimmed
 from planner.solvers.bound.node_dual import NodeDual
 
 ENOUGH = 1e-7
 """Relative distance from the threshold at which a case counts as closed."""
-LEAST_ROUNDING = 1e-7
-"""Relative amount by which the seconds that every plan takes are rounded down, for whoever sums them up otherwise."""
 ROUNDS = 60
 """Cutting planes per case at most."""
 TOLERANCE = 2e-5
@@ -105,7 +104,7 @@ class Branches:
     """Branching that can go on where it ended, also once a faster placement is known; see `branch`."""
 
     def __init__(self, problem: Problem, prices: Prices, least: Floats, step_s: float) -> None:
-        self.cases = Cases(problem, step_s, least * (1 - LEAST_ROUNDING))
+        self.cases = Cases(problem, step_s, least * (1 - COARSE_ROUNDING))
         self.bounds = CaseBounds(self.cases)
         self.placement: Placement | None = None
         self._slim = slimmed(problem)

@@ -28,12 +28,11 @@ from planner.certificates.multipliers import Bound, Packed, Prices
 from planner.certificates.node_bounds import widths_of
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats, Ints
+from planner.problem.rounding import COARSE_ROUNDING
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.master import Master
 from planner.solvers.bound.threshold import least_of_stages, step_of_block
 
-ROUNDING = 1e-7
-"""Relative amount by which rooms are rounded up, for whoever sums up otherwise what stages last at least."""
 WORTHWHILE = 3e-4
 """Relative width of the interval at which bisection ends."""
 FIRST_RISE = 1e-3
@@ -81,7 +80,7 @@ class _Relaxation:
         self._fluid, self._threshold_s, problem = fluid, threshold_s, fluid.problem
         self._problem = problem
         self._usable = step_of_block(fluid, prices) < threshold_s
-        self._rooms = stage_rooms(problem, threshold_s, least_of_stages(fluid, prices)) + ROUNDING * threshold_s
+        self._rooms = stage_rooms(problem, threshold_s, least_of_stages(fluid, prices)) + COARSE_ROUNDING * threshold_s
         self._widths = widths_of(problem)
         self.keys: list[tuple[int, int, str, float]] = []
         self._shares: list[tuple[Floats, Floats]] = []
@@ -163,7 +162,7 @@ class _Relaxation:
         blocks = np.flatnonzero(taken)
         kind = self._fluid.kinds_of(plain, blocks, more[:, blocks])
         paid = float(of_functions @ np.array(self._room)) if self.keys else 0.0
-        value = self._fluid.total(plain, options_s) - paid - ROUNDING * paid
+        value = self._fluid.total(plain, options_s) - paid - COARSE_ROUNDING * paid
         return value, (blocks, taken[blocks], kind)
 
     def _add_cut(self, master: Master, proposal: tuple[Ints, Floats, Ints]) -> None:

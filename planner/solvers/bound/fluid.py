@@ -21,10 +21,9 @@ from planner.certificates.multipliers import Prices
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.aggregates import blocks_of_picks, capacity_of, instances_of, row_share_of_kind
 
-SAFETY = 1e-9
-"""Relative amount by which a bound is rounded down: above the rounding of sums of 10^5 doubles."""
 BLOCKS_AT_ONCE = 20_000
 """Block types whose costs are summed up at once."""
 
@@ -278,7 +277,7 @@ class Fluid:
         gain += self.idle_shares(prices) @ (self.grain if grain is None else grain)
         paid = headroom * (prices.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
-        return float(value - SAFETY * (abs(gain) + abs(paid)))
+        return float(value - ROUNDING * (abs(gain) + abs(paid)))
 
 
 def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:

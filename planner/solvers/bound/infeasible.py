@@ -7,7 +7,8 @@ import numpy as np
 from planner.certificates.multipliers import Prices
 from planner.certificates.shortage import Shortage, confined_regions, growth_for
 from planner.problem.numbers import Bools, Floats
-from planner.solvers.bound.fluid import SAFETY, Fluid
+from planner.problem.rounding import ROUNDING
+from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.programs import optimum
 
 ROUNDS = 200
@@ -59,7 +60,7 @@ def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | Non
     """What the cheapest options of all tables cost at the prices `byte` beyond the priced capacity, rounded down."""
     need = float(fluid.price(Prices(np.zeros_like(fluid.instances), byte), usable)[0].sum())
     paid = float((byte * capacity).sum())
-    return need - paid - SAFETY * (need + abs(paid))
+    return need - paid - ROUNDING * (need + abs(paid))
 
 
 def fits(fluid: Fluid) -> bool:
@@ -161,7 +162,7 @@ class _PriceProgram:
         weight = np.zeros_like(fluid.instances)
         cheapest, picks = fluid.price(Prices(weight, byte), self._usable)
         need, paid = float(cheapest.sum()), float((byte * capacity).sum())
-        value = need - paid - SAFETY * (need + abs(paid))
+        value = need - paid - ROUNDING * (need + abs(paid))
         if value > self.best:
             self.best, self.best_byte = value, byte
         _, size = fluid.usage(Prices(weight, byte), picks)

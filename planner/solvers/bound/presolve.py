@@ -15,13 +15,12 @@ from planner.problem.arrays import Problem
 from planner.problem.extents import RANK
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.rounding import FINE_ROUNDING
 
 MOST_BLOCKS = 100_000
 """Block types of a problem in which joint blocks are looked for."""
 WORTHWHILE = 1e-6
 """Relative saving of seconds below which a block stays as it is."""
-ROUNDING = 1e-12
-"""Relative amount by which sums may seem larger."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def composed(problem: Problem) -> Composed:
                 rows = rows[alike]
                 of, left, right = joint[rows], one[rows], two[rows]
                 together = ask[left] + ask[right]
-                less = (together[:, :-1] <= ask[of, :-1] * (1 + ROUNDING)).all(axis=1)
+                less = (together[:, :-1] <= ask[of, :-1] * (1 + FINE_ROUNDING)).all(axis=1)
                 less &= seconds[left] + seconds[right] < seconds[of] * (1 - WORTHWHILE)
                 of, left, right = of[less], left[less], right[less]
                 first[of], second[of] = left, right

@@ -12,8 +12,9 @@ import numpy as np
 from planner.certificates.multipliers import Bound, Prices
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
+from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
-from planner.solvers.bound.fluid import SAFETY, Fluid
+from planner.solvers.bound.fluid import Fluid
 
 ROUNDS = 12
 """Bisections; each halves the interval between the proven and the unproven."""
@@ -32,7 +33,7 @@ def step_of_block(fluid: Fluid, prices: Prices) -> Floats:
     step = np.maximum(problem.extremes.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
     found = step.min(axis=0)
     found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
-    return np.asarray(found * (1 - SAFETY))
+    return np.asarray(found * (1 - ROUNDING))
 
 
 def least_of_stages(fluid: Fluid, prices: Prices) -> Floats:

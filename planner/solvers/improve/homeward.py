@@ -16,16 +16,14 @@ from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import Homes
+from planner.problem.rounding import FINE_ROUNDING, ROUNDING_BYTES
 from planner.solvers.improve.insertion import Pieces
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.limits import Clock
 
 TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)
 """Shares by which returning tables may lengthen a stage, one after the other."""
 SWEEPS = 3
 """Times that all tables are asked to return under one tolerance: those that left make room for others."""
-ROUNDING = 1e-12
-"""Relative amount by which sums of loads in another order may differ."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Homeward:
         points = [(state.step_s(), float(self._moved.sum()))]
         returns: list[tuple[int, Pieces]] = []
         for tolerance in TOLERANCES:
-            most = 1 + tolerance + ROUNDING
+            most = 1 + tolerance + FINE_ROUNDING
             self._ceiling: Floats = busy * most if np.isfinite(most) else np.full(len(busy), np.inf)
             for _ in range(SWEEPS):
                 before = len(returns)

@@ -15,7 +15,7 @@ from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.solvers.improve.repartition import ROUNDING_BYTES
+from planner.problem.rounding import ROUNDING_BYTES
 
 MOST_CHANGES = 400
 """Moves and exchanges at most."""

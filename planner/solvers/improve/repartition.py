@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.smoothing import MOST, Smoothing
 
 Singles = NDArray[np.float32]
@@ -20,8 +21,6 @@ BLOCKS = 12
 """Blocks of a pair that are dealt anew; of fuller bins, random ones. 2^12 ways are priced."""
 PRECISION = 1e-5
 """Relative improvement below which a deal is not worth making: single precision is used to price them."""
-ROUNDING_BYTES = 1e-3
-"""Bytes by which a rank may seem over-full: sums of doubles."""
 CHUNK = 1 << 15
 """Ways priced at once: their prices stay in a core's cache."""
 

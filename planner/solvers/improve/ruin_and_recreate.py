@@ -16,6 +16,7 @@ from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.insertion import Insertion, Pieces
 from planner.solvers.improve.target import Target
 from planner.solvers.improve.wide import WideBlocks
@@ -28,8 +29,6 @@ COOLING = 0.01
 """Temperature at the end of a run over that at its beginning."""
 STEP_DOWN = 0.002
 """Relative distance of the target below the best plan."""
-ROUNDING_BYTES = 1e-3
-"""Bytes by which a rank may seem over-full: sums of doubles."""
 RUIN_WORK = 150_000
 """Tables x ranks x columns up to which tables are taken out one by one."""
 RUIN_PRICED, FEWEST_STEPS, MOST_STEPS = 30_000, 50, 1_500

@@ -9,9 +9,9 @@ from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import LoadState, load_state, place_everywhere, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.exchanges import Goods, within_spare
 from planner.solvers.improve.items import Items, difference, merged_items
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 
 FULLEST = 4
 """One in so many bins, the fullest, look for a better deal in one round."""

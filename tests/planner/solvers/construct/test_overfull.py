@@ -8,9 +8,9 @@ from planner.planning import planning as api
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.construct.overfull import MARGIN, ROOM, with_priced_memory
 from planner.solvers.improve.improver import Improver
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 from tests.oracles.instances import tiny_instance
 
 

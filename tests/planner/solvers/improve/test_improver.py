@@ -13,10 +13,10 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.cut_tables import cut_tables
 from planner.solvers.improve.improver import TURNS, Improver
 from planner.solvers.improve.items import Items
-from planner.solvers.improve.repartition import ROUNDING_BYTES
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults, just_large_enough, random_placement, tiny_placement

@@ -7,7 +7,8 @@ import pytest
 
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
-from planner.solvers.improve.repartition import BLOCKS, ROUNDING_BYTES, Bins, deal
+from planner.problem.rounding import ROUNDING_BYTES
+from planner.solvers.improve.repartition import BLOCKS, Bins, deal
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import tiny_instance
 
