@@ -9,7 +9,7 @@ from cost_models.registry import cost_model
 from cost_models.workload.loading import WORKLOADS, load_workload
 from planner.document.plan import Plan
 from planner.document.provenance import provenance
-from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.planning.assembly import document
 from planner.solvers.limits import SearchLimits
@@ -57,12 +57,11 @@ class Comparison:
 def compare(topology: str, workload: str) -> Comparison | None:
     """None where the workload does not fit."""
     model, policy = cost_model("physical", load_topology(topology), load_workload(workload)), Policy()
-    options = enumerate_options(model, policy)
-    problem = build_problem(model, options)
-    outcome = solve(problem, LIMITS)
+    formulation = Formulation.of(model, policy)
+    outcome = solve(formulation.problem, LIMITS)
     if outcome.placement is None:
         return None
-    plan = with_simulation(document(model, options, problem, outcome, provenance(model, policy, LIMITS.seed, options)))
+    plan = with_simulation(document(formulation, outcome, provenance(formulation, policy, LIMITS.seed)))
     assert plan.objective is not None
     assert plan.simulated is not None
     estimate, played = plan.objective.step_s, plan.simulated.step_s

@@ -24,14 +24,12 @@ from planner.document.plan import Plan
 from planner.document.provenance import provenance
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import permits_of
-from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import priced_as_run, software_warnings
 from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
-from planner.planning.pipeline import completed
-from planner.planning.widening import solved
-from planner.problem.arrays import Problem
+from planner.planning.pipeline import completed, solved
 from planner.problem.load_state import load_state
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
@@ -254,40 +252,41 @@ class _SizeTrials:
             if (known.suffices and used <= set(tiers)) or (not known.suffices and known.is_proven):
                 return known
         try:
-            model, options, problem = self._problem(tiers, nodes)
+            formulation = self._formulation(tiers, nodes)
         except InputError as error:
             self.input_error = error
             return Candidate(nodes, 0, False, "input", reason=error.faults[0].message)
+        model = formulation.model
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
             watch = _SizeWatch(target_s, self.is_over, model.whole_step_s)
             limits = SearchLimits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
-            options, problem, outcome = solved(model, options, problem, limits, watch.hear)
-            candidate = self._candidate(model, options, problem, outcome, nodes)
+            formulation, outcome = solved(formulation, limits, watch.hear)
+            candidate = self._candidate(formulation, outcome, nodes)
             if candidate.is_proven or self.is_over():
                 break
         if candidate.judged_by == "search" and self.is_over():
             raise _Interrupted
-        self.judged.append((frozenset(tiers), _tiers_used(options, problem, outcome), candidate))
+        self.judged.append((frozenset(tiers), _tiers_used(formulation, outcome), candidate))
         return candidate
 
     def finished(self, tiers: Sequence[PlacementTier], candidate: Candidate) -> tuple[Candidate, Plan]:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
-        model, options, problem = self._problem(tiers, candidate.nodes)
+        formulation = self._formulation(tiers, candidate.nodes)
+        model = formulation.model
         target_s = self._target_s(model)
         limits = SearchLimits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
-        options, problem, outcome = solved(model, options, problem, limits)
+        formulation, outcome = solved(formulation, limits)
         is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
         if not is_met:  # ended by its gap, or by the user, before the target
             watch = _SizeWatch(target_s, lambda: False, model.whole_step_s)
             decided = SearchLimits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
-            outcome = solve(problem, decided, watch.hear)
-        final = completed(model, options, problem, outcome, limits, target_s)
-        options, problem, outcome = final.options, final.problem, final.outcome
+            outcome = solve(formulation.problem, decided, watch.hear)
+        final = completed(formulation, outcome, limits, target_s)
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
-        origin = provenance(model, policy, self.seed, options)
-        plan = with_simulation(document(model, options, problem, outcome, origin, best_step_s=final.best_step_s))
-        return self._candidate(model, options, problem, outcome, candidate.nodes), plan
+        origin = provenance(final.formulation, policy, self.seed)
+        plan = with_simulation(document(final.formulation, final.outcome, origin, best_step_s=final.best_step_s))
+        return self._candidate(final.formulation, final.outcome, candidate.nodes), plan
 
     def _target_s(self, model: CostModel) -> float:
         return self._target_of(model.topology.world_size)
@@ -300,11 +299,10 @@ class _SizeTrials:
         """Of all sizes: that of the largest one, which has the largest batch."""
         return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
-    def _problem(self, tiers: Sequence[PlacementTier], nodes: int) -> tuple[CostModel, Options, Problem]:
+    def _formulation(self, tiers: Sequence[PlacementTier], nodes: int) -> Formulation:
         policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
         model = planning_model(StepModel.name, self._grown(nodes), self.workload, policy)
-        options = enumerate_options(model, permits_of(model, policy, self.rules))
-        return model, *with_own_fractions(model, options, build_problem(model, options))
+        return with_own_fractions(Formulation.of(model, permits_of(model, policy, self.rules)))
 
     def _grown(self, nodes: int) -> Topology:
         try:
@@ -313,9 +311,8 @@ class _SizeTrials:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             raise InputError.at(self.topology.name, message) from None
 
-    def _candidate(
-        self, model: CostModel, options: Options, problem: Problem, outcome: Outcome, nodes: int
-    ) -> Candidate:
+    def _candidate(self, formulation: Formulation, outcome: Outcome, nodes: int) -> Candidate:
+        model = formulation.model
         batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
         step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
         bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
@@ -335,22 +332,23 @@ class _SizeTrials:
         if found.suffices:
             return found
         if outcome.status == "infeasible":
-            origin = provenance(model, self.policy, self.seed, options)
-            why = document(model, options, problem, outcome, origin).infeasibility
+            origin = provenance(formulation, self.policy, self.seed)
+            why = document(formulation, outcome, origin).infeasibility
             return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
         if bound_s is not None and bound_s > target_s:
             reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
-            reason += f" {format_seconds(target_s)}{_longest(model, problem, outcome)}"
+            reason += f" {format_seconds(target_s)}{_longest(formulation, outcome)}"
             return replace(found, judged_by="bound", reason=reason)
         if step_s is None:
             return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
         reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
-        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(model, problem, outcome)}"
+        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(formulation, outcome)}"
         return replace(found, judged_by="search", reason=reason)
 
 
-def _longest(model: CostModel, problem: Problem, outcome: Outcome) -> str:
+def _longest(formulation: Formulation, outcome: Outcome) -> str:
     """Words for the stage that takes most of the plan's step, fixed costs aside: no cluster lowers these."""
+    model, problem = formulation.model, formulation.problem
     if outcome.placement is None or outcome.step_s is None:
         return ""
     if model.is_copy_time(outcome.step_s):
@@ -360,8 +358,8 @@ def _longest(model: CostModel, problem: Problem, outcome: Outcome) -> str:
     return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"
 
 
-def _tiers_used(options: Options, problem: Problem, outcome: Outcome) -> frozenset[str]:
+def _tiers_used(formulation: Formulation, outcome: Outcome) -> frozenset[str]:
     if outcome.placement is None:
         return frozenset()
-    codes = options.tier[problem.block_option[outcome.placement.item_block]]
+    codes = formulation.tiers_of(outcome.placement.item_block)
     return frozenset(PLACEMENT_TIERS[code] for code in np.unique(codes).tolist())

@@ -29,6 +29,7 @@ from cost_models.workload.models import Workload
 from planner.document.moves import FormerPlan, Moves, RankTraffic
 from planner.document.plan import Plan, TablePlan
 from planner.document.shards import TierBytes
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK
@@ -155,16 +156,16 @@ class Migration:
 
     # -- for the solver ----------------------------------------------------------------------------------------
 
-    def homes(self, options: Options, problem: Problem) -> Homes:
+    def homes(self, formulation: Formulation) -> Homes:
         """What the solver needs to know of the old plan."""
-        tables = self.model.tables
+        tables, options, problem = self.model.tables, formulation.options, formulation.problem
         table = options.table[options.block_option]
         columns, dtype = options.block_columns, options.dtype[options.block_option]
         row = tables.row_bytes(table, columns, dtype) + tables.row_state_bytes(table, columns)
         mapped = [
             piece
             for i in np.flatnonzero(self.table_before >= 0).tolist()
-            for piece in self._pieces(options, problem, i, self.old.tables[self.table_before[i]])
+            for piece in self._pieces(formulation, i, self.old.tables[self.table_before[i]])
         ]
         block, place = np.array(mapped, dtype=np.int64).reshape(-1, 2).T
         there = place >= -1
@@ -194,11 +195,12 @@ class Migration:
             found.setdefault(old.tier, np.full((len(usual[old.tier]), 1), np.nan))[i] = share
         return found or None
 
-    def _pieces(self, options: Options, problem: Problem, table: int, old: TablePlan) -> list[tuple[int, int]]:
+    def _pieces(self, formulation: Formulation, table: int, old: TablePlan) -> list[tuple[int, int]]:
         """Blocks that hold a table as the old plan did, with their places (-2: gone); empty where no option does.
 
         Where the memory tier is no longer an option, the same blocks in another.
         """
+        options, problem = formulation.options, formulation.problem
         opens = np.unique(old.shards.column_start, return_index=True)[1]
         width, rank = old.shards.columns[opens], self.rank_after[old.shards.rank[opens]]
         tier, sharding = PLACEMENT_TIERS.index(old.tier), SHARDINGS.index(old.sharding)

@@ -13,6 +13,7 @@ from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
 from planner.document.origin import CoefficientSources, Provenance, Source
 from planner.formulation.allowed_choices import Permits
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
 from planner.formulation.software import software_warnings
@@ -22,8 +23,9 @@ from topologies.documents import Record
 SOLVER = "fluid prices, longest-first, local search"
 
 
-def provenance(model: CostModel, policy: Policy, seed: int, options: Options) -> Provenance:
+def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenance:
     """What the plan was computed for, with and by, and chosen from."""
+    model, options = formulation.model, formulation.options
     return Provenance(
         planner_version=VERSION,
         topology=_source(model.topology),

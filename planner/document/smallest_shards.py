@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel, MemoryModel
+from cost_models.model import MemoryModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document.reasons import Remedy, TableDemand, Unplaced
-from planner.formulation.options import Options, uncapped_problem
-from planner.problem.arrays import Problem
+from planner.formulation.formulation import Formulation
+from planner.formulation.options import uncapped_problem
 from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
 from planner.problem.numbers import Floats
 from topologies.units import format_bytes
@@ -20,7 +20,8 @@ NAMED = 5
 class Pieces:
     """The smallest pieces into which the options cut each table, on empty hardware."""
 
-    def __init__(self, model: CostModel, options: Options, problem: Problem) -> None:
+    def __init__(self, formulation: Formulation) -> None:
+        model, options, problem = formulation.model, formulation.options, formulation.problem
         self.model, self._options = model, options
         memory = MemoryModel(model)
         self._problem = replace(problem, allowed=uncapped_problem(memory, options).allowed)

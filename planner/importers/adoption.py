@@ -17,7 +17,7 @@ from planner.document.provenance import provenance
 from planner.document.shards import Shards
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import permits_of
-from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
 from planner.planning import planning as api
@@ -160,12 +160,11 @@ def _bound(inputs: AdoptionInputs, effort: int) -> tuple[float, Proof | None, Pr
 def _priced_bound(inputs: AdoptionInputs) -> tuple[float, Proof, Provenance]:
     """The bound of the relaxation: no search for a plan."""
     model = inputs.model
-    options = enumerate_options(model, permits_of(model, inputs.policy))
-    problem = build_problem(model, options)
-    found = relaxed(problem)
+    formulation = Formulation.of(model, inputs.policy)
+    found = relaxed(formulation.problem)
     if isinstance(found, Shortage):
-        raise ValueError(explain_shortage(model, options, problem, found).summary)
-    return found.seconds, write_proof(model, problem, found), provenance(model, inputs.policy, 0, options)
+        raise ValueError(explain_shortage(formulation, found).summary)
+    return found.seconds, write_proof(model, formulation.problem, found), provenance(formulation, inputs.policy, 0)
 
 
 def _shards(held: AdoptedTable) -> Shards:

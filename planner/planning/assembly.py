@@ -24,6 +24,7 @@ from planner.document.reasons import Remedy
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.shards import Shards, TierBytes
 from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK
@@ -38,9 +39,7 @@ from planner.verification.proof import write_proof
 
 
 def document(
-    model: CostModel,
-    options: Options,
-    problem: Problem,
+    formulation: Formulation,
     outcome: Outcome,
     origin: Provenance,
     homes: Homes | None = None,
@@ -57,12 +56,12 @@ def document(
     if outcome.placement is None or outcome.bound is None:
         reason, unplaced = None, None
         if outcome.shortage is not None:
-            reason = explain_shortage(model, options, problem, outcome.shortage)
+            reason = explain_shortage(formulation, outcome.shortage)
             reason = reason.model_copy(update={"remedies": remedies})
         elif outcome.tried:
-            reason = explain_trial(model, options, problem, remedies)
+            reason = explain_trial(formulation, remedies)
         elif outcome.status == "timeout":
-            unplaced = explain_unplaced(Pieces(model, options, problem), remedies)
+            unplaced = explain_unplaced(Pieces(formulation), remedies)
         return Plan(
             status=outcome.status,
             objective=None,
@@ -74,9 +73,8 @@ def document(
             infeasibility=reason,
             unplaced=unplaced,
         )
-    tables, ranks, stages, objective = placed_plan(
-        model, options, problem, outcome.placement, outcome.bound.seconds, homes
-    )
+    model = formulation.model
+    tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, outcome.bound.seconds, homes)
     best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
     if best_step_s is not None and best_step_s < objective.step_s:
         given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
@@ -89,7 +87,7 @@ def document(
         tables=tables,
         ranks=ranks,
         provenance=origin,
-        proof=write_proof(model, problem, outcome.bound),
+        proof=write_proof(model, formulation.problem, outcome.bound),
     )
     return with_error_bars(plan, model)
 
@@ -103,15 +101,11 @@ def with_moves(plan: Plan, moves: Moves) -> Plan:
 
 
 def placed_plan(
-    model: CostModel,
-    options: Options,
-    problem: Problem,
-    placement: Placement,
-    bound_s: float,
-    homes: Homes | None = None,
+    formulation: Formulation, placement: Placement, bound_s: float, homes: Homes | None = None
 ) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
-    tables, rank_bytes = _tables(model, options, problem, placement, homes)
+    model, problem = formulation.model, formulation.problem
+    tables, rank_bytes = _tables(formulation, placement, homes)
     state = load_state(problem, placement)
     busy = np.zeros((problem.world, len(model.stages)))
     for column, stage in zip(state.load, problem.stage_of_column, strict=True):
@@ -136,9 +130,10 @@ def placed_plan(
 
 
 def _tables(
-    model: CostModel, options: Options, problem: Problem, placement: Placement, homes: Homes | None
+    formulation: Formulation, placement: Placement, homes: Homes | None
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
+    model, options, problem = formulation.model, formulation.options, formulation.problem
     rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
     workload = model.workload
     option_of_table = placement.option_of_table(problem)

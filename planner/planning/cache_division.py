@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel
 from cost_models.shards import (
     PLACEMENT_TIERS,
     Floats,
     Ints,
 )
 from planner.certificates.multipliers import Bound
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
-from planner.planning.caches import LEAST_FRACTION, merged, rebuilt
+from planner.planning.caches import LEAST_FRACTION, merged
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK
 from planner.problem.integrality import grain_seconds
@@ -43,33 +43,32 @@ WORTH = 1e-5
 """Share of the step that a new division of the memory must save."""
 
 
-def polished(
-    model: CostModel, options: Options, problem: Problem, outcome: Outcome
-) -> tuple[Options, Problem, Outcome]:
+def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
     """The same placement with the memory of its ranks divided among its caches as is best, where that helps.
 
     The shares found become options, so that the bound holds for them, too: it is that of the prices then.
     """
+    options = formulation.options
     if outcome.placement is None or outcome.bound is None or outcome.step_s is None or options.fractions is None:
-        return options, problem, outcome
-    fractions = _divided(model, options, problem, outcome.placement)
+        return formulation, outcome
+    fractions = _divided(formulation, outcome.placement)
     if fractions is None:
-        return options, problem, outcome
+        return formulation, outcome
     more = {
         tier: np.where(fractions[1] == PLACEMENT_TIERS.index(tier), fractions[0], np.nan)[:, None]
         for tier in options.fractions
         if (fractions[1] == PLACEMENT_TIERS.index(tier)).any()
     }
-    new_options, new_problem = rebuilt(model, options, merged(options.fractions, more))
-    placement = _at_fractions(options, problem, outcome.placement, new_options, new_problem, fractions[0])
-    state = load_state(new_problem, placement)
+    new = formulation.with_fractions(merged(options.fractions, more))
+    placement = _at_fractions(formulation, outcome.placement, new, fractions[0])
+    state = load_state(new.problem, placement)
     step_s = state.step_s()
     if step_s > outcome.step_s * (1 - WORTH) or state.overflow_bytes() > 0:
-        return options, problem, outcome
-    bound = _bound_at(new_problem, outcome.bound)
+        return formulation, outcome
+    bound = _bound_at(new.problem, outcome.bound)
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-    return new_options, new_problem, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
+    return new, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
 
 
 def _bound_at(problem: Problem, bound: Bound) -> Bound:
@@ -91,12 +90,13 @@ def _bound_at(problem: Problem, bound: Bound) -> Bound:
     return best
 
 
-def _divided(model: CostModel, options: Options, problem: Problem, placement: Placement) -> tuple[Floats, Ints] | None:
+def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, Ints] | None:
     """Share [T] and tier [T] of each cached table (-1: none) after the memory is divided anew; None if that is no help.
 
     First every table may have any share, then one near what it has. Where misses are not convex, a table may be torn
     between a small share and a large one: it gets the small one, and the others what is left.
     """
+    model, options, problem = formulation.model, formulation.options, formulation.problem
     option = placement.option_of_table(problem)
     free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
     may_change = np.isin(options.tier[option], free) & np.isnan(options.permits.cache_fraction)
@@ -104,7 +104,7 @@ def _divided(model: CostModel, options: Options, problem: Problem, placement: Pl
     if not len(tables):
         return None
     was = options.cache_fraction[option[tables]]
-    parts = _CachedParts(model, options, problem, placement, tables)
+    parts = _CachedParts(formulation, placement, tables)
     if len(parts.rank) * len(WIDE) > MOST_NUMBERS:
         return None
     state = load_state(problem, placement)
@@ -142,16 +142,18 @@ def _mixed(parts: "_CachedParts", division: MemoryDivision, ladder: Floats) -> l
 class _CachedParts:
     """The parts of a placement's blocks of n tables on single ranks. P parts."""
 
-    def __init__(
-        self, model: CostModel, options: Options, problem: Problem, placement: Placement, tables: Ints
-    ) -> None:
+    def __init__(self, formulation: Formulation, placement: Placement, tables: Ints) -> None:
+        problem = formulation.problem
         number = np.full(problem.tables, -1)
         number[tables] = np.arange(len(tables))
         items = np.flatnonzero(number[problem.table_of_block[placement.item_block]] >= 0)
         block, place = placement.item_block[items], placement.item_place[items]
         parts = [_ranks_and_shares(problem, b, p) for b, p in zip(block.tolist(), place.tolist(), strict=True)]
-        self._model, self._problem, self.rows = model, problem, problem.table_rows[tables]
-        self._blocks, self._table_of_item = options.blocks.take(block), number[problem.table_of_block[block]]
+        self._model, self._problem, self.rows = formulation.model, problem, problem.table_rows[tables]
+        self._blocks, self._table_of_item = (
+            formulation.options.blocks.take(block),
+            number[problem.table_of_block[block]],
+        )
         self._item = np.repeat(np.arange(len(items)), [len(ranks) for ranks, _ in parts])
         self.rank, self._share = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         self.table: Ints = self._table_of_item[self._item]
@@ -185,15 +187,9 @@ def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, F
     return np.arange(problem.world), problem.world_share(block)
 
 
-def _at_fractions(
-    options: Options,
-    problem: Problem,
-    placement: Placement,
-    new_options: Options,
-    new_problem: Problem,
-    fractions: Floats,
-) -> Placement:
+def _at_fractions(old: Formulation, placement: Placement, new: Formulation, fractions: Floats) -> Placement:
     """The placement with every cached table at its new share [T]: the same blocks of the new options."""
+    options, problem, new_options = old.options, old.problem, new.options
     option = problem.block_option[placement.item_block]
     table = options.table[option]
     share = np.where(options.cache_fraction[option] > 0, fractions[table], options.cache_fraction[option])
@@ -205,7 +201,7 @@ def _at_fractions(
     place_in_group = option - np.maximum.accumulate(_marked(_group_starts(options), len(options.table)))[option]
     keys = zip(table.tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
     new_option = np.array([start[key] for key in keys]) + place_in_group
-    block = new_problem.block_start[new_option] + placement.item_block - problem.block_start[option]
+    block = new.problem.block_start[new_option] + placement.item_block - problem.block_start[option]
     return Placement(block, placement.item_place)
 
 

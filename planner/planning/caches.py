@@ -24,7 +24,8 @@ from cost_models.shards import (
     PlacementTier,
 )
 from planner.certificates.multipliers import Prices
-from planner.formulation.options import CacheFractions, Options, build_problem, coarse_fractions, enumerate_options
+from planner.formulation.formulation import Formulation
+from planner.formulation.options import CacheFractions, Options, coarse_fractions
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools
@@ -56,47 +57,38 @@ ALIKE = 1.02
 
 
 def with_own_fractions(
-    model: CostModel,
-    options: Options,
-    problem: Problem,
+    formulation: Formulation,
     more: CacheFractions | None = None,
     has_time: Callable[[float], bool] = lambda _: True,
-) -> tuple[Options, Problem]:
-    """The options with cache shares of each table's own, and their problem; unchanged where HBM is not scarce.
+) -> Formulation:
+    """The formulation with cache shares of each table's own; unchanged where HBM is not scarce.
 
     `more` are shares that are to be options in any case. `has_time` is asked before each round whether there is time
     for one that takes as many seconds as the last.
     """
-    own = _own_fractions(model, options, problem, has_time)
+    own = _own_fractions(formulation, has_time)
     if own is None and more is None:
-        return options, problem
-    own = coarse_fractions(model) if own is None else own
-    return rebuilt(model, options, own if more is None else merged(own, more))
+        return formulation
+    own = coarse_fractions(formulation.model) if own is None else own
+    return formulation.with_fractions(own if more is None else merged(own, more))
 
 
-def rebuilt(model: CostModel, options: Options, fractions: CacheFractions) -> tuple[Options, Problem]:
-    """The options with other cache shares, and their problem."""
-    found = enumerate_options(model, options.permits, fractions, options.cuts)
-    return found, build_problem(model, found)
-
-
-def _own_fractions(
-    model: CostModel, options: Options, problem: Problem, has_time: Callable[[float], bool]
-) -> CacheFractions | None:
+def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) -> CacheFractions | None:
     """None where the shares stay as they are: HBM has no price, nothing is cached or fits, or there is no time."""
-    tiers = _free_tiers(model, options, problem)
-    if not tiers or not has_time(0.0) or _is_roomy(model, options, problem):
+    model = formulation.model
+    tiers = _free_tiers(formulation)
+    if not tiers or not has_time(0.0) or _is_roomy(formulation):
         return None
-    fluid, found = Fluid(problem, grain_seconds(problem)), None
+    fluid, found = _fluid(formulation), None
     if shortage(fluid) is not None:
         found = merged(coarse_fractions(model), _small_fractions(model, tiers))
-        options, problem = rebuilt(model, options, found)
-        fluid = Fluid(problem, grain_seconds(problem))
+        formulation = formulation.with_fractions(found)
+        fluid = _fluid(formulation)
         if shortage(fluid) is not None:
             return None
-    curves = {tier: _Curve(model, problem, tier) for tier in tiers}
+    curves = {tier: _Curve(model, formulation.problem, tier) for tier in tiers}
     before_s = np.inf
-    is_large = len(problem.block_option) > LARGE_BLOCKS
+    is_large = len(formulation.problem.block_option) > LARGE_BLOCKS
     began, lasted_s = time.monotonic(), 0.0
     for factors in FACTORS[:LARGE_ROUNDS] if is_large else FACTORS:
         began, lasted_s = time.monotonic(), time.monotonic() - began
@@ -104,13 +96,17 @@ def _own_fractions(
             break
         relaxed = solve_relaxation(fluid, tolerance=CONVERGED)
         is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
-        if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(options, problem, relaxed)):
+        if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(formulation, relaxed)):
             break
         before_s = relaxed.bound_s
-        found = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, options, curves, factors))
-        options, problem = rebuilt(model, options, found)
-        fluid = Fluid(problem, grain_seconds(problem))
+        found = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, formulation.options, curves, factors))
+        formulation = formulation.with_fractions(found)
+        fluid = _fluid(formulation)
     return found
+
+
+def _fluid(formulation: Formulation) -> Fluid:
+    return Fluid(formulation.problem, grain_seconds(formulation.problem))
 
 
 def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheFractions:
@@ -118,21 +114,24 @@ def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheF
     return {tier: np.tile(np.array(SMALL), (len(model.tables.rows), 1)) for tier in tiers}
 
 
-def _free_tiers(model: CostModel, options: Options, problem: Problem) -> list[PlacementTier]:
+def _free_tiers(formulation: Formulation) -> list[PlacementTier]:
     """Cached tiers that some table may use, and of which the cost model leaves the share open."""
-    usable = np.unique(options.tier[options.block_option[problem.allowed.any(axis=0)]])
+    model, problem = formulation.model, formulation.problem
+    usable = np.unique(formulation.tiers_of(np.flatnonzero(problem.allowed.any(axis=0))))
     names = [PLACEMENT_TIERS[code] for code in usable.tolist()]
     return [tier for tier in names if tier in PARTLY_IN_HBM and tier not in model.cache_fractions]
 
 
-def _caches(options: Options, problem: Problem, relaxed: FluidSolution) -> bool:
+def _caches(formulation: Formulation, relaxed: FluidSolution) -> bool:
     """Whether the relaxation takes an option with a cache."""
-    return bool((options.cache_fraction[problem.block_option[relaxed.picks]] > 0).any())
+    taken = formulation.problem.block_option[relaxed.picks]
+    return bool((formulation.options.cache_fraction[taken] > 0).any())
 
 
-def _is_roomy(model: CostModel, options: Options, problem: Problem) -> bool:
+def _is_roomy(formulation: Formulation) -> bool:
     """Whether all tables fit into HBM with some room left, and may be there."""
-    if not options.permits.tiers[:, HBM].all():
+    model, problem = formulation.model, formulation.problem
+    if not formulation.options.permits.tiers[:, HBM].all():
         return False
     every = np.arange(problem.tables)
     in_hbm, uncached = np.full_like(every, HBM), np.zeros(len(every))

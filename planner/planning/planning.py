@@ -19,14 +19,13 @@ from planner.document.provenance import provenance
 from planner.document.reasons import Remedy
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import permits_of
-from planner.formulation.option_space import EVERY_CUT
-from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
+from planner.formulation.options import enumerate_options
 from planner.formulation.policy import Policy, narrow, policy_document
 from planner.formulation.software import priced_as_run
 from planner.planning.assembly import document, with_moves
 from planner.planning.caches import with_own_fractions
 from planner.planning.pipeline import searched
-from planner.planning.widening import with_every_cut
 from planner.solvers.front import MoveTerms
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import SearchLimits
@@ -99,40 +98,39 @@ def plan(
     model = planning_model(cost_model, cluster, priced_as_run(trained, allowed), allowed)
     options = enumerate_options(model, permits_of(model, allowed, rules))
     tell("what each way costs", None, None)
-    problem = build_problem(model, options)
+    formulation = Formulation.of_options(model, options)
     migration = None if previous is None else _migration(previous, model, lost_nodes)
     former_fractions = None if migration is None else migration.cache_fractions()
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     watch = _Watch(math.inf if time_limit_s is None else time_limit_s, stop)
     tell("sizes of caches", None, None)
-    options, problem = with_own_fractions(model, options, problem, former_fractions, watch.has_time)
+    formulation = with_own_fractions(formulation, former_fractions, watch.has_time)
     limits = SearchLimits(watch.left_s(), gap, effort, seed, stop)
-    origin = watch.noted(provenance(model, allowed, seed, options))
     helpful = _Helper(model, allowed, limits, progress)
     heard = progress and _in_whole_steps(progress, model)
     judged = partial(_played, tell=tell) if simulate else _as_it_is
     if migration is None:
         tell("the relaxation", None, None)
-        final = searched(model, options, problem, limits, heard)
-        options, problem = final.options, final.problem
-        origin = watch.noted(provenance(model, allowed, seed, options))
+        final = searched(formulation, limits, heard)
+        origin = watch.noted(provenance(final.formulation, allowed, seed))
         helps = helpful(final.outcome)
-        new = document(model, options, problem, final.outcome, origin, remedies=helps, best_step_s=final.best_step_s)
+        new = document(final.formulation, final.outcome, origin, remedies=helps, best_step_s=final.best_step_s)
         return judged(new)
-    homes = migration.homes(options, problem)
+    homes = migration.homes(formulation)
     if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
         pay_back_steps = DEFAULT_PAY_BACK_STEPS
     price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
     terms = MoveTerms(max_move_bytes, price, model.whole_step_s(0.0))
-    found = replan(problem, homes, terms, limits, heard)
-    if found.outcome.status == "infeasible" and options.cuts != EVERY_CUT:
-        options, problem = with_every_cut(model, options)
-        homes, origin = migration.homes(options, problem), watch.noted(provenance(model, allowed, seed, options))
-        found = replan(problem, homes, terms, limits, heard)
+    found = replan(formulation.problem, homes, terms, limits, heard)
+    if found.outcome.status == "infeasible" and not formulation.has_every_cut:
+        formulation = formulation.with_every_cut()
+        homes = migration.homes(formulation)
+        found = replan(formulation.problem, homes, terms, limits, heard)
+    origin = watch.noted(provenance(formulation, allowed, seed))
     is_memory = found.outcome.shortage is not None or max_move_bytes is None
     helps = helpful(found.outcome) if is_memory else ()
-    new = document(model, options, problem, found.outcome, origin, homes, helps, found.best_step_s)
+    new = document(formulation, found.outcome, origin, homes, helps, found.best_step_s)
     moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
     return judged(with_moves(new, moves))
 

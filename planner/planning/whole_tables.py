@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel
 from cost_models.shards import TABLE_WISE
-from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
+from planner.formulation.options import Options
 from planner.problem.numbers import Ints
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
@@ -18,25 +18,24 @@ from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 
 
-def with_whole_tables(model: CostModel, options: Options, outcome: Outcome, limits: SearchLimits) -> Outcome:
+def with_whole_tables(formulation: Formulation, outcome: Outcome, limits: SearchLimits) -> Outcome:
     """The outcome, or the plan of whole tables where the other's kinds of sharding cost more than the difference.
 
     The bound stays: it is one on all plans.
     """
+    options = formulation.options
     if outcome.placement is None or outcome.bound is None or outcome.step_s is None:
         return outcome
     used = np.unique(options.block_sharding[outcome.placement.item_block])
-    extra_s = model.mixing_seconds(used)
+    extra_s = formulation.model.mixing_seconds(used)
     if extra_s == 0 or not options.permits.may_at_all(TABLE_WISE).all():
         return outcome
-    only = np.zeros_like(options.permits.shardings)
-    only[:, TABLE_WISE] = True
-    few = enumerate_options(model, replace(options.permits, shardings=only), options.fractions, options.cuts)
-    found = solve(build_problem(model, few), limits)
+    few = formulation.with_sharding(TABLE_WISE)
+    found = solve(few.problem, limits)
     if found.placement is None or found.step_s is None or found.step_s >= outcome.step_s + extra_s:
         return outcome
     is_optimal = found.step_s <= outcome.bound.seconds * (1 + OPTIMAL_GAP)
-    block = _same_blocks(few, options)[found.placement.item_block]
+    block = _same_blocks(few.options, options)[found.placement.item_block]
     return replace(
         outcome,
         status="optimal" if is_optimal else "feasible",

@@ -20,14 +20,11 @@ from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
 from planner.document.plan import Plan
 from planner.document.provenance import provenance
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.choice_rules import permits_of
-from planner.formulation.options import Options, build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
-from planner.planning.pipeline import completed
-from planner.planning.widening import solved
-from planner.problem.arrays import Problem
+from planner.planning.pipeline import completed, solved
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
@@ -163,31 +160,30 @@ def _size(topology: Topology, workload: Workload) -> Record:
 
 def _answer(job: Job) -> Answer:
     model = planning_model("physical", job.topology, job.workload, job.policy)
-    options = enumerate_options(model, permits_of(model, job.policy))
-    options, problem = with_own_fractions(model, options, build_problem(model, options))
+    formulation = with_own_fractions(Formulation.of(model, job.policy))
     search = job.search
-    start = _placement(job.start, options, problem)
+    start = _placement(job.start, formulation)
     cases = BRANCHING if search.prove else 0
     limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed, cases=cases)
     outcome = known = None
     if start is not None and job.start is not None:
         enough = max(search.gap, job.start.gap + DRIFT)
-        known = bounded(problem, start, enough)
+        known = bounded(formulation.problem, start, enough)
         if known is not None and _gap(known) <= enough and job.start.links < MOST_LINKS:
             outcome = known
     is_searched = outcome is None
     if outcome is None:
-        options, problem, found = solved(model, options, problem, limits)
+        formulation, found = solved(formulation, limits)
         outcome = found if known is None else better(found, known)
-    final = completed(model, options, problem, outcome, limits)
-    origin = provenance(model, job.policy, search.seed, final.options)
-    plan = document(model, final.options, final.problem, final.outcome, origin, best_step_s=final.best_step_s)
+    final = completed(formulation, outcome, limits)
+    origin = provenance(final.formulation, job.policy, search.seed)
+    plan = document(final.formulation, final.outcome, origin, best_step_s=final.best_step_s)
     if search.simulate:
         plan = with_simulation(plan)
     reached = None
     if outcome.placement is not None and plan.objective is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
-        reached = Start(_digest(options, problem), tuple(blocks), tuple(places), _gap(outcome))
+        reached = Start(_digest(formulation), tuple(blocks), tuple(places), _gap(outcome))
         if not is_searched and job.start is not None:
             reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
     text = plan.to_json() if job.keeps_plan else None
@@ -200,15 +196,16 @@ def _gap(outcome: Outcome) -> float:
     return outcome.step_s / outcome.bound_s - 1 if outcome.bound_s else math.inf
 
 
-def _placement(start: Start | None, options: Options, problem: Problem) -> Placement | None:
+def _placement(start: Start | None, formulation: Formulation) -> Placement | None:
     """None where the other point chose from other options."""
-    if start is None or start.options != _digest(options, problem):
+    if start is None or start.options != _digest(formulation):
         return None
     return Placement(np.array(start.blocks, dtype=np.int64), np.array(start.places, dtype=np.int64))
 
 
-def _digest(options: Options, problem: Problem) -> str:
+def _digest(formulation: Formulation) -> str:
     """Of what the numbers of a placement mean."""
+    options, problem = formulation.options, formulation.problem
     arrays = (
         *(options.table, options.tier, options.cache_fraction, options.dtype),
         *(options.block_sharding, options.block_columns),

@@ -20,6 +20,7 @@ from planner.document.migration import is_limit_too_small
 from planner.document.plan import Plan
 from planner.document.reasons import Infeasibility, Remedy, TableDemand, TierShortage
 from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options
 from planner.formulation.policy import Policy, rank_ranges
@@ -32,8 +33,9 @@ _BLAMED = 5
 """Tables that are named at most."""
 
 
-def explain_shortage(model: CostModel, options: Options, problem: Problem, shortage: Shortage) -> Infeasibility:
+def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibility:
     """A solver's proof in the user's words."""
+    model, options, problem = formulation.model, formulation.options, formulation.problem
     tables, of, permits = model.workload.tables, model.tables, options.permits
     every = np.arange(len(tables))
     sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
@@ -52,7 +54,7 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.homeless):
-        pieces = Pieces(model, options, problem)
+        pieces = Pieces(formulation)
         blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
         summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
         reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
@@ -84,11 +86,11 @@ def explain_shortage(model: CostModel, options: Options, problem: Problem, short
     )
 
 
-def explain_trial(model: CostModel, options: Options, problem: Problem, remedies: tuple[Remedy, ...]) -> Infeasibility:
+def explain_trial(formulation: Formulation, remedies: tuple[Remedy, ...]) -> Infeasibility:
     """Why nothing fits where only trying everything shows it."""
-    unplaced = explain_unplaced(Pieces(model, options, problem))
+    unplaced = explain_unplaced(Pieces(formulation))
     summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
-    if problem.grouped.any():
+    if formulation.problem.grouped.any():
         summary += " and keeps to the policy"
     return Infeasibility(
         summary=summary, tiers=(), tables=unplaced.tables, byte_prices=(), tried=True, remedies=remedies
@@ -127,18 +129,18 @@ def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator
         stated = plan.infeasibility.model_dump(mode="json")
         claim = _limit_claim(plan)
         if claim is None:
-            problem = build_problem(model, options)
-            if fault := _unproven(plan.infeasibility, model, problem):
+            formulation = Formulation.of_options(model, options)
+            if fault := _unproven(plan.infeasibility, model, formulation.problem):
                 yield fault
                 return
-            claim = _recomputed(plan.infeasibility, model, options, problem)
+            claim = _recomputed(plan.infeasibility, formulation)
         found = claim.model_dump(mode="json")
     elif plan.unplaced is not None:
-        problem = build_problem(model, options)
-        if len(_homeless(problem)):
+        formulation = Formulation.of_options(model, options)
+        if len(_homeless(formulation.problem)):
             yield "unplaced: some tables fit nowhere, which is infeasible"
         stated = plan.unplaced.model_dump(mode="json")
-        found = explain_unplaced(Pieces(model, options, problem), plan.unplaced.remedies).model_dump(mode="json")
+        found = explain_unplaced(Pieces(formulation), plan.unplaced.remedies).model_dump(mode="json")
     else:
         return
     for path, was, now in differences(found, stated):
@@ -191,11 +193,12 @@ def _homeless(problem: Problem) -> Ints:
     return np.flatnonzero(np.isinf(cheapest_options(problem, free, usable)))
 
 
-def _recomputed(reason: Infeasibility, model: CostModel, options: Options, problem: Problem) -> Infeasibility:
+def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibility:
     """What the document should say of a proven want of memory; how much is short where a solver found it, and the
     remedies, as it says."""
     if reason.tried:
-        return explain_trial(model, options, problem, reason.remedies)
+        return explain_trial(formulation, reason.remedies)
+    model, problem = formulation.model, formulation.problem
     prices, _ = read_proof(_priced(reason), model, problem)
     homeless = _homeless(problem)
     if len(homeless):
@@ -204,5 +207,5 @@ def _recomputed(reason: Infeasibility, model: CostModel, options: Options, probl
         stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
         short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
         shortage = Shortage(homeless, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
-    found = explain_shortage(model, options, problem, shortage)
+    found = explain_shortage(formulation, shortage)
     return found.model_copy(update={"remedies": reason.remedies})

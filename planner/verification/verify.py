@@ -30,6 +30,7 @@ from planner.document.provenance import (
 from planner.document.remaps import faults_of_files
 from planner.formulation.allowed_choices import HeldTable, Permits, planning_model, violations
 from planner.formulation.choice_rules import permits_of
+from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
 from planner.formulation.options import build_problem, fixed_fractions
 from planner.formulation.software import software_warnings
@@ -199,10 +200,9 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     if plan_fingerprint(former) != moves.former.fingerprint:
         yield "moves: the plan given with --from is not the one that this plan follows"
         return
-    options = planned_options(plan.provenance, model, permits)
-    problem = build_problem(model, options)
+    formulation = Formulation.of_options(model, planned_options(plan.provenance, model, permits))
     migration = migration_from(former, model, moves.former.lost_nodes)
-    least = migration.homes(options, problem).least_moved_bytes(problem)
+    least = migration.homes(formulation).least_moved_bytes(formulation.problem)
     found = migration.measure(
         plan.tables, least, moves.limit_bytes, moves.pay_back_steps, None if plan.tables else moves.found_bytes
     )

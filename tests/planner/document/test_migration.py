@@ -11,7 +11,8 @@ from cost_models.step import StepModel
 from planner.document.migration import MEMORY_OF_TIER, Migration, differences
 from planner.document.plan import Plan, TablePlan
 from planner.document.provenance import provenance
-from planner.formulation.options import Options, Policy, build_problem, enumerate_options
+from planner.formulation.formulation import Formulation
+from planner.formulation.options import Options, Policy
 from planner.planning.assembly import placed_plan
 from planner.problem.arrays import Problem
 from planner.problem.placement import Placement
@@ -35,14 +36,15 @@ class Side:
         policy: Policy | None = None,
     ) -> None:
         self.model = StepModel(cluster, workload(tables, global_batch=64, embedding={"optimizer": optimizer}))
-        self.options: Options = enumerate_options(self.model, policy or Policy())
-        self.problem: Problem = build_problem(self.model, self.options)
+        self.formulation = Formulation.of(self.model, policy or Policy())
+        self.options: Options = self.formulation.options
+        self.problem: Problem = self.formulation.problem
 
     def placement(self, seed: int) -> Placement:
         return random_placement(self.problem, np.random.default_rng(seed), legal=True)
 
     def plan(self, placement: Placement) -> Plan:
-        tables, ranks, stages, objective = placed_plan(self.model, self.options, self.problem, placement, 1e-9)
+        tables, ranks, stages, objective = placed_plan(self.formulation, placement, 1e-9)
         return Plan(
             status="feasible",
             objective=objective,
@@ -50,7 +52,7 @@ class Side:
             stages=stages,
             tables=tables,
             ranks=ranks,
-            provenance=provenance(self.model, Policy(), 0, self.options),
+            provenance=provenance(self.formulation, Policy(), 0),
         )
 
 
@@ -190,8 +192,8 @@ def test_the_solver_counts_as_the_document_does(seed: int) -> None:
     old_side, new_side, lost = sides(seed)
     old, placement = old_side.plan(old_side.placement(seed)), new_side.placement(seed + 1)
     migration = Migration(old, "old", new_side.model, lost)
-    homes = migration.homes(new_side.options, new_side.problem)
-    tables, *_ = placed_plan(new_side.model, new_side.options, new_side.problem, placement, 1e-9, homes)
+    homes = migration.homes(new_side.formulation)
+    tables, *_ = placed_plan(new_side.formulation, placement, 1e-9, homes)
     of_tables = migration.moved_bytes_of_tables(tables)
     np.testing.assert_allclose(homes.moved_bytes(new_side.problem, placement), of_tables, rtol=1e-12)
     assert homes.least_moved_bytes(new_side.problem) <= of_tables.sum() * (1 + 1e-9)
@@ -203,11 +205,11 @@ def test_what_nothing_changed_for_is_found_again(seed: int) -> None:
     old_side, _, _ = sides(seed)
     placement = old_side.placement(seed)
     old = old_side.plan(placement)
-    homes = Migration(old, "old", old_side.model, ()).homes(old_side.options, old_side.problem)
+    homes = Migration(old, "old", old_side.model, ()).homes(old_side.formulation)
     assert not len(homes.loose)
     pairs = [sorted(zip(p.item_block.tolist(), p.item_place.tolist(), strict=True)) for p in (placement, homes.start)]
     assert pairs[0] == pairs[1]
-    tables, *_ = placed_plan(old_side.model, old_side.options, old_side.problem, placement, 1e-9, homes)
+    tables, *_ = placed_plan(old_side.formulation, placement, 1e-9, homes)
     assert homes.moved_bytes(old_side.problem, placement).sum() == 0
     assert tables == old.tables or any(len(table.shards) > len(set(table.shards.rank.tolist())) for table in old.tables)
 
@@ -279,10 +281,10 @@ def test_a_lost_node_and_a_small_memory_prove_what_must_move() -> None:
     one = 10_000 * 64 * 4
     apart = before.plan(Placement(blocks, np.array([0, 1])))
     after = Side(topology(node_group("a", nodes=1, ranks=1, ddr_bytes=None)), tables, "sgd")
-    homes = Migration(apart, "old", after.model, ()).homes(after.options, after.problem)
+    homes = Migration(apart, "old", after.model, ()).homes(after.formulation)
     assert homes.least_moved_bytes(after.problem) == pytest.approx(one)
     together = before.plan(Placement(blocks, np.array([0, 0])))
-    homes = Migration(together, "old", before.model, ()).homes(before.options, before.problem)
+    homes = Migration(together, "old", before.model, ()).homes(before.formulation)
     assert homes.least_moved_bytes(before.problem) == 0
     small = replace(before.problem, pool_capacity=(np.full(2, 1.5 * one), *before.problem.pool_capacity[1:]))
     short = 0.5 * one + float(before.problem.base_bytes[0])
@@ -316,7 +318,7 @@ def test_state_below_leaves_room_for_rows() -> None:
     of, rows = side.options, 10_000 * 64 * 4
     blocks = np.array([np.flatnonzero(of.table[of.block_option] == table)[0] for table in range(2)])
     plan = side.plan(Placement(blocks, np.array([0, 0])))
-    homes = Migration(plan, "old", side.model, ()).homes(of, side.problem)
+    homes = Migration(plan, "old", side.model, ()).homes(side.formulation)
     base = float(side.problem.base_bytes[0])
     full = replace(side.problem, pool_capacity=(np.full(2, 2.5 * rows + base), *side.problem.pool_capacity[1:]))
     assert homes.moved_bytes(full, Placement(blocks, np.array([0, 0]))).sum() == 0

@@ -10,6 +10,7 @@ from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.provenance import provenance
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import build_problem, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
 from planner.planning.assembly import document
@@ -178,16 +179,15 @@ def test_rounds_end_with_their_time(scarce: tuple[Topology, Workload, Plan]) -> 
     """Without time the usual shares stay; a round is begun only where one that lasts as long as the last has time."""
     cluster, model, _ = scarce
     costs = StepModel(cluster, model)
-    options = enumerate_options(costs, Policy())
-    problem = build_problem(costs, options)
-    assert with_own_fractions(costs, options, problem, None, lambda _: False) == (options, problem)
+    usual = Formulation.of(costs, Policy())
+    assert with_own_fractions(usual, None, lambda _: False) is usual
     asked: list[float] = []
 
     def twice(seconds: float) -> bool:
         asked.append(seconds)
         return len(asked) < 4
 
-    found, _ = with_own_fractions(costs, options, problem, None, twice)
+    found = with_own_fractions(usual, None, twice).options
     assert found.fractions is not None
     assert asked[0] == 0.0
     assert len(asked) <= 4
@@ -198,7 +198,7 @@ def test_rounds_end_with_their_time(scarce: tuple[Topology, Workload, Plan]) -> 
 def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
     """Tiny instances with tight memory: the optimum over the shares found is known by trying everything."""
     instance = tiny_instance(seed)
-    options, problem = with_own_fractions(instance.model, instance.options, instance.problem)
+    options = with_own_fractions(Formulation(instance.model, instance.options, instance.problem)).options
     if options.fractions is None:
         return
     random = np.random.default_rng(seed)
@@ -235,9 +235,8 @@ def test_a_plan_of_a_narrower_question_does_not_verify(scarce: tuple[Topology, W
     cluster, trained, found = scarce
     model, policy = StepModel(cluster, trained), Policy(tiers=("ddr_cached",))
     sizes = dict(coarse_fractions(model)) | {"ddr_cached": np.full((len(SCARCE), 1), 0.0005)}
-    options = enumerate_options(model, policy, sizes)
-    problem = build_problem(model, options)
-    narrow = document(model, options, problem, solve(problem, SearchLimits()), provenance(model, policy, 0, options))
+    question = Formulation.of(model, policy, sizes)
+    narrow = document(question, solve(question.problem, SearchLimits()), provenance(question, policy, 0))
     assert narrow.objective is not None
     assert found.objective is not None
     assert narrow.objective.lower_bound_s > found.objective.step_s

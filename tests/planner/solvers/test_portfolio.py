@@ -10,6 +10,7 @@ from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
+from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options, build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.formulation.restrictions import restrictions
@@ -160,7 +161,6 @@ def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
     model = model.model_copy(update={"tables": tables, "embedding": embedding})
     of, steps = StepModel(load_topology("zionex-16"), model), []
     for policy in (Policy(), Policy(tiers=("ddr_cached",))):
-        options = enumerate_options(of, policy)
-        problem = build_problem(of, options)
-        steps.append(step_s(*with_own_fractions(of, options, problem), SearchLimits(effort=effort)))
+        found = with_own_fractions(Formulation.of(of, policy))
+        steps.append(step_s(found.options, found.problem, SearchLimits(effort=effort)))
     assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)

@@ -1,0 +1,60 @@
+"""A question as it is searched: what everything costs, what each table may be, and the problem made of both."""
+
+from dataclasses import dataclass, replace
+
+from cost_models.model import CostModel
+from planner.formulation.allowed_choices import Permits
+from planner.formulation.option_space import EVERY_CUT, Cuts
+from planner.formulation.options import CacheFractions, Options, build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Ints
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """The three belong together: options are those of the model, the problem is that of the options."""
+
+    model: CostModel
+    options: Options
+    problem: Problem
+
+    @classmethod
+    def of(
+        cls,
+        model: CostModel,
+        policy: Policy | Permits,
+        fractions: CacheFractions | None = None,
+        cuts: Cuts | None = None,
+    ) -> "Formulation":
+        """All that the policy allows; see `enumerate_options`."""
+        return cls.of_options(model, enumerate_options(model, policy, fractions, cuts))
+
+    @classmethod
+    def of_options(cls, model: CostModel, options: Options) -> "Formulation":
+        """With these options alone."""
+        return cls(model, options, build_problem(model, options))
+
+    @property
+    def has_every_cut(self) -> bool:
+        """Whether every column cut is among the options."""
+        return self.options.cuts == EVERY_CUT
+
+    def with_every_cut(self) -> "Formulation":
+        """The same with every column cut."""
+        return Formulation.of(self.model, self.options.permits, self.options.fractions, EVERY_CUT)
+
+    def with_fractions(self, fractions: CacheFractions) -> "Formulation":
+        """The same with other sizes of caches."""
+        return Formulation.of(self.model, self.options.permits, fractions, self.options.cuts)
+
+    def with_sharding(self, sharding: int) -> "Formulation":
+        """The same with one sharding alone."""
+        permits = self.options.permits
+        only = permits.shardings & False
+        only[:, sharding] = True
+        return Formulation.of(self.model, replace(permits, shardings=only), self.options.fractions, self.options.cuts)
+
+    def tiers_of(self, blocks: Ints) -> Ints:
+        """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""
+        return self.options.tier[self.problem.block_option[blocks]]
