@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models import coefficients
+from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients import Coefficient, NamedCoefficients
 from cost_models.kinds import CoefficientsUsed, usable_bytes
 from cost_models.loads import Resource
@@ -62,8 +63,8 @@ class HugeCTRModel(CostModel):
     unit = ""
     tied_shardings = (COLUMN_WISE,)
 
-    def __init__(self, topology: Topology, workload: Workload) -> None:
-        super().__init__(topology, workload)
+    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+        super().__init__(topology, workload, reserve)
         world = topology.world_size
         numbers = hugectr_coefficients()
         self._threshold_bytes = numbers.replication_threshold_bytes.value
@@ -83,7 +84,7 @@ class HugeCTRModel(CostModel):
         self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
         of_kind = np.array([usable_bytes(group)[0] for group in topology.nodes], dtype=float)
         below = (np.zeros(int(pool[-1]) + 1) for pool in self.memory_pool_of_rank[1:])
-        self.memory_capacity = (of_kind[self.kind_of_rank], *below)
+        self.pool_bytes = (of_kind[self.kind_of_rank], *below)
 
     def resource_of_rank(self, resource: Resource) -> Ints:  # noqa: ARG002
         """[W] the rank itself."""

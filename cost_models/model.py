@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.error_bars import ErrorBars
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
@@ -138,11 +139,11 @@ class CostModel(ABC):
     """[K, C] seconds on each rank's resources before any table is placed."""
     base_bytes: Floats
     """[M] bytes on each rank before any table is placed."""
-    memory_capacity: tuple[Floats, ...]
-    """Per memory, usable bytes of each pool (after the reserve)."""
+    pool_bytes: tuple[Floats, ...]
+    """Per memory, bytes of each pool after the topology's own reserve."""
 
-    def __init__(self, topology: Topology, workload: Workload) -> None:
-        self.topology, self.workload = topology, workload
+    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+        self.topology, self.workload, self.reserve = topology, workload, reserve
 
     @property
     def kind_count(self) -> int:
@@ -183,6 +184,20 @@ class CostModel(ABC):
         """Per memory, [W] the pool each rank draws on: that of itself, of its node or of its node group."""
         of = {"rank": np.arange(len(self.host_of_rank)), "node": self.host_of_rank, "group": self.kind_of_rank}
         return tuple(of[SHARED_BY[tier]] for tier in self.memories)
+
+    @cached_property
+    def memory_capacity(self) -> tuple[Floats, ...]:
+        """Per memory, usable bytes of each pool: after the topology's reserve and the question's own."""
+        ranks_of_host = np.bincount(self.host_of_rank)
+        usable = []
+        for tier, size, pool in zip(self.memories, self.pool_bytes, self.memory_pool_of_rank, strict=True):
+            amount = self.reserve.get(tier, Amount())
+            # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
+            ranks = np.maximum(ranks_of_host[self.host_of_rank], np.bincount(pool)[pool])
+            part = 1.0 if tier == "hbm" else 1.0 / ranks
+            kept = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(size))
+            usable.append(np.maximum(size * (1 - amount.share) - kept, 0.0))
+        return tuple(usable)
 
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""
@@ -277,7 +292,7 @@ class MemoryModel(CostModel):
     columns = (Column(0, "device"),)
 
     def __init__(self, whole: CostModel) -> None:
-        super().__init__(whole.topology, whole.workload)
+        super().__init__(whole.topology, whole.workload, whole.reserve)
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
         self.tied_shardings, self.cache_fractions = whole.tied_shardings, whole.cache_fractions
@@ -285,7 +300,7 @@ class MemoryModel(CostModel):
         self.tables, self.coefficients = whole.tables, whole.coefficients
         self.kind_of_rank, self.node_of_rank = whole.kind_of_rank, whole.node_of_rank
         self.constants, self.base_loads = np.zeros(1), np.zeros((whole.kind_count, 1))
-        self.base_bytes, self.memory_capacity = whole.base_bytes, whole.memory_capacity
+        self.base_bytes, self.pool_bytes = whole.base_bytes, whole.pool_bytes
 
     @cached_property
     def host_of_rank(self) -> Ints:

@@ -7,6 +7,7 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import numpy as np
 
 from cost_models import collectives, step_error_bars
+from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.error_bars import ErrorBars
@@ -41,8 +42,8 @@ class StepModel(CostModel):
     without_error_bars = None
     coefficients: StepCoefficients
 
-    def __init__(self, topology: Topology, workload: Workload) -> None:
-        super().__init__(topology, workload)
+    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+        super().__init__(topology, workload, reserve)
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
@@ -66,9 +67,9 @@ class StepModel(CostModel):
             self._add_copy()
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
-        self.memory_capacity = self._memory_capacity()
+        self.pool_bytes = self._pool_bytes()
 
-    def _memory_capacity(self) -> tuple[Floats, ...]:
+    def _pool_bytes(self) -> tuple[Floats, ...]:
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         pools = (np.unique(pool, return_index=True)[1] for pool in self.memory_pool_of_rank)
         return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(self.memories, pools, strict=True))

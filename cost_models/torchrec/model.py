@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.kinds import CoefficientsUsed
 from cost_models.loads import Resource
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
@@ -41,8 +42,8 @@ class TorchRecModel(CostModel):
     name = "torchrec"
     quantity = "rating"
 
-    def __init__(self, topology: Topology, workload: Workload) -> None:
-        super().__init__(topology, workload)
+    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+        super().__init__(topology, workload, reserve)
         own = self.torchrec_topology = TorchRecTopology.from_topology(topology)
         world = own.world_size
         self.torchrec_tables = TorchRecTables.of(workload, world)
@@ -60,7 +61,7 @@ class TorchRecModel(CostModel):
         self.node_of_rank: Ints = np.arange(world) // own.group_size
         self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
         held = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
-        self.memory_capacity = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
+        self.pool_bytes = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
 
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:

@@ -3,7 +3,6 @@
 T tables, W ranks, R sets of ranks.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
-from planner.formulation.policy import Amount, Policy
+from planner.formulation.policy import Policy
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
@@ -74,21 +73,7 @@ class Permits:
 
 def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
     """The cost model with the policy's reserve taken from its memory. Raises InputError for an unknown name."""
-    model = cost_model(name, topology, workload)
-    if policy.reserve == Policy().reserve:
-        return model
-    reduced = copy.copy(model)
-    ranks_of_host = np.bincount(model.host_of_rank)
-    kept = []
-    for tier, capacity, pool in zip(model.memories, model.memory_capacity, model.memory_pool_of_rank, strict=True):
-        amount: Amount = getattr(policy.reserve, tier)
-        # Where the pool of a node is dealt out to its ranks, each part keeps its part free.
-        ranks = np.maximum(ranks_of_host[model.host_of_rank], np.bincount(pool)[pool])
-        part = 1.0 if tier == "hbm" else 1.0 / ranks
-        size = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(capacity))
-        kept.append(np.maximum(capacity * (1 - amount.share) - size, 0.0))
-    reduced.memory_capacity = tuple(kept)
-    return reduced
+    return cost_model(name, topology, workload, policy.reserve.amounts())
 
 
 @dataclass(frozen=True)

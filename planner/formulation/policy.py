@@ -12,7 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, PlacementTier, Sharding, StatePlace
+from cost_models.amounts import Amount, Reserve
+from cost_models.shards import (
+    MEMORY_TIERS,
+    PLACEMENT_TIERS,
+    SHARDINGS,
+    STATE_PLACES,
+    PlacementTier,
+    Sharding,
+    StatePlace,
+)
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
@@ -53,17 +62,6 @@ def rank_ranges(ranks: Sequence[int]) -> str:
         else:
             runs.append([rank, rank])
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
-
-
-@dataclass(frozen=True)
-class Amount:
-    """Memory to keep free: a share of what a pool has, or bytes."""
-
-    share: float = 0.0
-    size: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.size}B" if self.size else repr(self.share)
 
 
 def _parse_amount(value: object) -> Amount:
@@ -183,6 +181,10 @@ class PolicyReserve(Record):
     ssd: Kept = Amount()
     scm: Kept = Amount()
     remote: Kept = Amount()
+
+    def amounts(self) -> Reserve:
+        """What is kept free of each memory, as cost models take it."""
+        return {tier: getattr(self, tier) for tier in MEMORY_TIERS}
 
 
 class Policy(Limits):

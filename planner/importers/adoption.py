@@ -44,12 +44,14 @@ class AdoptionInputs:
     """What a placement is read against."""
 
     topology: Topology
-    workload: Workload
+    given_workload: Workload
     cost_model: str
     policy: Policy
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workload", priced_as_run(self.workload, self.policy))
+    @cached_property
+    def workload(self) -> Workload:
+        """The workload with the software profile of the policy's runtime, unless it names one."""
+        return priced_as_run(self.given_workload, self.policy)
 
     @cached_property
     def model(self) -> CostModel:

@@ -139,7 +139,7 @@ def with_settings(parameters: Parameters, inputs: AdoptionInputs, source: str) -
     tables = tuple(profiles.values())
     if tables == inputs.workload.tables:
         return inputs
-    return replace(inputs, workload=inputs.workload.model_copy(update={"tables": tables}))
+    return replace(inputs, given_workload=inputs.workload.model_copy(update={"tables": tables}))
 
 
 def _without_plans_share(entry: Mapping[str, Any]) -> Mapping[str, Any]:
