@@ -16,8 +16,8 @@ from cost_models.registry import cost_model
 from cost_models.shards import EXTENT_OF_SHARDING, RANK, PlacedShards
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards
 from planner.planning import planning as api
-from planner.verification.planned import placed_shards
 from topologies.cluster import Topology
 
 

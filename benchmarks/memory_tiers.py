@@ -26,8 +26,8 @@ from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner import plan
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards
 from planner.formulation.policy import Policy
-from planner.verification.planned import placed_shards
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 

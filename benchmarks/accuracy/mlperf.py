@@ -35,8 +35,8 @@ from cost_models.shards import (
 )
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
+from planner.document.planned import placed_shards
 from planner.planning import planning as api
-from planner.verification.planned import placed_shards
 from topologies.loading import load_topology
 
 WORKLOAD = "dlrm-dcnv2"

@@ -17,8 +17,8 @@ import pandas as pd
 
 from benchmarks.accuracy.__main__ import FACTS
 from benchmarks.validation import catalog, measured, ranking
+from planner.document.planned import placed_shards, planned_inputs
 from planner.planning import planning as api
-from planner.verification.planned import placed_shards, planned_inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "validation.md"
 TAU, STANDS = 0.9, 1.02

@@ -24,8 +24,8 @@ from cost_models.shards import (
 )
 from cost_models.simulator.simulation import simulate
 from cost_models.workload.loading import load_workload
+from planner.document.planned import placed_shards, planned_inputs
 from planner.planning import planning as api
-from planner.verification.planned import placed_shards, planned_inputs
 from topologies.loading import load_topology
 
 WORKLOADS = (

@@ -32,8 +32,8 @@ from cost_models.shards import (
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
+from planner.document.planned import placed_shards
 from planner.planning import planning as api
-from planner.verification.planned import placed_shards
 from topologies.cluster import Topology
 
 MIXES: dict[str, tuple[int, ...]] = {

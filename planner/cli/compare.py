@@ -30,10 +30,10 @@ def compare(
         raise typer.BadParameter("name at least two plan documents", param_hint="PLAN...")
     from planner.capacity.prices import load_prices, notes
     from planner.document.plan import Plan
+    from planner.document.planned import planned_inputs
     from planner.errors import UnsoundPlanError
     from planner.reports import comparison as report
     from planner.verification.loading import load_plan
-    from planner.verification.planned import planned_inputs
     from topologies.errors import InputError
 
     found: dict[str, Plan] = {}

@@ -84,9 +84,9 @@ def export(
     called = values.word("--names", names or NAMES[0], NAMES)
 
     from planner.document.files import write_file
+    from planner.document.planned import planned_inputs
     from planner.exporters import hugectr, torchrec, torchrec_qcomms, torchrec_reshard
     from planner.verification.loading import load_plan
-    from planner.verification.planned import planned_inputs
 
     document, source, modules = load_plan(plan), str(plan), module or ()
     if kind == "torchrec":

@@ -55,10 +55,10 @@ def verify(
       planner verify plan.json -t zionex-16 -w dlrm-dcnv2 --policy policy.yaml
     """
     from planner.document.plan import read_plan
+    from planner.document.planned import planned_inputs
     from planner.formulation.policy import Policy
     from planner.formulation.software import priced_as_run
     from planner.verification.loading import load_plan
-    from planner.verification.planned import planned_inputs
     from planner.verification.unchecked import INPUTS, in_words, unchecked
     from planner.verification.verify import verify as violations_of
     from topologies.documents import validate

@@ -23,15 +23,14 @@ from cost_models.shards import (
 from planner.diagnosis.fixed_part import FixedCost, fixed_costs
 from planner.diagnosis.sensitivity import Gain, gains
 from planner.document.plan import Plan, StageTime, TablePlan
+from planner.document.planned import placed_shards, planned_model
 from planner.document.provenance import planned_options
 from planner.errors import UnsoundPlanError
-from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Options, build_problem
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import Fluid
-from planner.verification.planned import placed_shards, planned_inputs
 from planner.verification.proof import faults_of, read_proof
 from topologies.errors import Fault
 
@@ -132,7 +131,7 @@ class Explainer:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.model = planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+        self.model = planned_model(plan)
         self._placed = placed_shards(plan)
         self._evaluation = self.model.evaluate(self._placed)
         self._problem: Problem | None = None

@@ -10,7 +10,6 @@ import numpy as np
 
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
-from cost_models.registry import cost_model
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
@@ -25,9 +24,9 @@ from cost_models.shards import (
     memory_of_state,
 )
 from cost_models.workload.formats import DTYPES
-from cost_models.workload.models import Workload
 from planner.document.moves import FormerPlan, Moves, RankTraffic
 from planner.document.plan import Plan, TablePlan
+from planner.document.planned import planned_model, planned_topology
 from planner.document.shards import TierBytes
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
@@ -38,7 +37,6 @@ from planner.problem.placement import Placement
 from planner.problem.relocation import Homes, Parts, existing_cells, kept_cells
 from planner.problem.rounding import ROUNDING
 from topologies.cluster import Topology
-from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
 
 MEMORY_OF_TIER: Ints = HOME
@@ -87,8 +85,7 @@ class Migration:
     @cached_property
     def topology_before(self) -> Topology:
         """The cluster of the old plan."""
-        content = self.old.provenance.topology.content
-        return validate(Document(content, f"{self.source}: provenance.topology.content"), Topology)
+        return planned_topology(self.old, f"{self.source}: ")
 
     @cached_property
     def rank_after(self) -> Ints:
@@ -487,9 +484,7 @@ def differences(
 
     Raises InputError where a plan places nothing, or the two have no table in common.
     """
-    topology = validate(Document(after.provenance.topology.content, "provenance.topology.content"), Topology)
-    workload = validate(Document(after.provenance.workload.content, "provenance.workload.content"), Workload)
-    model = cost_model(after.provenance.cost_model, topology, workload)
+    model = planned_model(after)
     if not after.tables:
         raise InputError.at("the second plan", f"is {after.status!r}: it places no tables", path="status")
     moved = migration_from(before, model, lost_nodes, source).moved_bytes_of_tables(after.tables)

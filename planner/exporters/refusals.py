@@ -8,10 +8,9 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, Ints
 from planner.document.plan import Plan, TablePlan
-from planner.formulation.allowed_choices import planning_model
+from planner.document.planned import planned_model
 from planner.formulation.policy import RUNTIMES, Runtime
 from planner.verification.coverage import coverage_fault
-from planner.verification.planned import planned_inputs
 from topologies.errors import Fault, InputError
 
 
@@ -29,8 +28,7 @@ class Placed:
         """Raises InputError for a plan that places nothing."""
         if plan.objective is None:
             raise InputError.at(source, f"is {plan.status} and places nothing: there is nothing to export")
-        topology, workload = planned_inputs(plan)
-        return cls(plan, planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy), source)
+        return cls(plan, planned_model(plan), source)
 
     @property
     def ranks_of_host(self) -> list[int]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from cost_models.workload.models import TableProfile, Workload
 from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from planner.exporters.torchrec import VERSION, torchrec_plan
-from planner.verification.planned import planned_inputs
 from topologies.errors import Fault, InputError
 
 RESHARDED = ("table_wise", "column_wise")

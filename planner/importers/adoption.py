@@ -13,6 +13,7 @@ from planner.certificates.shortage import Shortage
 from planner.document.certificates import Proof
 from planner.document.origin import Provenance
 from planner.document.plan import Objective, Plan, StageTime, TablePlan
+from planner.document.planned import placed_tables
 from planner.document.provenance import provenance
 from planner.document.shards import Shards
 from planner.formulation.allowed_choices import planning_model
@@ -27,7 +28,6 @@ from planner.solvers.search import relaxed
 from planner.verification.coverage import coverage_fault
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_shortage
-from planner.verification.planned import placed_tables
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 from planner.verification.verify import outside_options

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from planner.exporters.torchrec_qcomms import qcomms
 from planner.exporters.torchrec_reshard import torchrec_reshard
 from planner.integrations.torchrec import Source, exported_document, to_sharding_plan
-from planner.verification.planned import planned_inputs
 from topologies.errors import InputError
 
 if TYPE_CHECKING:

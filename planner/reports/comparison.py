@@ -10,9 +10,8 @@ from cost_models.registry import COST_MODELS
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
 from planner.capacity.prices import PriceSheet, bill
 from planner.document.plan import Plan
-from planner.formulation.allowed_choices import planning_model
+from planner.document.planned import planned_inputs, planned_model
 from planner.reports.tables import TextGrid
-from planner.verification.planned import planned_inputs
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
     }
     found |= {f"stage_{stage.name}_s": stage.seconds for stage in plan.stages if is_step}
     if is_step and plan.stages:
-        hidden = planning_model(cost_model, topology, workload, plan.provenance.policy).hidden
-        found |= {f"hidden_{name}": behind for name, behind in hidden.items()}
+        found |= {f"hidden_{name}": behind for name, behind in planned_model(plan).hidden.items()}
     return found | _memory(plan) | _tables(plan)
 
 
@@ -82,8 +80,7 @@ def _memory(plan: Plan) -> Record:
     """Bytes in use and usable over the cluster, and how full the fullest rank or node is."""
     if not plan.ranks:
         return {}
-    origin = plan.provenance
-    model = planning_model(origin.cost_model, *planned_inputs(plan), origin.policy)
+    model = planned_model(plan)
     found: Record = {}
     for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]

@@ -21,10 +21,10 @@ from cost_models.shards import (
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards, planned_model
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.policy import Policy
 from planner.reports.tables import TextGrid
-from planner.verification.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 from topologies.units import format_bytes
 
@@ -55,8 +55,7 @@ DENSE_PARTS = {
 
 def of_plan(plan: Plan) -> list[Record]:
     """The bytes of a plan, summed over the cluster: a record for each part, then totals and capacities."""
-    inputs = planned_inputs(plan)
-    model = planning_model(plan.provenance.cost_model, *inputs, plan.provenance.policy)
+    model = planned_model(plan)
     return _records(model, _whole_tables(model) if plan.objective is None else placed_shards(plan))
 
 

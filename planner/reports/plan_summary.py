@@ -13,11 +13,10 @@ from planner.diagnosis.sensitivity import deduplication, describe, gains
 from planner.document.migration import is_limit_too_small
 from planner.document.moves import Moves
 from planner.document.plan import Objective, Plan
+from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
-from planner.formulation.allowed_choices import planning_model
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words
-from planner.verification.planned import placed_shards, planned_inputs
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
 def render(plan: Plan, console: "Console") -> None:
     """Print the summary of a plan, or why there is none."""
-    topology, workload = planned_inputs(plan)
+    model = planned_model(plan)
+    topology, workload = model.topology, model.workload
     ranks, nodes = topology.world_size, topology.node_count
     tables = counted(len(workload.tables), "table")
     cluster = f"{topology.name}: {tables}, {counted(ranks, 'rank')} on {counted(nodes, 'node')}"
@@ -39,7 +39,6 @@ def render(plan: Plan, console: "Console") -> None:
     if plan.objective is None:
         _render_no_plan(plan, console)
         return
-    model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan, plan.objective, model, console)

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.document.plan import Plan
-from planner.formulation.allowed_choices import planning_model
+from planner.document.planned import planned_model
 from planner.reports.tables import TextGrid
 from planner.reports.words import resource_words
-from planner.verification.planned import planned_inputs
 from planner.verification.simulation import Judgement, simulated
 from topologies.units import format_seconds
 
@@ -65,7 +64,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
 
 def hidden_stages(plan: Plan) -> dict[str, str]:
     """By the name of a stage that others hide, the stage in which the rest of it shows."""
-    model = planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+    model = planned_model(plan)
     return dict(model.hidden)
 
 

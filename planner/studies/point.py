@@ -18,6 +18,7 @@ from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards
 from planner.document.provenance import provenance
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.formulation import Formulation
@@ -30,7 +31,6 @@ from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import better, bounded
 from planner.studies.study import Search
-from planner.verification.planned import placed_shards
 from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.errors import InputError

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models import error_bars
 from cost_models.model import CostModel
 from planner.document.plan import ErrorBar, Plan
-from planner.verification.planned import placed_shards
+from planner.document.planned import placed_shards
 
 BAND_TOLERANCE = 1e-6
 """Relative difference of a band's ends that two orders of summation may make."""

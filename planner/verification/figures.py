@@ -11,9 +11,9 @@ from cost_models.shards import (
     SHARED_BY,
 )
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards
 from planner.document.remaps import numbering_fault
 from planner.verification.coverage import coverage_fault
-from planner.verification.planned import placed_shards
 from planner.verification.simulation import play, simulated
 
 GIVE = 1e-3

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from planner.document.plan import Plan, read_plan
+from planner.document.planned import planned_model
 from planner.errors import UnsoundPlanError
-from planner.formulation.allowed_choices import planning_model
-from planner.verification.planned import planned_inputs
 from planner.verification.verify import shape_faults
 from topologies.errors import Fault
 
@@ -22,7 +21,7 @@ def load_plan(path: str | Path) -> Plan:
 
 def expect_sound(plan: Plan, source: str) -> Plan:
     """The plan itself, which messages call `source`. Raises as `load_plan` does."""
-    model = planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+    model = planned_model(plan)
     faults = [Fault(source, 0, 0, "", f"was changed: {text}") for text in shape_faults(plan, model)]
     if faults:
         raise UnsoundPlanError(faults)

@@ -8,7 +8,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.engine import Observer
 from cost_models.simulator.simulation import Simulation, simulate
 from planner.document.plan import Plan, Simulated
-from planner.verification.planned import placed_shards, planned_inputs
+from planner.document.planned import placed_shards, planned_inputs
 from topologies.sentences import counted
 from topologies.units import format_bytes
 

@@ -20,6 +20,7 @@ from cost_models.workload.models import Workload
 from planner.document.migration import migration_from, plan_fingerprint
 from planner.document.origin import Provenance, Source
 from planner.document.plan import Plan, TablePlan
+from planner.document.planned import placed_shards, planned_model
 from planner.document.provenance import (
     coefficient_sources,
     faults_of_cuts,
@@ -28,7 +29,7 @@ from planner.document.provenance import (
     tried_fractions,
 )
 from planner.document.remaps import faults_of_files
-from planner.formulation.allowed_choices import HeldTable, Permits, planning_model, violations
+from planner.formulation.allowed_choices import HeldTable, Permits, violations
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
@@ -47,7 +48,6 @@ from planner.verification.figures import (
     table_faults,
 )
 from planner.verification.infeasibility import faults_of_reason
-from planner.verification.planned import placed_shards, planned_inputs
 from planner.verification.proof import (
     faults_of,
     faults_of_cases,
@@ -73,12 +73,10 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     where these are given. What is not checked, `planner.verification.unchecked` lists. Raises InputError if the inputs
     in the document cannot be read.
     """
-    topology, workload = planned_inputs(plan)
-    found = [*_sources(plan.provenance, topology, workload), *_status(plan)]
-    policy = plan.provenance.policy
-    model = planning_model(plan.provenance.cost_model, topology, workload, policy)
+    model, policy = planned_model(plan), plan.provenance.policy
+    found = [*_sources(plan.provenance, model.topology, model.workload), *_status(plan)]
     found += _coefficients(plan, model)
-    found += _warnings(plan, workload)
+    found += _warnings(plan, model.workload)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
         return [*found, *fractions]

@@ -19,8 +19,8 @@ from cost_models.workload.models import Workload
 from planner import plan
 from planner.cli.verify import other_input
 from planner.document.plan import Plan, read_plan
+from planner.document.planned import planned_inputs
 from planner.formulation.policy import Policy
-from planner.verification.planned import planned_inputs
 from planner.verification.unchecked import INPUTS, unchecked
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload

@@ -16,8 +16,8 @@ from cost_models.registry import cost_model
 from cost_models.shards import MEMORY_TIERS
 from planner import plan
 from planner.document.plan import Objective, Plan, RankPlan, StageTime, TablePlan
+from planner.document.planned import placed_tables
 from planner.document.shards import TierBytes
-from planner.verification.planned import placed_tables
 from planner.verification.verify import verify
 from tests.oracles import legality
 from tests.oracles.choices import Cluster

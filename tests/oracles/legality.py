@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from planner.document.plan import TablePlan
-from planner.verification.planned import placed_tables
+from planner.document.planned import placed_tables
 from tests.oracles.choices import row_blocks
 from tests.oracles.document_rules import Rules, TableRules
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cost_models.registry import cost_model
-from planner.verification.planned import placed_tables
+from planner.document.planned import placed_tables
 from tests.oracles import covers, judge, legality
 from tests.oracles.choices import Cluster
 from tests.oracles.document_rules import rules_of

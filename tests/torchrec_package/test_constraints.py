@@ -15,8 +15,8 @@ from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_tower import EmbeddingTower
 
 from cost_models.workload.models import TableProfile
+from planner.document.planned import planned_inputs
 from planner.integrations.torchrec_planner import ShardPlanner
-from planner.verification.planned import planned_inputs
 from topologies.errors import InputError
 
 BATCH = 256

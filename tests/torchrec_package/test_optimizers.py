@@ -11,8 +11,8 @@ from torchrec.optim import RowWiseAdagrad
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from cost_models.workload.models import Workload
+from planner.document.planned import planned_inputs
 from planner.integrations.torchrec_planner import ShardPlanner
-from planner.verification.planned import planned_inputs
 from topologies.errors import InputError
 
 GIB = 2**30

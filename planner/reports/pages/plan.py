@@ -10,7 +10,7 @@ from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
 from planner.diagnosis.fixed_part import fixed_part
 from planner.document.plan import Objective, Plan, StageTime
-from planner.formulation.allowed_choices import planning_model
+from planner.document.planned import planned_model
 from planner.reports.pages.charts import (
     INK,
     MEMORY_COLOURS,
@@ -31,7 +31,6 @@ from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Page, PageColumn, Table
 from planner.reports.words import fixed_words
 from planner.studies.scales import Scale, scale_of
-from planner.verification.planned import planned_inputs
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
@@ -42,8 +41,8 @@ MOST_TABLES = 2000
 
 def plan_page(plan: Plan) -> Page:
     """What a plan does, as a page; or why there is none. Raises InputError if its inputs are no longer valid."""
-    topology, workload = planned_inputs(plan)
-    model = planning_model(plan.provenance.cost_model, topology, workload, plan.provenance.policy)
+    model = planned_model(plan)
+    topology, workload = model.topology, model.workload
     ranks, nodes = topology.world_size, topology.node_count
     description = f"{counted(len(workload.tables), 'table')}, {counted(ranks, 'rank')} on {counted(nodes, 'node')},"
     page = Page(

@@ -9,12 +9,12 @@ import pytest
 from cost_models.shards import SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
 from planner.formulation.policy import Policy
 from planner.importers.adoption import PRICED_BOUND_ABOVE, AdoptionInputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.planning.planning import plan
-from planner.verification.planned import planned_inputs
 from planner.verification.verify import verify
 from topologies.errors import InputError
 from topologies.loading import load_topology

@@ -6,7 +6,7 @@ import pytest
 from cost_models.shards import Floats
 from planner import load_topology, plan, verify
 from planner.document.plan import Plan
-from planner.verification.planned import placed_shards, planned_inputs
+from planner.document.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
 
 WORKLOAD = "synthetic:60"

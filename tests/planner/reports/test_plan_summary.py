@@ -10,9 +10,9 @@ from cost_models.step import StepModel
 from planner import plan
 from planner.diagnosis.fixed_part import FixedPart, fixed_part
 from planner.document.plan import Objective, Plan
+from planner.document.planned import planned_inputs
 from planner.reports import plan_summary
 from planner.reports.words import fixed_words
-from planner.verification.planned import planned_inputs
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [{"rows": 100_000 * (1 + i), "dim": 64, "pooling_factor": 40} for i in range(5)]

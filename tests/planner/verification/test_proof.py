@@ -7,10 +7,10 @@ import pytest
 
 from cost_models.registry import cost_model
 from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.planning.planning import plan
-from planner.verification.planned import planned_inputs
 from planner.verification.proof import recomputed_bound_s
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload

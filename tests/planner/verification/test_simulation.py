@@ -15,7 +15,7 @@ from cost_models.simulator.simulation import simulate
 from planner import plan, verify
 from planner.diagnosis.sensitivity import deduplication
 from planner.document.plan import Plan
-from planner.verification.planned import placed_shards, planned_inputs
+from planner.document.planned import placed_shards, planned_inputs
 from planner.verification.simulation import judge, play
 from tests.oracles.instances import node_group, topology, workload
 

@@ -5,10 +5,10 @@ import pytest
 
 from cost_models.step import StepModel
 from planner import Plan, plan
+from planner.document.planned import planned_inputs
 from planner.reports.pages import plan_page
 from planner.reports.pages.charts import Chart
 from planner.reports.pages.page import Page
-from planner.verification.planned import planned_inputs
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [

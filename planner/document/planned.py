@@ -4,19 +4,30 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from cost_models.model import CostModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan, TablePlan
+from planner.formulation.allowed_choices import planning_model
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 
 
 def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
     """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
-    topology = validate(Document(plan.provenance.topology.content, "provenance.topology.content"), Topology)
     workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
-    return topology, workload
+    return planned_topology(plan), workload
+
+
+def planned_topology(plan: Plan, source: str = "") -> Topology:
+    """The cluster that the plan was computed for; `source` leads in messages. Raises InputError as `planned_inputs`."""
+    return validate(Document(plan.provenance.topology.content, f"{source}provenance.topology.content"), Topology)
+
+
+def planned_model(plan: Plan) -> CostModel:
+    """The costs that the plan was computed under. Raises InputError as `planned_inputs` does."""
+    return planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
 
 
 def placed_shards(plan: Plan) -> PlacedShards:
