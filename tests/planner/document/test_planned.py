@@ -32,5 +32,5 @@ def test_inputs_that_are_no_longer_valid_are_refused_where_they_stand() -> None:
     found = plan(CLUSTER, TRAINED, effort=0, simulate=False)
     source = found.provenance.topology.model_copy(update={"content": {"name": "none"}})
     broken = found.model_copy(update={"provenance": found.provenance.model_copy(update={"topology": source})})
-    with pytest.raises(InputError, match="old.json: provenance.topology.content"):
+    with pytest.raises(InputError, match=r"old\.json: provenance\.topology\.content"):
         planned_topology(broken, "old.json: ")
