@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.kinds import RankKind
 from cost_models.shards import BELOW_HBM, SHARED_BY, Floats, Ints, MemoryTier
-from cost_models.simulator.engine import NONE, Hubs, Use
+from cost_models.simulator.graph import NONE, Hubs, Use
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 

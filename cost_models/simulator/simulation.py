@@ -10,18 +10,17 @@ import numpy as np
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.shards import Floats, Ints, PlacedShards
+from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
 from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import SimulatedNetwork
-from cost_models.simulator.program import COMPUTE, HOST, Builder, Program, Task
+from cost_models.simulator.pipelines import ahead_of
+from cost_models.simulator.program import COMPUTE, HOST, Program, Task
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.sentences import counted
-
-FILL_STEPS = {"none": 1, "sparse-dist": 2, "prefetch": 3}
-"""Steps until every step of a pipeline is like the one before."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def simulate(
     kinds = rank_kinds(topology, workload)
     network = SimulatedNetwork(topology, kinds, conditions.lost_cards)
     software = software_coefficients(workload.software)
-    fill = FILL_STEPS[workload.pipeline] if workload.mode == "training" else 1
+    fill = ahead_of(workload).fill_steps
     played = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
     counter = Counter(
         Tables.of(workload, network.world),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shards import Floats, Ints
-from cost_models.simulator.engine import NONE
+from cost_models.simulator.graph import NONE
 from cost_models.simulator.network import IN, OUT
 from cost_models.simulator.program import Task
 from cost_models.simulator.simulation import Simulation

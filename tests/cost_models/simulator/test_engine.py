@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.simulator.engine import NONE, Engine, Floats, Graph, Hubs, Ints, Use
+from cost_models.simulator.engine import Engine
+from cost_models.simulator.graph import NONE, Floats, Graph, Hubs, Ints, Use
 
 
 def on(*resources: int, weight: float = 1.0) -> list[Use]:

@@ -9,12 +9,14 @@ import pytest
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.shards import MEMORY_DDR, MEMORY_TIERS
+from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
-from cost_models.simulator.engine import Engine, Floats
+from cost_models.simulator.engine import Engine
+from cost_models.simulator.graph import Floats
 from cost_models.simulator.network import SimulatedNetwork
-from cost_models.simulator.program import Builder
-from cost_models.simulator.simulation import FILL_STEPS, Simulation
+from cost_models.simulator.pipelines import ahead_of
+from cost_models.simulator.simulation import Simulation
 from cost_models.workload.models import Workload
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -44,7 +46,7 @@ def steps_of(
     """The same demand step after step."""
     conditions = conditions or Conditions()
     network = SimulatedNetwork(cluster, rank_kinds(cluster, model), conditions.lost_cards)
-    fill = FILL_STEPS[model.pipeline]
+    fill = ahead_of(model).fill_steps
     played = fill + steps + fill
     builder = Builder(network, model, software_coefficients(model.software), waits_for_data=conditions.data_loading)
     program = builder.build([demand] * played, conditions.slowness(network.world, played))

@@ -1,0 +1,133 @@
+"""The program of consecutive steps, composed of lookups and updates, the dense part, exchanges and host transfers."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
+from cost_models.simulator.demand import Demand
+from cost_models.simulator.dense_part import DensePart
+from cost_models.simulator.exchanges import Exchanges
+from cost_models.simulator.host_transfers import HostTransfers
+from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.simulator.pipelines import ahead_of
+from cost_models.simulator.program import COMPUTE, PREFETCH, Program, Streams, Wait
+from cost_models.workload.formats import sum_bytes, wire_bytes
+from cost_models.workload.models import Workload
+
+
+class Builder:
+    """Builds the program of some consecutive steps."""
+
+    def __init__(
+        self, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients, *, waits_for_data: bool
+    ) -> None:
+        self._network, self._workload, self._software = network, workload, software
+        self._streams = Streams(network.world)
+        self._dense = DensePart(self._streams, network, workload, software)
+        self._exchanges = Exchanges(self._streams, network, software)
+        self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
+        self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
+        self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
+        self._ahead = ahead_of(workload)
+        self._demands: Sequence[Demand] = ()
+        self._copied: list[Wait] = []
+        self._received: list[Wait] = []
+        self._fetched: list[Wait] = []
+
+    def build(
+        self,
+        demands: Sequence[Demand],
+        slowness: Sequence[Floats],
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Program:
+        """One step per demand; `slowness` [W] stretches each rank's device time; `tell` hears of each step."""
+        self._demands = demands
+        program, start = self._streams.program, None
+        for step in range(len(demands)):
+            tell(f"laying out step {step + 1:,} of {len(demands):,}")
+            self._bring(step + self._ahead.copy, self._copied, self._copy, start)
+            if not step or not self._ahead.ids:
+                self._bring(step + self._ahead.ids, self._received, self._exchange_ids, start)
+            if self._ahead.fetch:
+                self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
+            start = self._step(step, slowness[step])
+            program.done.append(start)
+        return program
+
+    # --- before the step -------------------------------------------------------------------------------------------
+
+    def _bring(self, batch: int, brought: list[Wait], bring: Callable[[int, Wait], Wait], after: Wait) -> None:
+        """Bring whatever has not been `brought` up to this batch."""
+        while len(brought) <= min(batch, len(self._demands) - 1):
+            brought.append(bring(len(brought), after))
+
+    def _copy(self, batch: int, after: Wait) -> Ints:
+        return self._host.copy(batch, self._demands[batch], after)
+
+    def _exchange_ids(self, batch: int, after: Wait) -> Ints:
+        waits = [self._copied[batch], after]
+        return self._exchanges.ids(batch, self._demands[batch], waits, yields=self._ahead.ids > 0)
+
+    def _prefetch(self, batch: int, after: Wait) -> Wait:
+        return self._host.fetch(PREFETCH, batch, self._demands[batch], [self._received[batch], after])
+
+    # --- the step --------------------------------------------------------------------------------------------------
+
+    def _step(self, step: int, slow: Floats) -> Ints:
+        """[W] the activities that end the step."""
+        streams, demand, dense = self._streams, self._demands[step], self._dense
+        # Without a pipeline the host waits for the ids too, and only then goes on launching kernels.
+        host_waits = [] if self._ahead.ids else [self._received[step]]
+        streams.wait_for_host(step, dense.overhead_s(slow), host_waits)
+        streams.join(COMPUTE, [self._received[step]])
+        if self._ahead.fetch:
+            streams.join(COMPUTE, [self._fetched[step]])
+        else:
+            self._host.fetch(COMPUTE, step, demand, ())
+        self._kernels("lookup", step, self._lookup_launch_s, demand.forward_s, slow)
+        looked_up = self._host.in_place("lookup", step, demand.forward_host_bytes, demand.forward_host_s)
+        outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+        dense.forward(dense.first, step, slow)
+        if dense.rest:
+            dense.forward(dense.rest, step, slow, outputs)
+        else:
+            streams.join(COMPUTE, outputs)
+        if self._workload.mode != "training":
+            return streams.last(COMPUTE)
+        # TorchRec's pipeline sends the sizes of the next batch before the forward pass, and its ids after it.
+        if self._ahead.ids:
+            self._bring(step + self._ahead.ids, self._received, self._exchange_ids, streams.last(COMPUTE))
+        return self._backward(step, demand, slow)
+
+    def _backward(self, step: int, demand: Demand, slow: Floats) -> Ints:
+        """[W] the activities that end the step: gradients computed, exchanged, reduced and applied."""
+        streams, dense, overlaps = self._streams, self._dense, self._software.all_reduce_overlaps_dense
+        buckets = dense.backward(dense.rest, step, slow)
+        forward, backward = self._workload.communication.forward, self._workload.communication.backward
+        ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
+        gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
+        buckets += dense.backward(dense.first, step, slow)
+        reduced: Wait = None
+        replicas = float(demand.replica_gradient_bytes.max())
+        if overlaps:
+            for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
+                reduced = self._exchanges.all_reduce(step, size, ready)
+        self._kernels("embedding update", step, self._update_launch_s, demand.backward_s, slow, gradients)
+        self._host.in_place("embedding update", step, demand.backward_host_bytes, demand.backward_host_s)
+        if not overlaps:
+            total = sum(size for _, size in buckets) + replicas
+            reduced = self._exchanges.all_reduce(step, total, streams.last(COMPUTE))
+        replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
+        seconds = dense.optimizer_s(slow) + replicas_s * demand.replica_gradient_bytes * slow
+        return streams.run(COMPUTE, "dense optimizer", step, seconds, [reduced])
+
+    def _kernels(
+        self, name: str, step: int, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()
+    ) -> None:
+        """Run a kernel for the tables of each tier, [tiers, W] seconds; the first one has the launch and waits."""
+        for tier in np.flatnonzero(by_tier.any(axis=1)).tolist() or [0]:
+            seconds = (launch_s + by_tier[tier]) * slow
+            self._streams.run(COMPUTE, f"{name} ({PLACEMENT_TIERS[tier]})", step, seconds, after)
+            launch_s, after = np.zeros(self._network.world), ()

@@ -1,0 +1,85 @@
+"""The dense part of a step: its kernels forward and backward, its optimizer, and the host's fixed overhead."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts, dense_size
+from cost_models.shards import Floats, Ints
+from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.program import COMPUTE, Streams, Wait
+from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
+from cost_models.workload.optimizers import STATE
+
+BUCKET_BYTES = 25e6
+"""Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
+MOST_BUCKETS = 16
+BACKWARD_OVER_FORWARD = 2.0
+"""Dense part: gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
+ACTIVATIONS_FORWARD = 1 / 3
+"""Share of the activations' traffic of a training step that its forward pass makes."""
+BEFORE_OUTPUTS: PartName = "bottom_mlp"
+"""The part that needs no vectors: it runs while they are exchanged."""
+
+Bucket = tuple[Ints, float]
+"""[W] activities after which gradients are ready, and their bytes."""
+
+
+class DensePart:
+    """Puts the kernels of the dense part on the compute stream of W ranks."""
+
+    def __init__(
+        self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
+    ) -> None:
+        self._streams, self._network, self._workload, self._software = streams, network, workload, software
+        self._sizes = dense_parts(workload)
+        self._samples = workload.batch(network.world) / network.world
+        self.first = [part for part in self._sizes if part == BEFORE_OUTPUTS]
+        """The parts that run while vectors are exchanged, in the order of the forward pass."""
+        self.rest = [part for part in self._sizes if part != BEFORE_OUTPUTS]
+        """The parts that need the vectors, in the order of the forward pass."""
+
+    def forward(self, parts: Sequence[PartName], step: int, slow: Floats, after: Sequence[Wait] = ()) -> None:
+        """Run these parts one after the other; the first of them waits for `after`, too."""
+        for number, part in enumerate(parts):
+            self._streams.run(
+                COMPUTE, _named(part, "forward"), step, self._forward_s(part, slow), () if number else after
+            )
+
+    def backward(self, parts: Sequence[PartName], step: int, slow: Floats) -> list[Bucket]:
+        """Run these parts from the last to the first, bucket by bucket."""
+        buckets: list[Bucket] = []
+        for part in reversed(parts):
+            gradient = self._sizes[part].parameters * self._software.gradient_bytes.value
+            count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
+            seconds = BACKWARD_OVER_FORWARD * self._forward_s(part, slow) / count
+            name = _named(part, "backward")
+            buckets += [(self._streams.run(COMPUTE, name, step, seconds), gradient / count) for _ in range(count)]
+        return buckets
+
+    def _forward_s(self, part: PartName, slow: Floats) -> Floats:
+        """[W] multiply-accumulates at the device's rate, and activations through its memory."""
+        size, network = self._sizes[part], self._network
+        flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
+        hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
+        crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
+        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
+        return np.asarray(self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow)
+
+    def optimizer_s(self, slow: Floats) -> Floats:
+        """[W] weights, gradients and state of the dense part read, weights and state written, in fp32."""
+        network = self._network
+        hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
+        passes = 3 + 2 * STATE[self._workload.dense.optimizer].dense_arrays
+        return np.asarray(passes * 4 * dense_size(self._workload).parameters / hbm * slow)
+
+    def overhead_s(self, slow: Floats) -> Floats:
+        """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
+        own = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
+        return np.maximum(self._software.step_overhead_s.value - own, 0.0) * np.ones(self._network.world)
+
+
+def _named(part: PartName, way: str) -> str:
+    return f"{part.replace('_', ' ')} {way}"

@@ -1,0 +1,74 @@
+"""What ranks move to and from their hosts: batches, cache misses, rows that kernels read and write in place."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.shards import MEMORY_TIERS, Floats, Ints
+from cost_models.simulator.demand import Demand
+from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.program import COMPUTE, COPY, DATA, Streams, Wait
+from cost_models.tables import NUMBER_BYTES
+from cost_models.workload.models import Workload
+
+
+class HostTransfers:
+    """Puts transfers between hosts and devices on the streams of W ranks."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        network: SimulatedNetwork,
+        workload: Workload,
+        software: SoftwareCoefficients,
+        *,
+        waits_for_data: bool,
+    ) -> None:
+        self._streams, self._network, self._workload, self._software = streams, network, workload, software
+        self._waits_for_data = waits_for_data
+
+    def copy(self, batch: int, demand: Demand, after: Wait) -> Ints:
+        """A batch comes over the front-end network and then to the device."""
+        streams, network, world = self._streams, self._network, self._network.world
+        if self._software.ids_arrive_sharded:  # the ranks that hold the tables read their ids themselves
+            return streams.join(COPY, [after])
+        numbers = (self._workload.dense.numerical_features + 1) * NUMBER_BYTES
+        per_sample = demand.raw_ids_per_sample_bytes + numbers
+        amount = np.full(world, self._workload.batch(world) / world * per_sample)
+        arrived = None
+        if (front_end := network.front_end()) is not None:
+            loaded = streams.move(DATA, "data loading", batch, amount, front_end, [after], yields=True)
+            arrived = loaded if self._waits_for_data else None
+        return streams.move(COPY, "copy to device", batch, amount, network.host(), [arrived, after])
+
+    def fetch(self, stream: str, batch: int, demand: Demand, after: Sequence[Wait]) -> Wait:
+        """Cache misses, brought from one memory after the other while evicted rows go back; None without any."""
+        passes = self._software.cache_fetch_passes.value
+        network, end = self._network, None
+        for memory in np.flatnonzero(demand.fetched_bytes.any(axis=1)).tolist():
+            tier, amount = MEMORY_TIERS[memory], demand.fetched_bytes[memory]
+            name = f"cache fetch ({tier.upper()})"
+            if (first_s := network.first_answer_s(tier)).any():
+                after = [self._streams.run(stream, name, batch, np.where(amount > 0, first_s, 0.0), after)]
+            uses = network.fetch(tier, _per_byte(demand.fetched_s[memory], amount), passes)
+            end = self._streams.move(stream, name, batch, amount, uses, after)
+        return end
+
+    def in_place(self, kernel: str, step: int, amount: Floats, busy_s: Floats) -> Ints:
+        """Kernels read and write memories of the node, [memories, W] bytes, all of them at once."""
+        streams = self._streams
+        before = streams.last(COMPUTE)
+        ends = [before]
+        for memory in np.flatnonzero(amount.any(axis=1)).tolist():
+            streams.turn_back(COMPUTE, before)
+            tier = MEMORY_TIERS[memory]
+            uses = self._network.in_place(tier, _per_byte(busy_s[memory], amount[memory]))
+            name = f"{kernel} (PCIe)" if tier == "ddr" else f"{kernel}, {tier.upper()} (PCIe)"
+            ends.append(streams.move(COMPUTE, name, step, amount[memory], uses))
+        return ends[-1] if len(ends) <= 2 else streams.join(COMPUTE, ends)
+
+
+def _per_byte(seconds: Floats, amount: Floats) -> Floats:
+    """[W] seconds per byte; 0 where nothing moves."""
+    return np.asarray(seconds / np.where(amount > 0, amount, 1.0))

@@ -1,0 +1,114 @@
+"""The shards of a placement and what an average step asks of each: ids, distinct rows, misses, vectors."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shards import (
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    HBM,
+    HOME,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_SPLIT,
+    KEEPS_STATE_BELOW,
+    RANK,
+    Floats,
+    Ints,
+    PlacedShards,
+    state_memory,
+)
+from cost_models.tables import Tables
+
+Flags = NDArray[np.bool_]
+
+
+class ShardCounts:
+    """n shards of a placement on W ranks: replicated tables stand for one shard each, which every rank holds.
+
+    Attributes:
+        blocks: the column blocks that the shards are parts of; n of them.
+        table: [n] index of the table.
+        rank: [n] that holds the shard; without meaning for replicated ones.
+        rows: [n] of the shard.
+        share: [n] of the table's rows that the shard has.
+        replicated: [n] whether every rank holds it.
+        opens: [n] whether it is the first shard of its block.
+        extent: [n] RANK, NODE or WORLD: whose ranks hold the block.
+        lookups: [n] of all rows of the table, in an average step.
+        unique: [n] distinct rows of the table that these ask for.
+        precise: [n] whether rows are held at full precision in a cache.
+        cached: [n] whether rows come from a cache.
+        home, state_home: [n] memory of the rows and of their optimizer state, index into MEMORY_TIERS.
+        state_apart: [n] whether the state is updated in another memory than the rows.
+        hot: [n] share of the lookups whose rows are not read in host memory.
+        missed: [n] distinct rows of the whole table that its cache lacks.
+        vectors: [n] that leave the lookup.
+    """
+
+    def __init__(self, tables: Tables, placed: PlacedShards, world: int, global_samples: float) -> None:
+        self.tables, self.world, self.samples = tables, world, global_samples
+        replicated = placed.blocks.sharding == DATA_PARALLEL
+        kept = ~replicated | placed.opens_block
+        self.blocks = placed.blocks.take(np.flatnonzero(kept))
+        self.table = self.blocks.table
+        self.rank: Ints = placed.rank[kept]
+        self.rows: Floats = placed.rows[kept].astype(np.float64)
+        self.share: Floats = self.rows / tables.rows[self.table]
+        self.replicated: Flags = replicated[kept]
+        self.opens: Flags = placed.opens_block[kept]
+        self.extent: Ints = EXTENT_OF_SHARDING[self.blocks.sharding]
+        samples = np.where(self.replicated, self.own_samples, global_samples)
+        self.lookups: Floats = samples * tables.lookups_per_sample[self.table]
+        self.vectors: Floats = samples * tables.outputs_per_sample[self.table]
+        self.unique = self._unique_rows()
+        tier = self.blocks.tier
+        self.precise: Flags = tables.precision_cache[self.table] > 0
+        self.cached: Flags = IS_CACHED[tier] | ((tier == HBM) & self.precise)
+        self.home: Ints = HOME[tier]
+        self.state_home: Ints = state_memory(self.blocks)
+        self.state_apart: Flags = KEEPS_STATE_BELOW[tier] | (self.state_home != self.home)
+        self.missed = self._missed_rows()
+        self.hot: Floats = np.where(IS_IN_PLACE[tier], 0.0, 1.0)
+        split = IS_SPLIT[tier]
+        self.hot[split] = tables.access.hit_rate(self.table[split], self.blocks.cache_fraction[split])
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def own_samples(self) -> float:
+        """Samples of one rank."""
+        return self.samples / self.world
+
+    def _unique_rows(self) -> Floats:
+        distinct, which = self.blocks.distinct
+        asked = (
+            np.where(distinct.sharding == DATA_PARALLEL, self.own_samples, self.samples)
+            * self.tables.lookups_per_sample[distinct.table]
+        )
+        return np.asarray(self.tables.access.unique_rows(distinct.table, asked)[which])
+
+    def _missed_rows(self) -> Floats:
+        blocks, cached = self.blocks, self.cached
+        missed = np.zeros(len(blocks))
+        if cached.any():
+            fraction = np.where(blocks.tier == HBM, self.tables.precision_cache[blocks.table], blocks.cache_fraction)
+            access = self.tables.access
+            missed[cached] = access.missed_rows(blocks.table[cached], fraction[cached], self.lookups[cached])
+        return missed
+
+    @cached_property
+    def cold(self) -> Floats:
+        """[n] distinct rows of the whole table that are read in host memory."""
+        rows = self.tables.rows[self.table] * (1 - self.blocks.cache_fraction)
+        cold = np.minimum.reduce([self.lookups * (1 - self.hot), rows, self.unique])
+        return np.where(self.hot < 1, cold, 0.0)
+
+    @cached_property
+    def whole_elements(self) -> Floats:
+        """[n] elements of whole vectors that leave for other ranks."""
+        alone = ~self.replicated & (self.extent == RANK)
+        return np.where(alone, self.vectors * self.blocks.columns, 0.0)
