@@ -19,20 +19,17 @@ import numpy as np
 
 from planner.certificates.multipliers import Bound
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK, WORLD
-from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes, ranks_of
+from planner.problem.relocation import Homes
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.bounding import TIGHTEN_BLOCKS
-from planner.solvers.construct.greedy import place
-from planner.solvers.construct.rounding import round_picks
+from planner.solvers.carry_over import CarryOver
 from planner.solvers.front import Front, Met, MoveTerms
-from planner.solvers.improve.homeward import Homeward, in_order, part_of
+from planner.solvers.improve.homeward import Homeward, part_of
 from planner.solvers.improve.improver import Improver
 from planner.solvers.improve.local_search import IDLE_ROUNDS, SQUARINGS
 from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
@@ -45,8 +42,6 @@ BUDGETS = (0.0, 1 / 512, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Shares of all bytes that may move beyond what must, one after the other."""
 ROUNDS, FREE_ROUNDS = (6, 6, 6, 8, 12, 20), 6
 """Rounds of local search at each norm, for each budget; and without regard to it."""
-HEADROOMS = (0.0, 0.02, 0.1, 0.3)
-"""Shares of each memory pool that the old placement leaves to what is new, until that fits."""
 WALK_ROUNDS, NOTABLE = 6, 0.03
 """Rounds at each norm of the walk from the old placement, and the share of the step that is worth a halt on it."""
 NEW_PLAN_SHARE = 0.5
@@ -96,7 +91,8 @@ class _Replan:
         self._bound = Bound(self._relaxed.bound_s, self._relaxed.prices, None)
         self.front = Front()
         self._fresh_ran_out = False
-        self._table_of_block: Ints = self._problem.option_table[self._problem.block_option]
+        self._table_of_block: Ints = self._problem.table_of_block
+        self._carry_over = CarryOver(fluid, self._relaxed, homes)
         tell("bound", None, self._bound.seconds)
 
     @property
@@ -120,7 +116,7 @@ class _Replan:
 
         The old placement will do where it is near enough to the bound, and nothing can move less.
         """
-        start = self._start()
+        start = self._carry_over.start(self._clock.is_over)
         self._homeward = Homeward(self._problem, self._homes, start)
         if start is not None:
             self._offer(start, "old placement")
@@ -241,10 +237,10 @@ class _Replan:
         """Local search on the released tables: from where they are, or taken out and placed anew in other options."""
         problem = self._problem
         if not released.all():
-            held = part_of(placement, ~released[self._table_of_block[placement.item_block]])
-            other = self._completed(held, np.zeros(0, dtype=np.int64))
-            if other is not None and other[1] < step_s:
-                placement = other[0]
+            kept = part_of(placement, ~released[self._table_of_block[placement.item_block]])
+            completed = self._carry_over.completed(kept, np.zeros(0, dtype=np.int64))
+            if completed is not None and completed[1] < step_s:
+                placement = completed[0]
         if may_ruin(problem):
             every_pick = np.ones(len(problem.block_option), dtype=bool)
             aim = target_seconds(self._fluid, self._relaxed, step_s)
@@ -263,80 +259,3 @@ class _Replan:
                 if self._clock.is_over():
                     return improver.best()
         return improver.best()
-
-    def _completed(self, held: Placement, loose: Ints) -> tuple[Placement, float] | None:
-        """The held and loose blocks and tables that have neither, placed, and the step; None if they do not fit."""
-        problem, fluid = self._problem, self._fluid
-        chosen = problem.block_option[np.concatenate([held.item_block, loose])]
-        known = np.zeros(problem.tables, dtype=bool)
-        known[problem.option_table[chosen]] = True
-        relaxed, picks = self._relaxed, np.zeros(0, dtype=np.int64)
-        if not known.all():
-            is_chosen = np.zeros(len(problem.option_table), dtype=bool)
-            is_chosen[chosen] = True
-            usable = ~known[self._table_of_block] | is_chosen[problem.block_option]
-            if shortage(fluid, usable) is None:
-                relaxed = solve_relaxation(fluid, usable=usable, tolerance=1e-4)
-            picks = round_picks(fluid, relaxed)[~known]
-        placed = place(problem, picks, relaxed.stage_seconds, held, loose)
-        return None if placed is None else (in_order(placed[0]), placed[1].step_s())
-
-    # -- the old placement -------------------------------------------------------------------------------------
-
-    def _start(self) -> Placement | None:
-        """The old placement with what is new; as few bytes as possible leave pools that are too full for that.
-
-        What leaves keeps its form where that can be placed; else it may take any. None where nothing helps.
-        """
-        problem, homes = self._problem, self._homes
-        if not len(homes.start.item_block) and not len(homes.loose):
-            return None
-        for headroom in HEADROOMS:
-            leaving = self._leaving(headroom)
-            held = part_of(homes.start, ~leaving)
-            left = homes.start.item_block[leaving]
-            is_tied = problem.option_tied[problem.block_option[left]]
-            if not ((problem.block_extent[left] == WORLD) | is_tied).any():
-                found = self._completed(held, np.concatenate([homes.loose, left]))
-                if found is not None:
-                    return found[0]
-            tables = np.zeros(problem.tables, dtype=bool)
-            tables[self._table_of_block[np.concatenate([left, homes.loose])]] = True
-            found = self._completed(part_of(held, ~tables[self._table_of_block[held.item_block]]), homes.loose[:0])
-            if found is not None:
-                return found[0]
-            if self._clock.is_over():
-                break
-        return None
-
-    def _leaving(self, headroom: float) -> Bools:
-        """[I] blocks of the old placement that must leave, so that every pool has this share of its capacity free."""
-        problem, start = self._problem, self._homes.start
-        state = load_state(problem, start)
-        leaving = np.zeros(len(start.item_block), dtype=bool)
-        first, count = ranks_of(problem, start.item_block, start.item_place)
-        size = self._most_bytes(start)
-        for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
-            firsts = np.unique(pool, return_index=True)[1]
-            for rank in firsts[state.free[m, firsts] < headroom * capacity[pool[firsts]]].tolist():
-                last = int(np.searchsorted(pool, pool[rank], side="right"))
-                here = np.flatnonzero((first < last) & (first + count > rank) & (size[:, m] > 0) & ~leaving)
-                here = here[np.lexsort((size[here, m], problem.block_extent[start.item_block[here]]))]
-                while len(here) and (lack := headroom * capacity[pool[rank]] - float(state.free[m, rank])) > 0:
-                    on_ranks = here[problem.block_extent[start.item_block[here]] == RANK]
-                    among = on_ranks if len(on_ranks) else here
-                    enough = np.searchsorted(size[among, m], lack) if len(on_ranks) else len(among) - 1
-                    item = int(among[min(enough, len(among) - 1)])
-                    place_block(problem, state, int(start.item_block[item]), int(start.item_place[item]), -1.0)
-                    leaving[item] = True
-                    here = here[here != item]
-        return leaving
-
-    def _most_bytes(self, placement: Placement) -> Floats:
-        """[I, M] bytes that a block takes on the rank where it takes most."""
-        problem, block = self._problem, placement.item_block
-        _, count = ranks_of(problem, block, placement.item_place)
-        rows = problem.table_rows[self._table_of_block[block]]
-        share = np.where(problem.block_replicated[block], 1.0, -(-rows // count) / rows)[:, None]
-        size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block] * share
-        return np.asarray(size.max(axis=0))
