@@ -13,6 +13,7 @@ from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Program, Streams, Wait
+from cost_models.simulator.traffic import RankTraffic
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import Workload
 
@@ -26,7 +27,8 @@ class Builder:
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DensePart(self._streams, network, workload, software)
-        self._exchanges = Exchanges(self._streams, network, software)
+        self._traffic = RankTraffic(network)
+        self._exchanges = Exchanges(self._streams, network, self._traffic, software)
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -54,6 +56,7 @@ class Builder:
                 self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
             start = self._step(step, slowness[step])
             program.done.append(start)
+        program.hubs = self._traffic.hubs()
         return program
 
     # --- before the step -------------------------------------------------------------------------------------------

@@ -44,10 +44,9 @@ class Demand:
     """Ids that the rank gets for the rows it holds, of the whole batch, and their numbers."""
     vectors_to_each_bytes: Floats
     """Whole vectors for the samples of one rank (table- and column-wise blocks), forward."""
-    node_sums_bytes: Floats
-    """Partial sums of all samples, to be reduced over the ranks of the node, forward."""
-    world_sums_bytes: Floats
-    """Partial sums of all samples, to be reduced over all ranks, forward."""
+    sums_bytes: Floats
+    """[extents, W] partial sums of all samples, to be reduced over the ranks of the block's extent, forward; nothing of
+    blocks that one rank holds."""
     replica_gradient_bytes: Floats
     """Dense gradients of replicated tables."""
 

@@ -4,14 +4,15 @@ The capacity of every resource is one second per second, and a transfer's weight
 keeps it busy at the rate that such traffic achieves: exchanges and reductions achieve different rates on one wire.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from cost_models.kinds import RankKind
-from cost_models.shards import BELOW_HBM, SHARED_BY, Floats, Ints, MemoryTier
-from cost_models.simulator.graph import NONE, Hubs, Use
+from cost_models.shards import BELOW_HBM, SHARED_BY, WORLD, Floats, Ints, MemoryTier
+from cost_models.simulator.graph import NONE, Use
+from cost_models.simulator.process_groups import ProcessGroups
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
@@ -19,7 +20,7 @@ OUT, IN = "out", "in"
 
 
 class SimulatedNetwork:
-    """Resources and hubs of one cluster. W ranks, R resources.
+    """Resources of one cluster, and the process groups that shardings know. W ranks, R resources.
 
     A resource is named by its sort and number: `("link_out", 3)` is the port of rank 3 into its scale-up domain,
     `nic_out` a card, `uplink0_out` a switch of the lowest level towards the next, `host_link` a rank's own PCIe link,
@@ -33,8 +34,12 @@ class SimulatedNetwork:
         self.kind_of_rank: Ints = self.fabric.group_of_rank
         self.node_of_rank: Ints = self.fabric.node_of_rank
         self.domain_of_rank: Ints = self.fabric.domain_of_rank
-        self.domain_size: Ints = np.bincount(self.domain_of_rank)[self.domain_of_rank]
-        self.node_size: Ints = np.bincount(self.node_of_rank)[self.node_of_rank]
+        everyone: Ints = np.zeros(self.world, dtype=np.int64)
+        self.extents: tuple[ProcessGroups, ...] = tuple(
+            ProcessGroups(group_of_rank, self.domain_of_rank)
+            for group_of_rank in (np.arange(self.world), self.node_of_rank, everyone)
+        )
+        """The groups of every extent of a block, by RANK, NODE and WORLD."""
         self.first: dict[str, int] = {}
         self.count = 0
         switches = self.fabric.pcie_switch_of_rank
@@ -45,7 +50,7 @@ class SimulatedNetwork:
             ("pcie", int(switches.max()) + 1),
             *((sort, topology.node_count) for sort in ("ddr", "ssd", "front_end")),
             *((tier, self._pools(tier)) for tier in ("scm", "remote") if self._has(tier)),
-            *((f"uplink{level}_{way}", number) for level, number in self._levels.items() for way in (OUT, IN)),
+            *((f"uplink{level}_{way}", number) for level, number in self.oversubscribed.items() for way in (OUT, IN)),
         ):
             self.first[sort] = self.count
             self.count += number
@@ -82,11 +87,6 @@ class SimulatedNetwork:
         """[W] a value of each kind, for every rank."""
         return np.array(values, dtype=np.float64)[self.kind_of_rank]
 
-    @property
-    def leaves_domain(self) -> bool:
-        """Whether any traffic needs cards."""
-        return int(self.domain_of_rank.max()) > 0
-
     @cached_property
     def names(self) -> list[tuple[str, int]]:
         """[R] sort and number of every resource."""
@@ -100,73 +100,22 @@ class SimulatedNetwork:
 
     # --- traffic between ranks -------------------------------------------------------------------------------------
 
-    def port(self, way: str, *, reduction: bool = False) -> list[Use]:
-        """Every rank's traffic over its own port into its domain."""
-        rate = self.of_kind([kind.link_all_reduce if reduction else kind.link_all_to_all for kind in self.kinds])
-        return [Use(self.resource(f"link_{way}", np.arange(self.world)), 1 / rate)]
-
-    def card(self, way: str, *, reduction: bool = False) -> list[Use]:
-        """Every rank's traffic over the card that serves it, and over switches above it that are oversubscribed."""
-        rate = self.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in self.kinds])
-        own = Use(self.resource(f"nic_{way}", self.card_of_rank), 1 / rate)
-        return [
-            own,
-            *(Use(self.resource(sort, switch), share / rate) for sort, switch, share, rate in self._above(way)),
-        ]
-
-    def inside(self, way: str) -> list[Use]:
-        """Every rank's traffic from or to all ranks of its domain alike: hubs."""
-        first = 0 if way == OUT else self._domain_count
-        return [Use(self.domain_of_rank + first, np.ones(self.world))]
-
-    def outside(self, way: str) -> list[Use]:
-        """Every rank's traffic from or to all ranks of other domains alike: hubs."""
-        return [Use(np.full(self.world, 2 * self._domain_count + (way == IN)), np.ones(self.world))]
-
-    @property
-    def _domain_count(self) -> int:
-        return int(self.domain_of_rank.max()) + 1
-
     @cached_property
-    def hubs(self) -> Hubs:
-        """Ports of each domain (out, then in), cards of the world (out, then in)."""
-        hub, resource, weight = [], [], []
-        for way, first in ((OUT, 0), (IN, self._domain_count)):
-            (port,) = self.port(way)
-            hub.append(self.domain_of_rank + first)
-            resource.append(port.of)
-            weight.append(port.weight / self.domain_size)
-        if self.leaves_domain:
-            for way in (OUT, IN):
-                for use in self.card(way):
-                    used = use.of != NONE
-                    hub.append(np.full(int(used.sum()), 2 * self._domain_count + (way == IN)))
-                    resource.append(use.of[used])
-                    weight.append(use.weight[used] / self.world)
-        return Hubs(np.concatenate(hub), np.concatenate(resource), np.concatenate(weight))
+    def oversubscribed(self) -> dict[int, int]:
+        """How many switches every level has that is oversubscribed and does not hold the whole cluster."""
+        return {
+            level: len(self.fabric.switch_bytes_per_s[level])
+            for level, switches in enumerate(self.topology.network.levels)
+            if switches.oversubscription > 1
+            and switches.nodes < self.topology.node_count
+            and self.extents[WORLD].leave_domains
+        }
 
-    @cached_property
-    def _levels(self) -> dict[int, int]:
-        """Switches of every level that is oversubscribed and does not hold the whole cluster."""
-        found = {}
-        for level, switches in enumerate(self.topology.network.levels):
-            if switches.oversubscription > 1 and switches.nodes < self.topology.node_count and self.leaves_domain:
-                found[level] = len(self.fabric.switch_bytes_per_s[level])
-        return found
-
-    def _above(self, way: str) -> Iterator[tuple[str, Ints, Floats, Floats]]:
-        """(sort, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""
-        served = self.card_of_rank
-        for level in self._levels:
-            plane = self.fabric.switch_of_node[level][self.node_of_rank]
-            switch = np.where(served == NONE, NONE, self.fabric.leaf_of_nic[served] if level == 0 else plane)
-            below = np.bincount(switch[switch != NONE], minlength=self._levels[level])
-            both, which = np.unique(np.stack([switch, self.domain_of_rank]), axis=1, return_inverse=True)
-            overlap = np.bincount(which.ravel(), minlength=both.shape[1])[which.ravel()]
-            beyond = self.world - np.where(switch == NONE, 0, below[switch]) - self.domain_size + overlap
-            share = np.maximum(beyond, 0) / np.maximum(self.world - self.domain_size, 1)
-            rate = np.where(switch == NONE, 1.0, self.fabric.switch_bytes_per_s[level][switch])
-            yield f"uplink{level}_{way}", switch, share, rate
+    def switch_of_rank(self, level: int) -> Ints:
+        """[W] the switch of a level above the card that serves each rank; NONE for ranks without a card."""
+        plane = self.fabric.switch_of_node[level][self.node_of_rank]
+        above = self.fabric.leaf_of_nic[self.card_of_rank] if level == 0 else plane
+        return np.where(self.card_of_rank == NONE, NONE, above)
 
     def latency_s(self, overhead_s: float, *, reduction: bool = False) -> tuple[Floats, float]:
         """[W] latency of an exchange inside each rank's domain, and of one across domains."""

@@ -27,6 +27,7 @@ def exchanged(
         shards: Ints = np.flatnonzero(kept)
         return np.bincount(counts.rank[shards], weights=values[shards], minlength=counts.world).astype(np.float64)
 
+    is_sum = moving & (counts.extent != RANK)
     elements = (counts.rows * counts.blocks.columns)[counts.replicated].sum() if tables.training else 0.0
     everywhere = np.ones(counts.world)
     opened = np.bincount(table[moving & counts.opens], minlength=len(tables.rows))
@@ -37,8 +38,9 @@ def exchanged(
         "ids_per_sample_bytes": sent,
         "ids_received_bytes": summed(counts.samples * (ids * counts.share + lengths), moving),
         "vectors_to_each_bytes": summed(counts.own_samples * vector, counts.extent == RANK),
-        "node_sums_bytes": summed(counts.samples * vector, counts.extent == NODE),
-        "world_sums_bytes": summed(counts.samples * vector, (counts.extent == WORLD) & moving),
+        "sums_bytes": np.stack(
+            [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in (RANK, NODE, WORLD)]
+        ),
         "replica_gradient_bytes": everywhere * elements * software.gradient_bytes.value,
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cost_models.shards import Floats, Ints
-from cost_models.simulator.graph import Graph, Use
+from cost_models.simulator.graph import Graph, Hubs, Use
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 HOST = "host"
@@ -50,6 +50,8 @@ class Program:
     tasks: list[Task] = field(default_factory=list)
     done: list[Ints] = field(default_factory=list)
     """[steps] activities whose ends end the step."""
+    hubs: Hubs = field(default_factory=Hubs.none)
+    """The hubs that its transfers go through."""
 
 
 class Streams:

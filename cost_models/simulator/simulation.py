@@ -64,7 +64,7 @@ class Simulation:
 
     def replay(self, observe: Observer) -> None:
         """Play the same steps again, for whoever wants to hear the load of links."""
-        Engine(self.program.graph, self.capacity, self.network.hubs).run(observe)
+        Engine(self.program.graph, self.capacity, self.program.hubs).run(observe)
 
     @cached_property
     def ends(self) -> Floats:
@@ -125,18 +125,18 @@ class Simulation:
 
     def _used_seconds(self) -> Floats:
         """[R] seconds of work that the transfers of the counted steps put on each resource."""
-        arrays, network = self.program.graph.arrays(), self.network
+        arrays, hubs = self.program.graph.arrays(), self.program.hubs
         low, high = self.window
         lasting = np.maximum(self.run.end - self.run.start, 1e-300)
         within = np.clip(self.run.end, low, high) - np.clip(self.run.start, low, high)
         moved = arrays.amount * within / lasting
-        used = np.zeros(network.count)
+        used = np.zeros(self.network.count)
         there = arrays.resource >= 0
         np.add.at(used, arrays.resource[there], (arrays.weight * moved[:, None])[there])
-        entering = np.zeros(network.hubs.count)
+        entering = np.zeros(hubs.count)
         there = arrays.hub >= 0
         np.add.at(entering, arrays.hub[there], (arrays.share * moved[:, None])[there])
-        np.add.at(used, network.hubs.resource, network.hubs.weight * entering[network.hubs.hub])
+        np.add.at(used, hubs.resource, hubs.weight * entering[hubs.hub])
         return used
 
     @cached_property
@@ -236,5 +236,5 @@ def simulate(
     program = builder.build(demands, conditions.slowness(network.world, played), tell)
     capacity = conditions.capacity(network)
     tell(f"playing {counted(played, 'step')} of {counted(network.world, 'rank')}")
-    run = Engine(program.graph, capacity, network.hubs).run(observe)
+    run = Engine(program.graph, capacity, program.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)

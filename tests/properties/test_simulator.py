@@ -100,9 +100,10 @@ def test_what_is_sent_arrives() -> None:
         vectors = samples * tables.outputs_per_sample[blocks.table] * blocks.columns * tables.forward_wire_bytes
         extent = EXTENT_OF_SHARDING[blocks.sharding]
         assert demand.vectors_to_each_bytes.sum() * world == pytest.approx(vectors[extent == RANK].sum())
-        assert demand.node_sums_bytes.sum() == pytest.approx(vectors[extent == NODE].sum())
+        assert not demand.sums_bytes[RANK].any()
+        assert demand.sums_bytes[NODE].sum() == pytest.approx(vectors[extent == NODE].sum())
         summed = (extent == WORLD) & (blocks.sharding != DATA_PARALLEL)
-        assert demand.world_sums_bytes.sum() == pytest.approx(vectors[summed].sum())
+        assert demand.sums_bytes[WORLD].sum() == pytest.approx(vectors[summed].sum())
 
 
 def test_no_link_carries_more_than_it_can() -> None:

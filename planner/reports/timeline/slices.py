@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.shards import Floats, Ints
+from cost_models.shards import WORLD, Floats, Ints
 from cost_models.simulator.graph import NONE
 from cost_models.simulator.network import IN, OUT
 from cost_models.simulator.program import Task
 from cost_models.simulator.simulation import Simulation
+from cost_models.simulator.traffic import RankTraffic
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,10 @@ def sample(simulation: Simulation, most: int) -> list[int]:
 def resources(simulation: Simulation, rank: int) -> list[int]:
     """Numbers of the links, switches and tiers that serve a rank."""
     network = simulation.network
-    uses = [*network.port(OUT), *network.port(IN)]
-    if network.leaves_domain:
-        uses += [*network.card(OUT), *network.card(IN)]
+    traffic, everyone = RankTraffic(network), network.extents[WORLD]
+    uses = [*traffic.port(OUT), *traffic.port(IN)]
+    if everyone.leave_domains:
+        uses += [*traffic.card(everyone, OUT), *traffic.card(everyone, IN)]
     uses += [*network.host(), *network.memories(), *(network.front_end() or [])]
     return [int(use.of[rank]) for use in uses if use.of[rank] != NONE]
 

@@ -128,7 +128,7 @@ def test_encoding_and_wire_bytes_follow_the_format() -> None:
             software = model.coefficients.software
             counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, 4096.0, software)
             demand = counter.count()
-            found[sharding] = demand.vectors_to_each_bytes.sum() + demand.world_sums_bytes.sum()
+            found[sharding] = demand.vectors_to_each_bytes.sum() + demand.sums_bytes.sum()
         sent[wire] = found
     assert sent["fp32"][TABLE_WISE] == 8 * sent["mx4"][TABLE_WISE] > 0
     assert sent["fp32"][ROW_WISE] == 2 * sent["mx4"][ROW_WISE] > 0

@@ -8,7 +8,7 @@ import pytest
 
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
-from cost_models.shards import MEMORY_DDR, MEMORY_TIERS
+from cost_models.shards import MEMORY_DDR, MEMORY_TIERS, NODE, RANK, WORLD
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
@@ -32,7 +32,13 @@ def nothing(world: int) -> Demand:
         for name, what in itertools.product(("forward_host", "backward_host", "fetched"), ("bytes", "s"))
     }
     by_tier = {"forward_s": in_hbm(np.zeros(world)), "backward_s": in_hbm(np.zeros(world))}
-    return replace(zero, **by_tier, **per_memory, raw_ids_per_sample_bytes=0.0)
+    sums = in_extent(WORLD, np.zeros(world))
+    return replace(zero, **by_tier, **per_memory, sums_bytes=sums, raw_ids_per_sample_bytes=0.0)
+
+
+def in_extent(extent: int, sums_bytes: Floats) -> Floats:
+    """[extents, W]"""
+    return np.stack([np.where(each == extent, sums_bytes, 0.0) for each in (RANK, NODE, WORLD)])
 
 
 def in_hbm(seconds: Floats) -> Floats:
@@ -50,7 +56,7 @@ def steps_of(
     played = fill + steps + fill
     builder = Builder(network, model, software_coefficients(model.software), waits_for_data=conditions.data_loading)
     program = builder.build([demand] * played, conditions.slowness(network.world, played))
-    run = Engine(program.graph, conditions.capacity(network), network.hubs).run()
+    run = Engine(program.graph, conditions.capacity(network), program.hubs).run()
     return Simulation(network, program, run, model, fill, steps)
 
 
@@ -127,7 +133,7 @@ def test_a_ring_uses_both_directions() -> None:
     """Row-wise sums: (D - 1) / D of all samples' bytes leave and enter every port."""
     cluster, model = topology(node_group("a", ranks=4)), model_of()
     kind = kind_of(cluster, model)
-    found = steps_of(cluster, model, replace(nothing(4), world_sums_bytes=np.full(4, 80e6)))
+    found = steps_of(cluster, model, replace(nothing(4), sums_bytes=in_extent(WORLD, np.full(4, 80e6))))
     latency = kind.link_all_to_all_latency_s or 0.0
     assert seconds(found, "output dist (row-wise)") == pytest.approx(latency + 60e6 / kind.link_all_to_all, rel=EXACT)
 

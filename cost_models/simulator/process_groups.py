@@ -1,0 +1,58 @@
+"""Groups of ranks that exchange among themselves, and the parts of them that scale-up domains hold."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.shards import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGroups:
+    """W ranks divided into process groups; the members of a group in one scale-up domain are a *part* of it."""
+
+    group_of_rank: Ints
+    """[W] numbered from 0, none left out."""
+    domain_of_rank: Ints
+    """[W]"""
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return int(self.group_of_rank.max()) + 1
+
+    @property
+    def part_count(self) -> int:
+        """How many parts they have together."""
+        return int(self.part_of_rank.max()) + 1
+
+    @property
+    def leave_domains(self) -> bool:
+        """Whether any group has more than one part."""
+        return self.part_count > self.count
+
+    @cached_property
+    def size(self) -> Ints:
+        """[W] members of each rank's group."""
+        return np.bincount(self.group_of_rank)[self.group_of_rank]
+
+    @cached_property
+    def part_of_rank(self) -> Ints:
+        """[W] the part that each rank is in, numbered from 0 over all groups."""
+        return _numbered(self.group_of_rank, self.domain_of_rank)
+
+    @cached_property
+    def part_size(self) -> Ints:
+        """[W] members of each rank's part."""
+        return np.bincount(self.part_of_rank)[self.part_of_rank]
+
+    def sharing(self, place_of_rank: Ints) -> tuple[Ints, Ints]:
+        """[W] members of each rank's group, and of its part, that are in the same place as the rank itself."""
+        in_group, in_part = (_numbered(place_of_rank, members) for members in (self.group_of_rank, self.part_of_rank))
+        return np.bincount(in_group)[in_group], np.bincount(in_part)[in_part]
+
+
+def _numbered(first: Ints, second: Ints) -> Ints:
+    """[W] the different pairs of two numbers, numbered from 0 in their order."""
+    return np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()

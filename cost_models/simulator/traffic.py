@@ -1,0 +1,91 @@
+"""Traffic between ranks: what a byte on its way takes of ports, cards, and switches above them.
+
+An all-to-all goes through hubs: one for each direction and each part of a process group, behind which are the ports
+of its ranks, and one for each direction and group, behind which are their cards.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.shards import Floats, Ints
+from cost_models.simulator.graph import NONE, Hubs, Use
+from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.simulator.process_groups import ProcessGroups
+
+
+class RankTraffic:
+    """What the traffic of W ranks asks of a network. Hubs are made for the groups that are asked for."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._first_hub: dict[ProcessGroups, int] = {}
+        self._hub_count = 0
+
+    def port(self, way: str, *, reduction: bool = False) -> list[Use]:
+        """Every rank's traffic over its own port into its domain."""
+        network = self._network
+        rate = network.of_kind([kind.link_all_reduce if reduction else kind.link_all_to_all for kind in network.kinds])
+        return [Use(network.resource(f"link_{way}", np.arange(network.world)), 1 / rate)]
+
+    def card(self, groups: ProcessGroups, way: str, *, reduction: bool = False) -> list[Use]:
+        """Every rank's traffic with the ranks of its group in other domains: over the card that serves it, and over
+        switches above it that are oversubscribed."""
+        network = self._network
+        rate = network.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in network.kinds])
+        return [
+            Use(network.resource(f"nic_{way}", network.card_of_rank), 1 / rate),
+            *(
+                Use(network.resource(f"uplink{level}_{way}", switch), share / rate)
+                for level, switch, share, rate in self._above(groups)
+            ),
+        ]
+
+    def _above(self, groups: ProcessGroups) -> Iterator[tuple[int, Ints, Floats, Floats]]:
+        """(level, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""
+        network = self._network
+        for level in network.oversubscribed:
+            switch = network.switch_of_rank(level)
+            members, own = groups.sharing(switch)
+            beyond = groups.size - np.where(switch == NONE, 0, members) - groups.part_size + own
+            share = np.maximum(beyond, 0) / np.maximum(groups.size - groups.part_size, 1)
+            rate = np.where(switch == NONE, 1.0, network.fabric.switch_bytes_per_s[level][switch])
+            yield level, switch, share, rate
+
+    # --- hubs ------------------------------------------------------------------------------------------------------
+
+    def to_part(self, groups: ProcessGroups, way: str) -> list[Use]:
+        """Every rank's traffic from (OUT) or to (IN) all ranks of its part alike."""
+        first = self._hubs_of(groups) + (groups.part_count if way == IN else 0)
+        return [Use(groups.part_of_rank + first, np.ones(self._network.world))]
+
+    def to_group(self, groups: ProcessGroups, way: str) -> list[Use]:
+        """Every rank's traffic from (OUT) or to (IN) all ranks of its group in other domains alike."""
+        first = self._hubs_of(groups) + 2 * groups.part_count + (groups.count if way == IN else 0)
+        return [Use(groups.group_of_rank + first, np.ones(self._network.world))]
+
+    def _hubs_of(self, groups: ProcessGroups) -> int:
+        """The first hub of these groups: those of their parts (OUT, then IN), then their own (OUT, then IN)."""
+        if groups not in self._first_hub:
+            self._first_hub[groups] = self._hub_count
+            self._hub_count += 2 * (groups.part_count + groups.count)
+        return self._first_hub[groups]
+
+    def hubs(self) -> Hubs:
+        """What stands behind every hub that was asked for."""
+        hub, resource, weight = [], [], []
+        for groups in self._first_hub:
+            for way in (OUT, IN):
+                (port,) = self.port(way)
+                hub.append(self.to_part(groups, way)[0].of)
+                resource.append(port.of)
+                weight.append(port.weight / groups.part_size)
+            if not groups.leave_domains:
+                continue
+            for way in (OUT, IN):
+                for use in self.card(groups, way):
+                    used = use.of != NONE
+                    hub.append(self.to_group(groups, way)[0].of[used])
+                    resource.append(use.of[used])
+                    weight.append((use.weight / groups.size)[used])
+        return Hubs(np.concatenate(hub), np.concatenate(resource), np.concatenate(weight)) if hub else Hubs.none()

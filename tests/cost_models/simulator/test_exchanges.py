@@ -1,0 +1,91 @@
+"""The exchanges of a step: who waits for whom, and what is sent, worked out by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.coefficients import software_coefficients
+from cost_models.kinds import rank_kinds
+from cost_models.shards import NODE, RANK, WORLD, Floats
+from cost_models.simulator.demand import Demand
+from cost_models.simulator.engine import Engine, Run
+from cost_models.simulator.exchanges import Exchanges
+from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.simulator.program import COMPUTE, Streams, Task
+from cost_models.simulator.traffic import RankTraffic
+from tests.cost_models.simulator.test_program import in_extent, nothing
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+
+MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
+SUMS = 4e6
+
+
+def cluster(nodes: int, domain: int = 4) -> Topology:
+    """Nodes of four ranks."""
+    group = node_group("a", nodes=nodes, ranks=4)
+    group["links"] = {**group["links"], "scale_up": {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": domain}}  # type: ignore[dict-item]
+    return topology(group)
+
+
+class Stage:
+    """The exchanges of one stage, on ranks that come to it at given times."""
+
+    def __init__(self, topology: Topology, demand: Demand, comes_s: Floats, way: str = OUT) -> None:
+        self.network = SimulatedNetwork(topology, rank_kinds(topology, MODEL))
+        streams, self.traffic = Streams(self.network.world), RankTraffic(self.network)
+        exchanges = Exchanges(streams, self.network, self.traffic, software_coefficients("torchrec"))
+        there = streams.run(COMPUTE, "before", 0, comes_s)
+        exchanges.outputs(0, demand, (1.0, 1.0), "dist", way, there)
+        self.tasks = {task.name: task for task in streams.program.tasks}
+        self.run: Run = Engine(streams.graph, np.ones(self.network.count), self.traffic.hubs()).run()
+
+    def sent(self, name: str) -> Floats:
+        """[W] bytes."""
+        sent = self.tasks[name].sent_bytes
+        assert sent is not None
+        return sent
+
+    def end(self, name: str) -> Floats:
+        """[W]"""
+        task: Task = self.tasks[name]
+        return self.run.end[task.last]
+
+
+def demand(world: int, **fields: Floats) -> Demand:
+    return replace(nothing(world), **fields)
+
+
+@pytest.mark.parametrize("domain", [1, 2, 4, 8])
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_sums_of_a_node_are_reduced_and_sent_to_the_other_nodes(domain: int, way: str) -> None:
+    """Each of n ranks sends (n - 1) / n of its sums to its node, and a share to every rank beyond, however many
+    accelerators the scale-up fabric joins."""
+    world = 8
+    stage = Stage(cluster(2, domain), demand(world, sums_bytes=in_extent(NODE, np.full(world, SUMS))), np.zeros(8), way)
+    slower = stage.network.kinds[0].sums_slowdown
+    expected = slower * SUMS * (3 / 4 + 1 / 4 * (world - 4) / world)
+    assert stage.sent("dist (node)") == pytest.approx(np.full(world, expected))
+    assert set(stage.tasks) == {"before", "dist (node)"}
+
+
+def test_a_kind_of_sharding_that_no_table_has_is_not_exchanged() -> None:
+    """Nothing is recorded, and nobody waits for anybody."""
+    stage = Stage(cluster(1), nothing(4), np.array([0.0, 0.0, 1.0, 0.0]))
+    assert set(stage.tasks) == {"before"}
+    assert sorted(stage.run.end)[-1] == 1.0
+
+
+def test_all_wait_for_the_last() -> None:
+    """Sums of all ranks are complete nowhere before everybody is there, on either node."""
+    comes = np.array([0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    sums = demand(8, sums_bytes=in_extent(WORLD, np.full(8, SUMS)))
+    assert Stage(cluster(2), sums, comes).end("dist (row-wise)").min() > 2.0
+    assert Stage(cluster(2), sums, comes * 0).end("dist (row-wise)").max() < 2.0
+
+
+def test_extents_have_the_ranks_of_their_blocks() -> None:
+    """One rank, the ranks of a node, all ranks."""
+    network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
+    assert [int(network.extents[extent].size[0]) for extent in (RANK, NODE, WORLD)] == [1, 4, 8]
