@@ -90,8 +90,8 @@ def program(
 ) -> None:
     """Plan the embedding tables of a recommendation model on a cluster.
 
-    Which table, or part of it, lives on which accelerator, in which memory
-    tier, split how, so that the training step is as short as can be.
+    Decides for every table how it is sharded, on which accelerators and in
+    which memory tier, so that the training step is as short as possible.
 
     \b
     Example:

@@ -12,10 +12,10 @@ app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def cache() -> None:
-    """Look at, or empty, the cache of study points.
+    """Show or empty the cache of study points.
 
-    A point that was planned before, by the same version from the same inputs,
-    is not planned again.
+    A point that the same version has planned from the same inputs is not
+    planned again.
 
     \b
     Example:
@@ -25,7 +25,7 @@ def cache() -> None:
 
 @app.command()
 def info(output_format: flags.FormatFlag = Format.TABLE) -> None:
-    """Say where the cache is, and how much it holds.
+    """Show where the cache is and how much it holds.
 
     \b
     Example:
@@ -40,7 +40,7 @@ def info(output_format: flags.FormatFlag = Format.TABLE) -> None:
 
 @app.command()
 def clear() -> None:
-    """Remove everything that the cache holds.
+    """Empty the cache.
 
     \b
     Example:

@@ -21,58 +21,59 @@ if TYPE_CHECKING:
 def calibrate(
     device: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The device as a topology calls it; without FILE cpu or cuda."),
+        typer.Option(metavar="NAME", help="The device's name in topologies; without FILE, cpu or cuda."),
     ],
     files: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Logs of nccl-tests, Kineto traces (.json, .json.gz), tables (.csv); none: this machine.",
+            help="nccl-tests logs, Kineto traces (.json, .json.gz), tables (.csv). Unset: measure this machine.",
             show_default=False,
         ),
     ] = None,
     link: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of collectives: the kind of link inside a node, as nvlink4 or pcie."),
+        typer.Option(metavar="KIND", help="Collectives: the kind of link inside a node, as in nvlink4 or pcie."),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option(metavar="RATE", help="Of collectives: of one port, one direction, by the data sheet."),
+        typer.Option(metavar="RATE", help="Collectives: bandwidth of one port, one direction, from the data sheet."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Of a table of kernels only these rows; may be repeated."),
+        typer.Option(metavar="COLUMN=VALUE", help="Kernel tables: use only these rows. May be repeated."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of this machine's device in topologies. Unset: its own.")
+        str | None, typer.Option(metavar="NAME", help="Name for this machine's device in topologies. Unset: its own.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="On this machine: seconds instead of a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for seconds instead of a minute.")] = False,
     processes: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help="cpu: collectives among so many processes over gloo, as 2,4; no kernels."),
+        typer.Option(
+            metavar="N,...", help="cpu: measure gloo collectives among this many processes, as in 2,4, and no kernels."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the coefficients here.")
     ] = None,
     measurements: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="On this machine: write the measurements here, as a table to calibrate from."
-        ),
+        typer.Option(metavar="FILE", help="Write the measurements of this machine here, as a table to calibrate from."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw predicted against measured (.png, .svg).")
+        Path | None, typer.Option(metavar="FILE", help="Plot predicted against measured times (.png, .svg).")
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Fit coefficients to measurements.
 
-    Collectives of a node from nccl-tests, traces or a table with operation,
-    ranks, buffer_bytes and seconds. Kernels of a device from traces, from a
-    table (lookup, update, copy, stream, matmul), or, without FILE, from short
-    microbenchmarks of this machine. Robust least squares in relative errors;
-    refuses what the measurements cannot tell. Plans use the file where it lies
-    in a directory that PLANNER_COEFFICIENTS names.
+    Collectives of a node: from nccl-tests logs, traces, or a table with
+    operation, ranks, buffer_bytes and seconds. Kernels of a device: from
+    traces, a table (lookup, update, copy, stream, matmul), or, without
+    FILE, short microbenchmarks of this machine. The fit is robust least
+    squares of relative errors; a coefficient that the measurements do not
+    determine is left out, with the reason. To plan with the result, put it
+    in the directory that PLANNER_COEFFICIENTS names.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ class CatalogKind(StrEnum):
 
 @app.callback()
 def catalog() -> None:
-    """Look at the shipped clusters, models, studies and price sheets.
+    """Show the shipped clusters, models, studies and price sheets.
 
     \b
     Example:
@@ -46,7 +46,7 @@ def list_(
     what: Annotated[
         Shelves | None,
         typer.Argument(
-            metavar="KIND", help="topologies, workloads, studies or prices; unset: all.", show_default=False
+            metavar="KIND", help="topologies, workloads, studies or prices. Unset: all.", show_default=False
         ),
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
@@ -85,7 +85,7 @@ def show(
 ) -> None:
     """Print one entry: YAML with the sources of its numbers.
 
-    Save it and edit it to describe a cluster or a model of your own.
+    Save and edit it to describe your own cluster or model.
 
     \b
     Example:
@@ -113,17 +113,17 @@ def coefficients(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="A device, link, software or measured system; unset: all.", show_default=False
+            metavar="NAME", help="A device, link, software profile or measured system. Unset: all.", show_default=False
         ),
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """List the numbers that costs rest on.
+    """List the coefficients of the cost model.
 
-    Each with its unit, whether it is spec, measured, fitted or assumed, the
-    error that nine in ten measurements stay within, and, in csv and json, where
-    it is known to hold and its source. A device of which nothing was measured
-    shows what its data sheet is multiplied by.
+    Each with its unit, its kind (spec, measured, fitted or assumed), the
+    error that nine in ten measurements stay within and, in csv and json,
+    its source and range of validity. A device without measurements shows
+    the factors applied to its data sheet.
 
     \b
     Examples:

@@ -36,12 +36,12 @@ class Finding:
 
 
 def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format.TABLE) -> None:
-    """Check files: are they valid, and are their numbers plausible.
+    """Check that files are valid and their numbers plausible.
 
-    Finds out by itself whether a file is a topology, a workload, a table
-    profile, a policy, a plan, a study or a price sheet. Prints every fault with
-    its place and its remedy, and a warning for a number that no known device
-    has. Exits with 3 if there is any fault; warnings alone are no fault.
+    Detects whether a file is a topology, a workload, a table profile, a
+    policy, a plan, a study or a price sheet. Prints every error with its
+    position and a remedy, and warns of numbers that no known device has.
+    Exits with 3 if there is any error; warnings do not count.
 
     \b
     Example:
@@ -194,7 +194,7 @@ def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
             return kind
     known = "a topology has the key nodes, a workload and a table profile have tables, a study has axes or scenarios, a"
     known += " price sheet has accelerators, a plan has kind: plan, and a policy has kind: policy"
-    raise InputError.at(str(path), f"is none of the files that are known here: {known}")
+    raise InputError.at(str(path), f"is not a known kind of file: {known}")
 
 
 def _read(path: Path) -> object:

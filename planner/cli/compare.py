@@ -14,12 +14,13 @@ def compare(
     prices: flags.PricesFlag = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Show plans side by side, of whatever clusters and workloads.
+    """Compare plans of any clusters and workloads side by side.
 
-    Step, bound, gap, throughput, simulated step, stages, memory, tables, price
-    and energy; ratios are to the first plan. `planner diff` shows which tables
-    two plans of one workload hold otherwise. What no price sheet and no
-    topology says is unknown.
+    Step, bound, gap, throughput, simulated step, stages, memory, tables,
+    price and energy; ratios are relative to the first plan. A price or
+    power that neither a price sheet nor the topology states is unknown.
+    `planner diff` lists the tables that two plans of one workload place
+    differently.
 
     \b
     Examples:

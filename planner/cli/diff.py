@@ -22,12 +22,12 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 7 if the plans differ.")] = False,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Compare where two plans hold their tables.
+    """Show which tables two plans place differently.
 
-    One line for each table that differs in sharding, tier or places: how both
-    hold it, and the bytes that move between ranks from the first plan to the
-    second. Tables that go between data_parallel and sharded are warned of:
-    checkpoints do not resume across it.
+    One line for each table that differs in sharding, tier or ranks, with
+    the bytes that move between ranks from the first plan to the second.
+    Warns of tables that change between data_parallel and another sharding:
+    checkpoints do not resume across that change.
 
     \b
     Example:
@@ -43,12 +43,14 @@ def diff(
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
     moved = sum(float(record["moved_bytes"] or 0) for record in records)
     differ = "table differs" if len(records) == 1 else "tables differ"
-    streams.say(f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans hold the same")
+    streams.say(
+        f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans place all tables alike"
+    )
     if names := restarted(*plans):
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
         streams.say(
-            f"warning: {shown}: between data_parallel and sharded; TorchRec's checkpoints hold these in other forms and"
-            " do not resume across it: load such tables by hand, or keep them as they are (policy: shardings)"
+            f"warning: {shown}: between data_parallel and sharded; TorchRec's checkpoints store these differently and"
+            " do not resume across the change: load such tables by hand, or keep their sharding (policy: shardings)"
         )
     if records and exit_code:
         raise typer.Exit(ExitCode.PLANS_DIFFER)

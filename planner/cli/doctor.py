@@ -30,11 +30,11 @@ class Observation:
 
 
 def doctor(output_format: flags.FormatFlag = Format.TABLE) -> None:
-    """Look whether this machine is fit to plan.
+    """Check this machine's installation.
 
-    Python, the dependencies, a small plan, optional extras, processors, memory
-    and terminal. Paste it into a bug report. Exits with 1 if the planner cannot
-    work here.
+    Checks Python, the dependencies, a small plan, optional extras,
+    processors, memory and the terminal. Paste the output into a bug report.
+    Exits with 1 if the planner cannot work here.
 
     \b
     Example:

@@ -17,12 +17,12 @@ def explain(
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Explain what a plan waits for, or why a table is where it is.
+    """Explain what binds a plan, or why a table is where it is.
 
-    For the plan: which rank and resource each stage waits for, the tables that
-    take most of it, each stage's part of the bound, and what memory is worth.
-    For a table: its shards, what each stage pays for it, and what its other
-    options would cost at the prices of the bound.
+    For the plan: the rank and resource that bind each stage, the tables
+    that take most of it, each stage's share of the bound, and what more
+    memory would be worth. For a table: its shards, its cost in each stage,
+    and the cost of its other options at the dual multipliers of the bound.
 
     \b
     Examples:

@@ -79,31 +79,31 @@ SetFlag = Annotated[
 ]
 PolicyFlag = Annotated[
     Path | None,
-    typer.Option("--policy", "-p", metavar="FILE", help="What the plan may use, in YAML. The flags below narrow it."),
+    typer.Option("--policy", "-p", metavar="FILE", help="What the plan may use (YAML). The flags below narrow it."),
 ]
 TiersFlag = Annotated[str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")]
 ShardingsFlag = Annotated[
     str | None, typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise.")
 ]
 OptimizerStateFlag = Annotated[
-    str | None, typer.Option(metavar="A,B,...", help="Optimizer state in these places only, as in with_table,ddr.")
+    str | None, typer.Option(metavar="A,B,...", help="Keep optimizer state only here, as in with_table,ddr.")
 ]
 RuntimeFlag = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Only what torchrec or hugectr executes correctly, priced with its overheads; any: no such limit.",
+        help="Use only what torchrec or hugectr executes correctly, with its overheads; any: no such limit.",
     ),
 ]
 MaxShardsFlag = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Cut no table into more parts; replicas are one.")
+    int | None, typer.Option(metavar="N", min=1, help="Cut no table into more shards; replicas count as one.")
 ]
 ColumnMultipleFlag = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Cut columns at multiples of this only.")
+    int | None, typer.Option(metavar="N", min=1, help="Cut columns only at multiples of this.")
 ]
 PinFlag = Annotated[
     list[str] | None,
-    typer.Option(metavar="GLOB=RANKS", help="Keep tables on these ranks, as in 'user_*=0-7'. May be repeated."),
+    typer.Option(metavar="GLOB=RANKS", help="Pin tables to these ranks, as in 'user_*=0-7'. May be repeated."),
 ]
 ForbidFlag = Annotated[
     list[str] | None,

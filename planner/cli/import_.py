@@ -20,7 +20,7 @@ PLANNED_WITH = {"hugectr": "hugectr"}
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What another tool wrote.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The other tool's file.", show_default=False)],
     from_: Annotated[
         str, typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", show_default=False)
     ],
@@ -37,29 +37,32 @@ def import_(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="physical, torchrec or hugectr. Unset: of what we exported, the plan's; else physical, or hugectr.",
+            help="physical, torchrec or hugectr. Unset: the plan's, in files of planner export; else physical,"
+            " or hugectr for --from hugectr.",
         ),
     ] = None,
     effort: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
     ] = None,
-    simulate: Annotated[bool, typer.Option(help="Play the plan's step by the simulator too.")] = True,
+    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
     trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code in it.")
+        bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code that it contains.")
     ] = False,
     like: Annotated[
         str | None,
-        typer.Option(metavar="TOPOLOGY", help="torchrec-topology: has what TorchRec does not say. Unset: dgx-a100-80."),
+        typer.Option(
+            metavar="TOPOLOGY", help="torchrec-topology: supplies what TorchRec does not state. Unset: dgx-a100-80."
+        ),
     ] = None,
 ) -> None:
-    """Bring in a plan that another planner made.
+    """Import a plan that another planner made.
 
-    Writes it as a plan document, with its step and its distance from the
-    bound of our own search; verify, simulate, explain, diff and plan --from
-    work on it. What does not hold (too little memory) is printed, and ends
-    with 6. torchrec-topology reads the arguments of a TorchRec Topology (JSON)
-    and writes a topology file.
+    Writes a plan document with the plan's step and its gap to the bound of
+    our own search; verify, simulate, explain, diff and plan --from accept
+    it. Violations, such as too little memory, are printed, and the exit
+    code is 6. torchrec-topology reads the arguments of a TorchRec Topology
+    (JSON) and writes a topology file.
 
     \b
     Examples:

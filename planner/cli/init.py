@@ -18,27 +18,26 @@ BATCH_PER_RANK = 512
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it does not exist.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Created if it does not exist.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     from_model: Annotated[
         str | None,
         typer.Option(
             metavar="FILE:CALLABLE",
-            help="Write the workload.yaml of the model that this builds, as in model.py:build or package.model:build.",
+            help="Write workload.yaml for the model that this builds, as in model.py:build or package.model:build.",
         ),
     ] = None,
     batch_per_rank: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"--from-model: samples of a rank. Unset: {BATCH_PER_RANK}."),
+        typer.Option(min=1, metavar="N", help=f"With --from-model: samples per rank. Unset: {BATCH_PER_RANK}."),
     ] = None,
 ) -> None:
     """Write commented files to start from.
 
-    Four commented files that work as they are: topology.yaml, workload.yaml,
-    tables.csv and policy.yaml. Files that are there already are kept.
-    With --from-model the workload alone: the tables of a model of TorchRec's,
-    built on the meta device, and the size of the rest of it. Needs the extra
-    torchrec.
+    Writes topology.yaml, workload.yaml, tables.csv and policy.yaml, which
+    work as they are. Existing files are kept. With --from-model only
+    workload.yaml: the tables of a TorchRec model, built on the meta device,
+    and the size of its dense part (needs the extra torchrec).
 
     \b
     Examples:

@@ -20,10 +20,11 @@ def memory(
     reserve: flags.ReserveFlag = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Show who takes which bytes in which memory tier.
+    """Break down the bytes in each memory tier.
 
-    Weights, optimizer state, cache, ids and outputs in flight, dense part and
-    reserve: of a plan, or of a workload as a whole against a cluster.
+    Weights, optimizer state, caches, ids and outputs in flight, dense part
+    and reserve: for a plan, or for a whole workload beside a cluster's
+    capacity.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ def plan(
     set_: flags.SetFlag = None,
     cost_model: Annotated[
         str,
-        typer.Option(metavar="MODEL", help="What is best: physical (the step), torchrec or hugectr (their ratings)."),
+        typer.Option(metavar="MODEL", help="Minimise the step (physical), or the rating of torchrec or hugectr."),
     ] = "physical",
     policy: flags.PolicyFlag = None,
     tiers: flags.TiersFlag = None,
@@ -56,10 +56,10 @@ def plan(
         ),
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same plan.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same inputs and seed, same plan.")] = 0,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", metavar="PLAN", help="Follow this plan: what can stay stays. Prints what moves."),
+        typer.Option("--from", metavar="PLAN", help="Re-plan from this plan and move little. Prints what moves."),
     ] = None,
     max_move: Annotated[
         str | None,
@@ -70,14 +70,14 @@ def plan(
         typer.Option(
             metavar="STEPS",
             min=1,
-            help="With --from: moves must pay for themselves within so many steps. Unset: 10000, or no matter with"
-            " --max-move.",
+            help="With --from: moves must pay for themselves within this many steps. Unset: 10000, or no limit"
+            " with --max-move.",
         ),
     ] = None,
     lost_nodes: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="With --from: nodes of that plan that are gone, as in 3,7.")
     ] = None,
-    simulate: Annotated[bool, typer.Option(help="Play the plan's step by the simulator too.")] = True,
+    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan document here.")
     ] = None,
@@ -86,8 +86,8 @@ def plan(
 ) -> None:
     """Place every table of a workload on a cluster.
 
-    Prints a summary: the estimated step time, the proven lower bound and the
-    gap between them, what binds each stage, and the bytes per memory tier.
+    Prints the estimated step time, the proven lower bound, the gap between
+    them, what binds each stage, and the bytes per memory tier.
 
     \b
     Example:

@@ -32,19 +32,19 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page here.", show_default=False)
     ],
     pictures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write each chart as a picture here, too; needs Chrome.")
+        Path | None, typer.Option(metavar="DIR", help="Also write each chart as an image here; needs Chrome.")
     ] = None,
     picture_format: Annotated[
-        PictureFormat | None, typer.Option(metavar="png|svg", help="How pictures are written. Unset: png.")
+        PictureFormat | None, typer.Option(metavar="png|svg", help="Format of these images. Unset: png.")
     ] = None,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Write a page with charts and tables: one HTML file.
+    """Write charts and tables as one HTML file.
 
-    It opens in any browser, without a network. Of a study: findings, heat map
-    of two axes, scaling, Pareto front, stages, memory, all points. Of a plan:
-    stages, load and memory of each rank, all tables. Needs the extra report:
-    pip install 'shardplan[report]'
+    The page opens in any browser, without a network. For a study: findings,
+    heat map of two axes, scaling, Pareto front, stages, memory, all points.
+    For a plan: stages, load and memory of each rank, all tables. Needs the
+    extra report: pip install 'shardplan[report]'
 
     \b
     Examples:

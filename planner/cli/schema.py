@@ -30,7 +30,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a document.
 
-    An editor that knows it completes keys and marks mistakes as you type.
+    With it, an editor completes keys and marks mistakes as you type.
 
     \b
     Example:

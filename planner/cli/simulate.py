@@ -21,51 +21,50 @@ def simulate(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help=f"Steps to play. Unset: {STEPS} where they differ, else 1."),
+        typer.Option(metavar="N", min=1, help=f"Steps to simulate. Unset: {STEPS} where they differ, else 1."),
     ] = None,
     pooling: Annotated[
         bool, typer.Option(help="Draw the number of ids of each step from the tables' pooling_std.")
     ] = True,
     jitter: Annotated[
-        str, typer.Option(metavar="SHARE", help="Spread of every rank's device time from step to step, as in 5%.")
+        str, typer.Option(metavar="SHARE", help="Variation of every rank's device time from step to step, as in 5%.")
     ] = "0%",
     slow_rank: Annotated[
         list[str] | None,
-        typer.Option(metavar="RANK=FACTOR", help="A straggler: rank 3 takes 1.5 times as long with 3=1.5."),
+        typer.Option(metavar="RANK=FACTOR", help="A straggler: with 3=1.5 rank 3 takes 1.5 times as long."),
     ] = None,
     slow_link: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SORT:N=SHARE",
-            help="What is left of a link: nic:4=50%, link:7=25% (scale-up port), also host_link, pcie, ddr, ssd, scm,"
-            " remote.",
+            help="Remaining bandwidth of a link: nic:4=50%, link:7=25% (scale-up port); also host_link, pcie, ddr,"
+            " ssd, scm, remote.",
         ),
     ] = None,
     lost_card: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Scale-out cards that are gone; their ranks use another.")
+        str | None, typer.Option(metavar="A,B,...", help="Failed scale-out cards; their ranks use another card.")
     ] = None,
     data_loading: Annotated[
-        bool, typer.Option("--data-loading", help="Wait for the data on the front-end network too.")
+        bool, typer.Option("--data-loading", help="Also wait for training data on the front-end network.")
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same plan and seed, same steps.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the timeline here: one Kineto trace per rank, for Perfetto and HTA."),
     ] = None,
     ranks: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="With --trace: of these ranks. Unset: a sample.")
+        str | None, typer.Option(metavar="A,B,...", help="With --trace: only these ranks. Unset: a sample.")
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a step of the critical rank, as .png or .svg.")
+        Path | None, typer.Option(metavar="FILE", help="Draw one step of the critical rank (.png, .svg).")
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Play training steps of a plan, event by event.
+    """Simulate training steps of a plan, event by event.
 
-    A judge of the estimate that shares none of its formulas: streams, queues
-    and links of every rank. Prints the step, what its critical path waits
-    for, how busy ranks, links and tiers are, and what each adverse condition
-    costs.
+    Simulates the streams, queues and links of every rank and shares no
+    formula with the estimate. Prints the step, its critical path, how busy
+    ranks, links and tiers are, and what each adverse condition costs.
 
     \b
     Examples:

@@ -36,14 +36,14 @@ def size(
         typer.Option(
             "--try",
             metavar="PATH=VALUE[;...]",
-            help="Size with these fields changed, too, as in workload.embedding.dtype=fp16. May be repeated.",
+            help="Also size with these fields changed, as in workload.embedding.dtype=fp16. May be repeated.",
         ),
     ] = None,
     target_qps: Annotated[
         float | None, typer.Option("--target-qps", metavar="N", help="Samples per second to reach, as in 2e6.")
     ] = None,
     max_step: Annotated[str | None, typer.Option(metavar="TIME", help="The longest step to reach, as in 20ms.")] = None,
-    fits: Annotated[bool, typer.Option("--fits", help="No target: that the tables fit is enough.")] = False,
+    fits: Annotated[bool, typer.Option("--fits", help="Only ask that the tables fit.")] = False,
     prices: flags.PricesFlag = None,
     max_price: Annotated[
         str | None, typer.Option(metavar="PRICE", help="Reject what costs more, as in 500USD/h.")
@@ -58,7 +58,7 @@ def size(
         bool | None,
         typer.Option(
             "--each-tier/--no-each-tier",
-            help="Size without each memory below HBM, and without all, too. Unset: for a single case.",
+            help="Also size without each memory below HBM, and without all of them. Unset: for a single case.",
             show_default=False,
         ),
     ] = None,
@@ -70,21 +70,20 @@ def size(
     runtime: flags.RuntimeFlag = None,
     reserve: flags.ReserveFlag = None,
     effort: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Passes of local search where a short search decides nothing.")
+        int, typer.Option(metavar="N", min=0, help="Passes of local search where a short search does not decide.")
     ] = 1,
-    gap: Annotated[
-        str, typer.Option(metavar="SHARE", help="How near to the bound the answer's plan is sought.")
-    ] = "1%",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same inputs and seed, same answer.")] = 0,
+    gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop the answer's search this close to its bound.")] = "1%",
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same inputs and seed, same answer.")] = 0,
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Find the fewest nodes for a throughput, a step or the memory.
+    """Find the fewest nodes that reach a throughput or fit the tables.
 
-    Bisects over the nodes of each cluster, as it is and with each --try; a
-    single case also without each memory below HBM. A size is rejected by the
-    proven bound or for its memory, accepted by a plan; what neither decides,
-    the table says so. Exits with 4 if nothing up to --max-nodes does.
+    Bisects over the number of nodes of each cluster, unchanged and with
+    each --try; a single case also without each memory below HBM. A plan
+    accepts a size; the proven bound or a proof of too little memory rejects
+    it. The table says where only a search without proof decided. Exits with
+    4 if no size up to --max-nodes is enough.
 
     \b
     Examples:

@@ -57,25 +57,26 @@ def study(
         Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
     ] = None,
     runner: Annotated[
-        RunnerName, typer.Option(help="Processes of this machine, or a Dask cluster.")
+        RunnerName, typer.Option(help="Processes on this machine, or a Dask cluster.")
     ] = RunnerName.LOCAL,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes. Unset: as many as there are cores.")
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster of this machine."),
+        typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster on this machine."),
     ] = None,
-    cache: Annotated[bool, typer.Option(help="Take what was computed before from the cache, and add to it.")] = True,
-    yes: Annotated[bool, typer.Option("--yes", help=f"Compute more than {MANY:,} points.")] = False,
+    cache: Annotated[bool, typer.Option(help="Reuse points from the cache, and add new ones.")] = True,
+    yes: Annotated[bool, typer.Option("--yes", help=f"Allow more than {MANY:,} points.")] = False,
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
     """Plan every point of a what-if study.
 
-    A study varies fields of the cluster, the model and the policy; each point
-    is planned, bounded and played. Prints what was found and the best points.
-    What was computed is kept: a study that was stopped goes on where it was.
+    A study varies fields of the cluster, the model and the policy; each
+    point is planned, bounded and simulated. Prints the findings and the
+    best points. Computed points are kept, so an interrupted study resumes
+    where it stopped.
 
     \b
     Examples:

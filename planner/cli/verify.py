@@ -35,19 +35,20 @@ def verify(
     forbid: flags.ForbidFlag = None,
     reserve: flags.ReserveFlag = None,
     from_: Annotated[
-        Path | None, typer.Option("--from", metavar="PLAN", help="The plan that this one follows: checks what moved.")
+        Path | None,
+        typer.Option("--from", metavar="PLAN", help="The plan that this one was re-planned from: checks what moved."),
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Recompute a plan from its inputs and compare.
 
-    Every table covered exactly once, capacities kept, stage times and their
-    sum right, the bound not above the objective and proven, files of remapped
-    ids as they were written; of a plan that places nothing, why. With
-    --topology, --workload or --policy also that the plan was made for these
-    inputs (give the policy's flags as they were given to plan); with --from
-    also what moved. Prints what does not hold, and exits with 6 if there is
-    any. Names the fields that are taken as the document states them.
+    Checks that every table is covered exactly once, capacities hold, stage
+    times and the step are right, the bound is proven and not above the
+    objective, and remap files are as written; of a plan without placement,
+    the reason. With --topology, --workload or --policy also that the plan
+    was made for these inputs (repeat the policy flags given to plan); with
+    --from also what moved. Prints violations and exits with 6 if there are
+    any, and names the fields that it takes as stated.
 
     \b
     Examples:

@@ -34,17 +34,17 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
     """Print what each stage waits for and its part of the bound, then what memory is worth and what would help."""
     model = reasons.model
     _render_head(plan, model, console)
-    table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("waits for", "left"))
+    table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("bound by", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
         bound = "" if each.bound_s is None else amount(each.bound_s, model)
         table.add_row(each.stage.name, amount(each.stage.seconds, model), bound, rank, _resource(each, model))
     for name, behind in model.hidden.items():
-        table.add_row(name, "hidden", "", "", f"the rest of it shows in {behind}")
+        table.add_row(name, "hidden", "", "", f"the remainder is in {behind}")
     if reasons.memory:
-        table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of its shortage")
+        table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of scarce memory")
     if reasons.cases_bound_s:
-        table.add_row("cases", "", amount(reasons.cases_bound_s, model), "", "blocks are whole, ranks are single")
+        table.add_row("branching", "", amount(reasons.cases_bound_s, model), "", "whole blocks on single ranks")
     console.print(table)
     console.print()
     for each in reasons.stages:
@@ -62,7 +62,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     objective, gap = plan.objective, f"gap {plan.objective.gap:.2%}"
     console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}, {gap}")
     if (fixed := fixed_part(objective, model)) is not None:
-        console.print(f"Of it {amount(fixed.seconds, model)} {fixed_words(fixed)}.")
+        console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
     console.print()
     render_error_bar(plan.objective, console)
 
@@ -72,7 +72,7 @@ def _resource(each: StageReasons, model: CostModel) -> str:
 
 
 def _render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
-    console.print(f"{each.stage.name}: on the {_resource(each, model)} of rank {each.stage.critical_rank}")
+    console.print(f"{each.stage.name}: rank {each.stage.critical_rank}, {_resource(each, model)}")
     table = TextGrid(("", "left"), ("", "right"), ("", "right"))
     table.show_header = False
     total = each.stage.seconds
@@ -83,7 +83,7 @@ def _render_contributors(each: StageReasons, model: CostModel, console: "Console
         seconds = sum(part.seconds for part in rest)
         table.add_row(f"  {len(rest):,} more", amount(seconds, model), _share(seconds, total))
     if each.constant_s > 0:
-        table.add_row("  (waiting, whatever is placed)", amount(each.constant_s, model), _share(each.constant_s, total))
+        table.add_row("  (constant)", amount(each.constant_s, model), _share(each.constant_s, total))
     console.print(table)
     console.print()
 
@@ -158,7 +158,7 @@ def _shards(rank: np.ndarray) -> str:
 
 
 def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Console") -> None:
-    console.print("Its cost to the step at the prices of the bound, and that of other options:")
+    console.print("Cost to the step at the bound's dual multipliers, for this and other options:")
     console.print()
     table = TextGrid(("option", "left"), ("blocks", "right"), ("cost", "right"), ("", "left"))
     possible = [option for option in reasons.others if not option.is_too_long]
@@ -171,13 +171,13 @@ def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Cons
     console.print(table)
     if left_out := len(reasons.others) - len(possible):
         console.print()
-        console.print(f"Of {left_out} more, one block alone makes the step as long as this plan's or nearly so.")
+        console.print(f"In {left_out} more options, a single block makes the step as long as this plan's, or nearly.")
 
 
 def why(option: OptionReasons, chosen: OptionReasons, model: CostModel) -> str:
     """Why an option was not taken: where it costs more, or that it costs no more and others had to fit beside it."""
     if option.is_too_long:
-        return "one piece alone takes too long"
+        return "a single block takes too long"
     more = option.seconds - chosen.seconds
     if abs(more) <= EVEN * chosen.seconds:
         return "costs the same"

@@ -149,7 +149,7 @@ def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> TextGrid:
         factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
         table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words or "fixed cost")
     for name, behind in model.hidden.items():
-        table.add_row(name, "hidden", "", "", "", f"the rest of it shows in {behind}")
+        table.add_row(name, "hidden", "", "", "", f"the remainder is in {behind}")
     return table
 
 
@@ -194,16 +194,16 @@ def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     words = []
     if moves.busiest_in is not None and moves.busiest_out is not None:
         words.append(
-            f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}; the most go into rank"
-            f" {moves.busiest_in.rank} ({format_bytes(moves.busiest_in.bytes)}) and out of the former rank"
-            f" {moves.busiest_out.rank} ({format_bytes(moves.busiest_out.bytes)})."
+            f"Moves affect {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')};"
+            f" rank {moves.busiest_in.rank} receives the most ({format_bytes(moves.busiest_in.bytes)}),"
+            f" former rank {moves.busiest_out.rank} sends the most ({format_bytes(moves.busiest_out.bytes)})."
         )
     elif moves.moved_bytes:
-        words.append(f"Moves touch {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}.")
+        words.append(f"Moves affect {counted(moves.tables, 'table')} and {counted(moves.shards, 'shard')}.")
     if moves.lost_bytes:
         words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
     words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
-    words.append("The bound is that of all plans, whatever they move.")
+    words.append("The bound covers all plans, whatever they move.")
     console.print(" ".join(words))
     console.print()
 
@@ -214,7 +214,7 @@ def _terms(moves: Moves) -> str:
         terms.append(f"the limit is {format_bytes(moves.limit_bytes)}")
     if moves.pay_back_steps is not None:
         terms.append(f"a move must pay for itself within {counted(moves.pay_back_steps, 'step')}")
-    return " and ".join(terms) or "moves have no price"
+    return " and ".join(terms) or "moves are not priced"
 
 
 def _placement_table(plan: Plan) -> TextGrid:
@@ -242,7 +242,7 @@ def _render_no_plan(plan: Plan, console: "Console") -> None:
         console.print(f"No plan was found: {plan.unplaced.summary}.")
         if plan.provenance.ended_by_time:
             console.print("A time limit ended the search; repeats may differ.")
-        console.print("Nothing proves that there is none; more time (--time-limit) may find one.")
+        console.print("It is not proven that none exists; more time (--time-limit) may find one.")
         console.print()
         console.print(_blamed(plan.unplaced.tables))
         console.print()
@@ -254,7 +254,7 @@ def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
     if helpful:
         from rich.padding import Padding
 
-        console.print("One of these changes, everything else as it is, makes room:")
+        console.print("Any one of these changes alone makes the tables fit:")
         for remedy in helpful:
             console.print(Padding(remedy.words, (0, 0, 0, 2), expand=False))
             console.print(f"    {remedy.flags}", soft_wrap=True)
@@ -266,11 +266,11 @@ def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
 def _render_too_few_moves(moves: Moves, console: "Console") -> None:
     limit = format_bytes(moves.limit_bytes or 0)
     if moves.found_bytes is None:
-        console.print("No plan was found; nothing proves that there is none.")
+        console.print("No plan was found; it is not proven that none exists.")
     else:
         found, least = format_bytes(moves.found_bytes), format_bytes(moves.least_bytes)
         console.print(f"No plan was found that moves at most {limit}; the smallest found moves {found}.")
-        console.print(f"It is proven that at least {least} must move, not that the limit is too small.")
+        console.print(f"At least {least} must move, by proof; that the limit is too small is not proven.")
     console.print("Allow more (--max-move) or search longer (--effort, --time-limit).")
 
 
@@ -278,9 +278,9 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = TextGrid(("memory", "left"), ("usable in all", "right"), ("short by, if it alone grows", "right"))
+        table = TextGrid(("memory", "left"), ("usable in all", "right"), ("shortfall, if only it grows", "right"))
         for tier in reason.tiers:
-            short = "no amount would do" if tier.short_bytes is None else format_bytes(tier.short_bytes)
+            short = "no amount suffices" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)
         console.print(table)
         console.print()

@@ -43,7 +43,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         path.add_row(share.task, format_seconds(share.seconds), f"{share.seconds / simulation.step_s:.1%}", rank)
     console.print(path)
     for name, behind in hidden_stages(plan).items():
-        console.print(f"{name} is hidden; the rest of it shows in {behind}.")
+        console.print(f"{name} is hidden; the remainder is in {behind}.")
     console.print()
 
     busy = TextGrid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))

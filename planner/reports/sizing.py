@@ -175,7 +175,7 @@ def _wanted(question: ClusterQuestion) -> str:
         limits.append(f"{question.max_usd_per_hour:,.10g} USD/h")
     if question.max_kilowatts is not None:
         limits.append(f"{question.max_kilowatts:,.10g} kW")
-    wanted = f"for {_and(wants)} by the estimate" if wants else "whose memory suffices"
+    wanted = f"for {_and(wants)} by the estimate" if wants else "that holds the tables"
     return wanted + (f", within {_and(limits)}" if limits else "")
 
 

@@ -50,7 +50,7 @@ def amount(value: float, model: CostModel) -> str:
 def fixed_words(fixed: FixedPart) -> str:
     """How much of the step no placement changes, and what the gap is of the rest."""
     gap = fixed.gap_of_rest
-    return "whatever is placed" + ("" if not gap else f": gap {gap:.1%} of what placement decides")
+    return "independent of placement" + ("" if not gap else f"; gap {gap:.1%} of the rest")
 
 
 def crowded(plan: Plan) -> str | None:
@@ -63,8 +63,8 @@ def crowded(plan: Plan) -> str | None:
     share = worst.bytes.hbm / max(worst.capacity.hbm, 1)
     others = "" if len(full) == 1 else f", and {len(full) - 1:,} more are above {CROWDED:.0%}"
     return (
-        f"Warning: rank {worst.rank} takes {taken} of {usable} usable HBM ({share:.0%}){others}: what a run"
-        " takes beyond the estimate may not fit. --reserve hbm=10% keeps some free."
+        f"Warning: rank {worst.rank} takes {taken} of {usable} usable HBM ({share:.0%}){others}: memory"
+        " that a run takes beyond the estimate may not fit. --reserve hbm=10% keeps some free."
     )
 
 

@@ -83,8 +83,8 @@ def test_an_implausible_number_is_only_a_warning(run, here):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.yaml", "colour: red\n", "is none of the files that are known here"),
-        ("x.yaml", "just words\n", "is none of the files that are known here"),
+        ("x.yaml", "colour: red\n", "is not a known kind of file"),
+        ("x.yaml", "just words\n", "is not a known kind of file"),
         ("x.yaml", "", "is empty"),
         ("x.yaml", "a: [1\n", "x.yaml:"),
         ("x.json", '{"kind": "plan",', "x.json:"),

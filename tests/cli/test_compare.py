@@ -136,6 +136,6 @@ def test_a_hidden_stage_is_not_unknown(tmp_path, run):
         (line,) = [line for line in summary.splitlines() if line.startswith("all_reduce ")]
         assert ("hidden" in line) == (file.stem == "torchrec")
         played = run("simulate", file).stdout
-        assert ("all_reduce is hidden; the rest of it shows in dense." in played) == (file.stem == "torchrec")
+        assert ("all_reduce is hidden; the remainder is in dense." in played) == (file.stem == "torchrec")
         told = json.loads(run("simulate", file, "--format", "json").stdout)["hidden"]
         assert (told.get("all_reduce") == "dense") == (file.stem == "torchrec")

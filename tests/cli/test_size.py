@@ -19,7 +19,7 @@ def test_the_answer_is_shown_with_what_decided(size):
     """Within 80 columns, progress on stderr; the same figures in JSON and CSV."""
     result = size("--fits")
     assert result.exit_code == 0, result.stderr
-    assert "The smallest cluster whose memory suffices" in result.stdout
+    assert "The smallest cluster that holds the tables" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "all tiers: 1 node" in result.stderr
     data = json.loads(size("--fits", "--format", "json", "-q").stdout)
@@ -105,7 +105,7 @@ def test_several_clusters_and_changes_are_ranked(size_several):
     assert best["answer"]["usd_per_hour"] == min(prices) == pytest.approx(8 * 2.305)
     assert max(prices) == pytest.approx(8 * 4.916)
     assert sorted(one["place"] for one in data["sizes"]) == [1, 2, 3, 4]
-    assert " ".join(lines[:4]).startswith(f"The cheapest cluster whose memory suffices: {best['case']} with 1 node")
+    assert " ".join(lines[:4]).startswith(f"The cheapest cluster that holds the tables: {best['case']} with 1 node")
     assert "USD/10^9" in result.stdout
     shown = result.stdout.index("\ncheapest")
     assert result.stdout[:shown].endswith(f"\n{best['case']}")
@@ -131,7 +131,7 @@ def test_constraints_reject_with_the_reason(size_several):
     none = size_several("--fits", "--max-price", "1USD/h", "--max-power", "1kW")
     assert none.exit_code == ExitCode.INFEASIBLE
     words = " ".join(none.stdout.split())
-    assert words.startswith("No cluster of up to 4 nodes whose memory suffices, within 1 USD/h and 1 kW.")
+    assert words.startswith("No cluster of up to 4 nodes that holds the tables, within 1 USD/h and 1 kW.")
     assert "Without constraints: my-cluster with 1 node (8 ranks) at 18.44 USD/h, but it costs 18.44 USD/h" in words
 
 
@@ -146,7 +146,7 @@ def test_an_unknown_price_is_said(run):
     assert "rejected 1" in said
     assert " unknown unknown" in said
     cheapest = " ".join(run(*words, "--effort", 0, "--by", "price").stdout.split())
-    assert cheapest.startswith("The smallest cluster whose memory suffices")  # nobody knows which is the cheapest
+    assert cheapest.startswith("The smallest cluster that holds the tables")  # nobody knows which is the cheapest
 
 
 def test_wrong_fields_to_try_are_input_errors(size_several):

@@ -122,9 +122,7 @@ def _stages(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
         data[0] |= {"textposition": "inside", "insidetextanchor": "start"}
         note += " Lines: 90% bands."
     if model.hidden:
-        hidden = ", ".join(
-            f"{_words(name)} (the rest of it shows in {_words(of)})" for name, of in model.hidden.items()
-        )
+        hidden = ", ".join(f"{_words(name)} (the remainder is in {_words(of)})" for name, of in model.hidden.items())
         note += f" Hidden: {hidden}."
     return [Chart("stages", title, (View("", data, drawn),), note)]
 

@@ -45,8 +45,8 @@ def test_the_gap_is_told_of_the_step_and_of_what_placement_decides() -> None:
 
     near = of(1.111 * fixed_s, 1.1 * fixed_s)
     assert near == FixedPart(fixed_s, pytest.approx(0.11))  # type: ignore[arg-type]
-    assert fixed_words(near) == "whatever is placed: gap 11.0% of what placement decides"
-    assert fixed_words(of(1.1 * fixed_s, 1.1 * fixed_s)) == "whatever is placed"
+    assert fixed_words(near) == "independent of placement; gap 11.0% of the rest"
+    assert fixed_words(of(1.1 * fixed_s, 1.1 * fixed_s)) == "independent of placement"
     assert of(1.1 * fixed_s, fixed_s).gap_of_rest is None
 
 
@@ -65,4 +65,4 @@ def test_the_summary_has_both_and_names_the_software() -> None:
 def test_ratings_have_no_fixed_part() -> None:
     found = plan(topology(node_group("a")), workload(TABLES), cost_model="torchrec")
     assert found.objective is not None
-    assert "whatever is placed" not in said(found)
+    assert "independent of placement" not in said(found)

@@ -106,7 +106,7 @@ def test_hidden_stages_are_named(found: Plan, page: Page) -> None:
     model = StepModel(*planned_inputs(found))
     assert model.hidden
     for name, behind in model.hidden.items():
-        words = f"{name.replace('_', ' ')} (the rest of it shows in {behind.replace('_', ' ')})"
+        words = f"{name.replace('_', ' ')} (the remainder is in {behind.replace('_', ' ')})"
         assert words in chart(page, "stages").note
 
 
