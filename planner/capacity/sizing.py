@@ -16,25 +16,17 @@ from pydantic import ValidationError
 
 from cost_models.model import CostModel
 from cost_models.shards import BELOW_HBM, HOME_OF_TIER, PLACEMENT_TIERS, PlacementTier
-from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
 from planner.document.plan import Plan
-from planner.document.provenance import provenance
-from planner.formulation.allowed_choices import planning_model
-from planner.formulation.choice_rules import permits_of
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, policy_document
+from planner.formulation.question import Question
 from planner.formulation.software import priced_as_run, software_warnings
-from planner.planning.assembly import document
-from planner.planning.caches import with_own_fractions
-from planner.planning.pipeline import completed, solved
+from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.load_state import load_state
-from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
-from planner.solvers.search import solve
-from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError
@@ -259,16 +251,20 @@ class _SizeTrials:
         model = formulation.model
         target_s = self._target_s(model)
         for effort in sorted({0, self.effort}):
-            watch = _SizeWatch(target_s, self.is_over, model.whole_step_s)
-            limits = SearchLimits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
-            formulation, outcome = solved(formulation, limits, watch.hear)
-            candidate = self._candidate(formulation, outcome, nodes)
+            searched = self._decided(formulation, effort, _SizeWatch(target_s, self.is_over, model.whole_step_s))
+            formulation = searched.formulation
+            candidate = self._candidate(searched, nodes)
             if candidate.is_proven or self.is_over():
                 break
         if candidate.judged_by == "search" and self.is_over():
             raise _Interrupted
-        self.judged.append((frozenset(tiers), _tiers_used(formulation, outcome), candidate))
+        self.judged.append((frozenset(tiers), _tiers_used(searched), candidate))
         return candidate
+
+    def _decided(self, formulation: Formulation, effort: int, watch: "_SizeWatch") -> Searched:
+        """The search of a size until it is decided."""
+        limits = SearchLimits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
+        return Pipeline(self.policy, limits, Steps(finishes=False), watch.hear).solved(formulation)
 
     def finished(self, tiers: Sequence[PlacementTier], candidate: Candidate) -> tuple[Candidate, Plan]:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
@@ -276,17 +272,14 @@ class _SizeTrials:
         model = formulation.model
         target_s = self._target_s(model)
         limits = SearchLimits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
-        formulation, outcome = solved(formulation, limits)
-        is_met = outcome.step_s is not None and model.whole_step_s(outcome.step_s) <= target_s
-        if not is_met:  # ended by its gap, or by the user, before the target
+        pipeline = Pipeline(self._policy(tiers), limits)
+        searched = pipeline.solved(formulation)
+        step_s = searched.outcome.step_s
+        if step_s is None or model.whole_step_s(step_s) > target_s:  # ended by its gap, or by the user
             watch = _SizeWatch(target_s, lambda: False, model.whole_step_s)
-            decided = SearchLimits(gap=0.0, effort=self.effort, seed=self.seed, stop=watch.is_decided)
-            outcome = solve(formulation.problem, decided, watch.hear)
-        final = completed(formulation, outcome, limits, target_s)
-        policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
-        origin = provenance(final.formulation, policy, self.seed)
-        plan = with_simulation(document(final.formulation, final.outcome, origin, best_step_s=final.best_step_s))
-        return self._candidate(final.formulation, final.outcome, candidate.nodes), plan
+            searched = self._decided(searched.formulation, self.effort, watch)
+        final = pipeline.finished(searched, target_s)
+        return self._candidate(final, candidate.nodes), pipeline.simulated(pipeline.assembled(final))
 
     def _target_s(self, model: CostModel) -> float:
         return self._target_of(model.topology.world_size)
@@ -300,9 +293,13 @@ class _SizeTrials:
         return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
     def _formulation(self, tiers: Sequence[PlacementTier], nodes: int) -> Formulation:
-        policy = self.policy.model_copy(update={"tiers": tuple(tiers)})
-        model = planning_model(StepModel.name, self._grown(nodes), self.workload, policy)
-        return with_own_fractions(Formulation.of(model, permits_of(model, policy, self.rules)))
+        policy = self._policy(tiers)
+        question = Question(self._grown(nodes), self.workload, policy, written_policy=self.rules)
+        return Pipeline(policy, SearchLimits()).refined(question.formulation())
+
+    def _policy(self, tiers: Sequence[PlacementTier]) -> Policy:
+        """The policy with these tiers alone."""
+        return self.policy.model_copy(update={"tiers": tuple(tiers)})
 
     def _grown(self, nodes: int) -> Topology:
         try:
@@ -311,8 +308,8 @@ class _SizeTrials:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             raise InputError.at(self.topology.name, message) from None
 
-    def _candidate(self, formulation: Formulation, outcome: Outcome, nodes: int) -> Candidate:
-        model = formulation.model
+    def _candidate(self, searched: Searched, nodes: int) -> Candidate:
+        model, outcome = searched.formulation.model, searched.outcome
         batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
         step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
         bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
@@ -332,23 +329,22 @@ class _SizeTrials:
         if found.suffices:
             return found
         if outcome.status == "infeasible":
-            origin = provenance(formulation, self.policy, self.seed)
-            why = document(formulation, outcome, origin).infeasibility
+            why = Pipeline(self.policy, SearchLimits(seed=self.seed)).assembled(searched).infeasibility
             return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
         if bound_s is not None and bound_s > target_s:
             reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
-            reason += f" {format_seconds(target_s)}{_longest(formulation, outcome)}"
+            reason += f" {format_seconds(target_s)}{_longest(searched)}"
             return replace(found, judged_by="bound", reason=reason)
         if step_s is None:
             return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
         reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
-        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(formulation, outcome)}"
+        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(searched)}"
         return replace(found, judged_by="search", reason=reason)
 
 
-def _longest(formulation: Formulation, outcome: Outcome) -> str:
+def _longest(searched: Searched) -> str:
     """Words for the stage that takes most of the plan's step, fixed costs aside: no cluster lowers these."""
-    model, problem = formulation.model, formulation.problem
+    model, problem, outcome = searched.formulation.model, searched.formulation.problem, searched.outcome
     if outcome.placement is None or outcome.step_s is None:
         return ""
     if model.is_copy_time(outcome.step_s):
@@ -358,8 +354,9 @@ def _longest(formulation: Formulation, outcome: Outcome) -> str:
     return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"
 
 
-def _tiers_used(formulation: Formulation, outcome: Outcome) -> frozenset[str]:
+def _tiers_used(searched: Searched) -> frozenset[str]:
+    outcome = searched.outcome
     if outcome.placement is None:
         return frozenset()
-    codes = formulation.tiers_of(outcome.placement.item_block)
+    codes = searched.formulation.tiers_of(outcome.placement.item_block)
     return frozenset(PLACEMENT_TIERS[code] for code in np.unique(codes).tolist())

@@ -1,56 +1,145 @@
-"""From the options of a question to its plan: the one way that planning, sizing and studies take.
+"""From the formulation of a question to its plan: refine, solve, finish, assemble.
 
-Search, whole tables where mixing costs more than it gains, caches in any shares, and the order of equals.
+`planner plan`, re-planning, sizing, studies and imports all take this way. What one of them leaves out is a switch of
+`Steps`, and the reason stands beside it.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cost_models.shards import MEMORY_HBM
+from planner.document.origin import TimedWork
+from planner.document.plan import Plan
+from planner.document.provenance import provenance
+from planner.document.reasons import Remedy
 from planner.formulation.formulation import Formulation
+from planner.formulation.options import CacheFractions
+from planner.formulation.policy import Policy
 from planner.formulation.restrictions import restrictions
+from planner.planning.assembly import document
 from planner.planning.cache_division import polished
+from planner.planning.caches import with_own_fractions
 from planner.planning.whole_tables import with_whole_tables
+from planner.problem.relocation import Homes
 from planner.solvers.finishing import finished
-from planner.solvers.incumbent import Outcome, Progress
+from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.search import solve
+from planner.verification.simulation import with_simulation
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Found:
+class Steps:
+    """Which steps are taken; all of them in `planner plan` without a former plan."""
+
+    proves: bool = True
+    """Whether branching raises the bound once the search has ended. A study leaves it out unless it says `prove`: where
+    tables are few it takes most of the time of a point, and a curve over many points needs no bound of each."""
+    finishes: bool = True
+    """Whether whole tables are tried, caches are divided anew and ranks are levelled after the search. A plan that
+    follows another leaves it out: all three move what may stay, uncounted. So does a size that is judged: it has
+    to reach its target as the search leaves it, and only the answer is written as a plan."""
+    simulates: bool = True
+    """Whether the simulator plays the step. An import leaves it out for the plan that its bound is taken from, as
+    it is the imported placement that is played; so does whoever asks for no simulation."""
+
+
+@dataclass(frozen=True)
+class Searched:
     """The outcome to be written, with what it is about."""
 
     formulation: Formulation
     outcome: Outcome
-    best_step_s: float | None
-    """Of the best placement found, of which something may be given up; None where there is none."""
+    best_step_s: float | None = None
+    """That of the best placement found, of which something may be given up; None where there is none."""
 
 
-def searched(formulation: Formulation, limits: SearchLimits, progress: Progress | None = None) -> Found:
-    """The plan that is found within the limits."""
-    clock = Clock(limits)
-    formulation, outcome = solved(formulation, limits, progress)
-    return completed(formulation, outcome, limits.left_of(clock))
+@dataclass(frozen=True)
+class Pipeline:
+    """The way to a plan that keeps to a policy, within limits."""
+
+    policy: Policy
+    limits: SearchLimits
+    steps: Steps = Steps()
+    progress: Progress | None = None
+
+    def refined(
+        self,
+        formulation: Formulation,
+        former: CacheFractions | None = None,
+        has_time: Callable[[float], bool] = lambda _: True,
+    ) -> Formulation:
+        """The formulation with cache sizes of each table's own, those of a `former` plan among them.
+
+        `has_time` is asked before each round whether there is time for one of so many seconds.
+        """
+        return with_own_fractions(formulation, former, has_time)
+
+    def solved(self, formulation: Formulation) -> Searched:
+        """The outcome of a search, over every column cut where nothing fits among fewer."""
+        formulation, outcome = widened(formulation, self._solve, lambda outcome: outcome.status)
+        return Searched(formulation, outcome, outcome.step_s)
+
+    def _solve(self, formulation: Formulation) -> Outcome:
+        return solve(formulation.problem, self._search_limits, self.progress, restrictions(formulation.options))
+
+    @property
+    def _search_limits(self) -> SearchLimits:
+        return self.limits if self.steps.proves else replace(self.limits, cases=0)
+
+    def finished(self, searched: Searched, longest_s: float = math.inf) -> Searched:
+        """What is made of the outcome of a search; a step of at most `longest_s` stays one."""
+        if not self.steps.finishes:
+            return searched
+        formulation, outcome = searched.formulation, searched.outcome
+        whole = with_whole_tables(formulation, outcome, self._search_limits)
+        if whole.step_s is None or outcome.step_s is None or whole.step_s <= max(longest_s, outcome.step_s):
+            outcome = whole
+        formulation, outcome = polished(formulation, outcome)
+        final = finished(formulation.problem, outcome, MEMORY_HBM, longest_s)
+        return Searched(formulation, final.outcome, final.best_step_s)
+
+    def planned(self, formulation: Formulation) -> Searched:
+        """The outcome of a search within the limits, finished in the time that is left of them."""
+        clock = Clock(self.limits)
+        searched = self.solved(formulation)
+        return replace(self, limits=self.limits.left_of(clock)).finished(searched)
+
+    def assembled(
+        self,
+        searched: Searched,
+        *,
+        homes: Homes | None = None,
+        remedies: tuple[Remedy, ...] = (),
+        ended_by_time: tuple[TimedWork, ...] = (),
+    ) -> Plan:
+        """The plan document of an outcome, before a simulation; see `assembly.document`."""
+        origin = provenance(searched.formulation, self.policy, self.limits.seed)
+        origin = origin.model_copy(update={"ended_by_time": ended_by_time})
+        return document(searched.formulation, searched.outcome, origin, homes, remedies, searched.best_step_s)
+
+    def simulated(self, plan: Plan) -> Plan:
+        """The plan with its step played by the simulator."""
+        if not self.steps.simulates:
+            return plan
+        if self.progress is not None:
+            self.progress("playing the step", None, None)
+        return with_simulation(plan)
 
 
-def solved(
-    formulation: Formulation, limits: SearchLimits, progress: Progress | None = None
-) -> tuple[Formulation, Outcome]:
-    """The outcome of a search with what it is about: every cut, where nothing fits among fewer. Only then is it true
-    that nothing fits."""
-    outcome = solve(formulation.problem, limits, progress, restrictions(formulation.options))
-    if outcome.status == "infeasible" and not formulation.has_every_cut:
+def widened(
+    formulation: Formulation, search: Callable[[Formulation], Result], status: Callable[[Result], Status]
+) -> tuple[Formulation, Result]:
+    """What a search finds, with what it is about: every column cut, where nothing fits among fewer.
+
+    Only then is it true that nothing fits.
+    """
+    result = search(formulation)
+    if status(result) == "infeasible" and not formulation.has_every_cut:
         formulation = formulation.with_every_cut()
-        outcome = solve(formulation.problem, limits, progress, restrictions(formulation.options))
-    return formulation, outcome
-
-
-def completed(formulation: Formulation, outcome: Outcome, limits: SearchLimits, longest_s: float = math.inf) -> Found:
-    """What is made of the outcome of a search; a step of at most `longest_s` stays one."""
-    whole = with_whole_tables(formulation, outcome, limits)
-    if whole.step_s is None or outcome.step_s is None or whole.step_s <= max(longest_s, outcome.step_s):
-        outcome = whole
-    formulation, outcome = polished(formulation, outcome)
-    final = finished(formulation.problem, outcome, MEMORY_HBM, longest_s)
-    return Found(formulation, final.outcome, final.best_step_s)
+        result = search(formulation)
+    return formulation, result

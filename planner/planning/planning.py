@@ -4,43 +4,35 @@ import math
 import numbers
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cost_models.model import CostModel
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.diagnosis.remedies import remedies
 from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
-from planner.document.origin import Provenance, TimedWork
 from planner.document.plan import Plan
-from planner.document.provenance import provenance
 from planner.document.reasons import Remedy
-from planner.formulation.allowed_choices import planning_model
-from planner.formulation.choice_rules import permits_of
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import enumerate_options
-from planner.formulation.policy import Policy, narrow, policy_document
-from planner.formulation.software import priced_as_run
-from planner.planning.assembly import document, with_moves
-from planner.planning.caches import with_own_fractions
-from planner.planning.pipeline import searched
+from planner.formulation.policy import Policy
+from planner.formulation.question import Question, narrowed_policy
+from planner.planning.assembly import with_moves
+from planner.planning.pipeline import Pipeline, Searched, Steps, widened
+from planner.planning.time_limit import TimeLimit
+from planner.problem.relocation import Homes
 from planner.solvers.front import MoveTerms
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import SearchLimits
-from planner.solvers.replan import replan
+from planner.solvers.replan import Replanned, replan
 from planner.verification.loading import expect_sound, load_plan
-from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
-from topologies.documents import Document, did_you_mean, validate
+from topologies.documents import Document
 from topologies.errors import Fault, InputError, shown
 from topologies.loading import load_topology
 
 DEFAULT_TIME_LIMIT_S = 60.0
 DEFAULT_EFFORT = 1
-CACHE_SIZES_SHARE = 0.5
-"""Of the time limit that finding cache sizes may take: sizes that are a little off cost less than places that are."""
 
 
 def plan(
@@ -91,48 +83,66 @@ def plan(
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
-    rules = _narrowed(policy, tiers, shardings)
-    allowed = validate(rules, Policy)
+    question = Question.asked(cluster, trained, narrowed_policy(policy, tiers, shardings), cost_model)
     tell = progress or (lambda *_: None)
-    tell("ways to hold each table", None, None)
-    model = planning_model(cost_model, cluster, priced_as_run(trained, allowed), allowed)
-    options = enumerate_options(model, permits_of(model, allowed, rules))
-    tell("what each way costs", None, None)
-    formulation = Formulation.of_options(model, options)
+    formulation = question.formulation(tell)
+    model = formulation.model
     migration = None if previous is None else _migration(previous, model, lost_nodes)
-    former_fractions = None if migration is None else migration.cache_fractions()
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
-    watch = _Watch(math.inf if time_limit_s is None else time_limit_s, stop)
+    clock = TimeLimit(time_limit_s, stop)
     tell("sizes of caches", None, None)
-    formulation = with_own_fractions(formulation, former_fractions, watch.has_time)
-    limits = SearchLimits(watch.left_s(), gap, effort, seed, stop)
-    helpful = _Helper(model, allowed, limits, progress)
+    steps = Steps(finishes=migration is None, simulates=simulate)
     heard = progress and _in_whole_steps(progress, model)
-    judged = partial(_played, tell=tell) if simulate else _as_it_is
+    pipeline = Pipeline(question.policy, SearchLimits(math.inf, gap, effort, seed, stop), steps, heard)
+    former_fractions = None if migration is None else migration.cache_fractions()
+    formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
+    pipeline = replace(pipeline, limits=replace(pipeline.limits, time_limit_s=clock.left_s()))
+    helper = _Helper(model, question.policy, pipeline.limits, progress)
     if migration is None:
         tell("the relaxation", None, None)
-        final = searched(formulation, limits, heard)
-        origin = watch.noted(provenance(final.formulation, allowed, seed))
-        helps = helpful(final.outcome)
-        new = document(final.formulation, final.outcome, origin, remedies=helps, best_step_s=final.best_step_s)
-        return judged(new)
-    homes = migration.homes(formulation)
-    if max_move_bytes is None and pay_back_steps is None and model.quantity == "step":
-        pay_back_steps = DEFAULT_PAY_BACK_STEPS
-    price = 0.0 if pay_back_steps is None else migration.seconds_per_byte() / pay_back_steps
-    terms = MoveTerms(max_move_bytes, price, model.whole_step_s(0.0))
-    found = replan(formulation.problem, homes, terms, limits, heard)
-    if found.outcome.status == "infeasible" and not formulation.has_every_cut:
-        formulation = formulation.with_every_cut()
-        homes = migration.homes(formulation)
-        found = replan(formulation.problem, homes, terms, limits, heard)
-    origin = watch.noted(provenance(formulation, allowed, seed))
-    is_memory = found.outcome.shortage is not None or max_move_bytes is None
-    helps = helpful(found.outcome) if is_memory else ()
-    new = document(formulation, found.outcome, origin, homes, helps, found.best_step_s)
-    moves = migration.measure(new.tables, found.least_bytes, max_move_bytes, pay_back_steps, found.found_bytes)
-    return judged(with_moves(new, moves))
+        searched = pipeline.planned(formulation)
+        helps = helper.remedies(searched.outcome)
+        return pipeline.simulated(pipeline.assembled(searched, remedies=helps, ended_by_time=clock.ended))
+    following = _Following(migration, max_move_bytes, pay_back_steps)
+    return pipeline.simulated(following.planned(pipeline, formulation, helper, clock))
+
+
+@dataclass(frozen=True)
+class _Following:
+    """A plan that follows another, on terms of what may move."""
+
+    migration: Migration
+    max_move_bytes: int | None
+    pay_back_steps: int | None
+
+    def planned(self, pipeline: Pipeline, formulation: Formulation, helper: "_Helper", clock: TimeLimit) -> Plan:
+        """The plan document with what moves."""
+        migration, terms, steps = self.migration, *self._terms(formulation.model)
+
+        def search(formulation: Formulation) -> tuple[Homes, Replanned]:
+            homes = migration.homes(formulation)
+            return homes, replan(formulation.problem, homes, terms, pipeline.limits, pipeline.progress)
+
+        formulation, (homes, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
+        outcome = replanned.outcome
+        is_memory = outcome.shortage is not None or self.max_move_bytes is None
+        plan = pipeline.assembled(
+            pipeline.finished(Searched(formulation, outcome, replanned.best_step_s)),
+            homes=homes,
+            remedies=helper.remedies(outcome) if is_memory else (),
+            ended_by_time=clock.ended,
+        )
+        least, found = replanned.least_bytes, replanned.found_bytes
+        return with_moves(plan, migration.measure(plan.tables, least, self.max_move_bytes, steps, found))
+
+    def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
+        """What moving costs, and the steps within which a move must pay for itself."""
+        steps = self.pay_back_steps
+        if self.max_move_bytes is None and steps is None and model.quantity == "step":
+            steps = DEFAULT_PAY_BACK_STEPS
+        price = 0.0 if steps is None else self.migration.seconds_per_byte() / steps
+        return MoveTerms(self.max_move_bytes, price, model.whole_step_s(0.0)), steps
 
 
 def _migration(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int]) -> Migration:
@@ -152,30 +162,6 @@ def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
     return hear
 
 
-class _Watch:
-    """The time limit of a plan: that of cache sizes and of the search together."""
-
-    def __init__(self, limit_s: float, stop: Callable[[], bool] | None) -> None:
-        self._limit_s, self._stop, self._began = limit_s, stop or (lambda: False), time.monotonic()
-        self._ended: tuple[TimedWork, ...] = ()
-
-    def has_time(self, seconds: float) -> bool:
-        """Whether so many seconds more for cache sizes leave the search what it needs."""
-        used_s = time.monotonic() - self._began
-        if used_s + seconds > CACHE_SIZES_SHARE * self._limit_s:
-            self._ended = ("cache sizes",)
-            return False
-        return not self._stop()
-
-    def noted(self, origin: Provenance) -> Provenance:
-        """The provenance with what there was no time for."""
-        return origin.model_copy(update={"ended_by_time": self._ended})
-
-    def left_s(self) -> float:
-        """At least 0."""
-        return max(self._limit_s - (time.monotonic() - self._began), 0.0)
-
-
 class _Helper:
     """Finds what would make the tables fit, after a search that starts now."""
 
@@ -183,7 +169,7 @@ class _Helper:
         self._model, self._policy, self._limits, self._progress = model, policy, limits, progress
         self._began = time.monotonic()
 
-    def __call__(self, outcome: Outcome) -> tuple[Remedy, ...]:
+    def remedies(self, outcome: Outcome) -> tuple[Remedy, ...]:
         """Nothing where there is a plan, or where the search ended for want of time and not of room."""
         is_stopped = self._limits.stop or (lambda: False)
         in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()
@@ -193,15 +179,6 @@ class _Helper:
             self._progress("what would make it fit", None, None)
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
         return remedies(self._model, self._policy, short, is_stopped)
-
-
-def _played(found: Plan, tell: Progress) -> Plan:
-    tell("playing the step", None, None)
-    return with_simulation(found)
-
-
-def _as_it_is(found: Plan) -> Plan:
-    return found
 
 
 def _expect_limits(**given: object) -> None:
@@ -217,24 +194,3 @@ def _expect_limits(**given: object) -> None:
             faults.append(Fault(name, 0, 0, "", f"{shown(value)} must be at least 0"))
     if faults:
         raise InputError(faults)
-
-
-def _narrowed(
-    policy: Policy | Document | str | Path | None, tiers: Sequence[str] | None, shardings: Sequence[str] | None
-) -> Document:
-    """The policy with the names given as further limits. Raises InputError for an unknown one."""
-    named = (("tiers", "tier", tiers, PLACEMENT_TIERS), ("shardings", "sharding", shardings, SHARDINGS))
-    unknown = [
-        fault
-        for _, what, names, known in named
-        for word in names or ()
-        if word not in known
-        for fault in InputError.at(word, f"is not a {what}{did_you_mean(word, known)}").faults
-    ]
-    if unknown:
-        raise InputError(unknown)
-    document = policy if isinstance(policy, Document) else policy_document(policy)
-    for key, _, names, _ in named:
-        if names is not None:
-            narrow(document, key, list(names), f"{key}={','.join(names)}")
-    return document

@@ -19,19 +19,15 @@ from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards
-from planner.document.provenance import provenance
-from planner.formulation.allowed_choices import planning_model
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
-from planner.planning.assembly import document
-from planner.planning.caches import with_own_fractions
-from planner.planning.pipeline import completed, solved
+from planner.formulation.question import Question
+from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import better, bounded
 from planner.studies.study import Search
-from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
@@ -40,8 +36,6 @@ DRIFT = 0.005
 found that plan came, and this much."""
 MOST_LINKS = 9
 """Points in a row that may do so, before one is searched for again."""
-BRANCHING = 400
-"""Cases that are looked at where the bound is to be raised by them."""
 
 Record = dict[str, Any]
 """What is known of a point: figures and words, as in JSON."""
@@ -159,12 +153,12 @@ def _size(topology: Topology, workload: Workload) -> Record:
 
 
 def _answer(job: Job) -> Answer:
-    model = planning_model("physical", job.topology, job.workload, job.policy)
-    formulation = with_own_fractions(Formulation.of(model, job.policy))
     search = job.search
+    limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed)
+    steps = Steps(proves=search.prove, simulates=search.simulate)
+    pipeline = Pipeline(job.policy, limits, steps)
+    formulation = pipeline.refined(Question(job.topology, job.workload, job.policy).formulation())
     start = _placement(job.start, formulation)
-    cases = BRANCHING if search.prove else 0
-    limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed, cases=cases)
     outcome = known = None
     if start is not None and job.start is not None:
         enough = max(search.gap, job.start.gap + DRIFT)
@@ -173,13 +167,10 @@ def _answer(job: Job) -> Answer:
             outcome = known
     is_searched = outcome is None
     if outcome is None:
-        formulation, found = solved(formulation, limits)
-        outcome = found if known is None else better(found, known)
-    final = completed(formulation, outcome, limits)
-    origin = provenance(final.formulation, job.policy, search.seed)
-    plan = document(final.formulation, final.outcome, origin, best_step_s=final.best_step_s)
-    if search.simulate:
-        plan = with_simulation(plan)
+        searched = pipeline.solved(formulation)
+        formulation = searched.formulation
+        outcome = searched.outcome if known is None else better(searched.outcome, known)
+    plan = pipeline.simulated(pipeline.assembled(pipeline.finished(Searched(formulation, outcome))))
     reached = None
     if outcome.placement is not None and plan.objective is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
@@ -187,7 +178,7 @@ def _answer(job: Job) -> Answer:
         if not is_searched and job.start is not None:
             reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
     text = plan.to_json() if job.keeps_plan else None
-    return Answer(_record(job, model, plan), reached, text)
+    return Answer(_record(job, formulation.model, plan), reached, text)
 
 
 def _gap(outcome: Outcome) -> float:

@@ -1,13 +1,15 @@
 """One way to a plan: whoever asks, and with which command, gets the same."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from planner import plan
 from planner.capacity.sizing import size
-from planner.document.plan import Plan
 from planner.formulation.policy import Policy
+from planner.formulation.question import Question
+from planner.planning.pipeline import Pipeline, Steps
 from planner.solvers.limits import SearchLimits
 from planner.studies.point import Job, answer
 from planner.studies.study import Search
@@ -16,7 +18,7 @@ from tests.oracles.instances import unlike_tables
 
 @pytest.mark.parametrize("seed", [10, 25])
 def test_planning_sizing_and_studies_find_the_same_plan(seed: int) -> None:
-    """Tables, step and what was given up for emptier ranks; and that is not nothing."""
+    """Byte by byte, with what was given up for emptier ranks; a size says which tiers its cluster has."""
     cluster, trained = unlike_tables(seed)
     asked = plan(cluster, trained, effort=1)
     (sized,) = size(cluster, trained, max_nodes=1, each_tier=False)
@@ -24,10 +26,33 @@ def test_planning_sizing_and_studies_find_the_same_plan(seed: int) -> None:
     assert point.plan is not None
     assert asked.objective is not None
     assert asked.objective.given_up_s
-    for other in (sized.plan, Plan.model_validate_json(point.plan)):
-        assert other is not None
-        assert other.tables == asked.tables
-        assert other.objective == asked.objective
+    assert point.plan == asked.to_json()
+    assert sized.plan is not None
+    own_tiers = sized.plan.provenance.model_copy(update={"policy": asked.provenance.policy})
+    own_tiers = own_tiers.model_copy(update={"policy_fingerprint": asked.provenance.policy_fingerprint})
+    assert sized.plan.model_copy(update={"provenance": own_tiers}).to_json() == asked.to_json()
+
+
+def test_each_step_can_be_left_out() -> None:
+    """Without its step, a plan has no node of a branch tree, gives nothing up, or has no simulated step."""
+    cluster, trained = unlike_tables(10)
+    formulation = Question(cluster, trained, Policy()).formulation()
+    whole = Pipeline(Policy(), SearchLimits(gap=0.0))
+    found = whole.simulated(whole.assembled(whole.planned(formulation)))
+    assert found.proof is not None
+    assert found.objective is not None
+    assert found.simulated is not None
+    assert found.proof.branching is not None
+    assert found.objective.given_up_s
+    for steps in (Steps(proves=False), Steps(finishes=False), Steps(simulates=False)):
+        fewer = replace(whole, steps=steps)
+        less = fewer.simulated(fewer.assembled(fewer.planned(formulation)))
+        assert less.proof is not None
+        assert less.objective is not None
+        assert (less.simulated is not None) == steps.simulates
+        assert bool(less.objective.given_up_s) == steps.finishes
+        assert steps.proves or less.proof.branching is None
+        assert less.objective.lower_bound_s <= found.objective.lower_bound_s * (1 + 1e-9)
 
 
 def test_a_target_is_reached_by_the_plan_that_is_written() -> None:
