@@ -33,13 +33,13 @@ def diff(
     Example:
       planner diff monday.json tuesday.json
     """
-    from planner.document.migration import differences, restarted
+    from planner.document.table_differences import restarted, table_differences
     from planner.verification.loading import load_plan
     from topologies.units import format_bytes
 
     gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
     plans = load_plan(before), load_plan(after)
-    records = differences(*plans, str(before), gone)
+    records = table_differences(*plans, str(before), gone)
     streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
     moved = sum(float(record["moved_bytes"] or 0) for record in records)
     differ = "table differs" if len(records) == 1 else "tables differ"

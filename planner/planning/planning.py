@@ -14,6 +14,7 @@ from planner.diagnosis.remedies import remedies
 from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.document.plan import Plan
 from planner.document.reasons import Remedy
+from planner.document.traffic import moves_of
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
@@ -134,7 +135,7 @@ class _Following:
             ended_by_time=clock.ended,
         )
         least, found = replanned.least_bytes, replanned.found_bytes
-        return with_moves(plan, migration.measure(plan.tables, least, self.max_move_bytes, steps, found))
+        return with_moves(plan, moves_of(migration, plan.tables, least, self.max_move_bytes, steps, found))
 
     def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
         """What moving costs, and the steps within which a move must pay for itself."""

@@ -29,6 +29,7 @@ from planner.document.provenance import (
     tried_fractions,
 )
 from planner.document.remaps import faults_of_files
+from planner.document.traffic import moves_of
 from planner.formulation.allowed_choices import HeldTable, Permits, violations
 from planner.formulation.choice_rules import permits_of
 from planner.formulation.formulation import Formulation
@@ -201,12 +202,11 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     formulation = Formulation.of_options(model, planned_options(plan.provenance, model, permits))
     migration = migration_from(former, model, moves.former.lost_nodes)
     least = migration.homes(formulation).least_moved_bytes(formulation.problem)
-    found = migration.measure(
-        plan.tables, least, moves.limit_bytes, moves.pay_back_steps, None if plan.tables else moves.found_bytes
-    )
+    found_bytes = None if plan.tables else moves.found_bytes
+    recomputed = moves_of(migration, plan.tables, least, moves.limit_bytes, moves.pay_back_steps, found_bytes)
     for name, stated in moves:
-        if getattr(found, name) != stated:
-            yield f"moves: {name} is {getattr(found, name)!r}, the document says {stated!r}"
+        if getattr(recomputed, name) != stated:
+            yield f"moves: {name} is {getattr(recomputed, name)!r}, the document says {stated!r}"
 
 
 def _warnings(plan: Plan, workload: Workload) -> Iterator[str]:

@@ -8,9 +8,11 @@ import pytest
 
 from cost_models.shards import EVERYWHERE, HBM, MEMORY_DDR, TABLE_WISE
 from cost_models.step import StepModel
-from planner.document.migration import MEMORY_OF_TIER, Migration, differences
+from planner.document.migration import MEMORY_OF_TIER, Migration
 from planner.document.plan import Plan, TablePlan
 from planner.document.provenance import provenance
+from planner.document.table_differences import table_differences
+from planner.document.traffic import moved_bytes_of_tables, moves_of
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options, Policy
 from planner.planning.assembly import placed_plan
@@ -175,7 +177,7 @@ def test_figures_are_those_of_the_cells(seed: int) -> None:
     """Moved, copied, new and lost bytes, tables and shards, busiest ranks."""
     old_side, new_side, lost = sides(seed)
     old, new = old_side.plan(old_side.placement(seed)), new_side.plan(new_side.placement(seed + 1))
-    found = Migration(old, "old", new_side.model, lost).measure(new.tables, 0, None, None)
+    found = moves_of(Migration(old, "old", new_side.model, lost), new.tables, 0, None, None)
     expected = Count(old, new, new_side.model, lost)
     for name, size in expected.size.items():
         assert [getattr(getattr(found, name), tier) for tier in EVERYWHERE] == size.round().tolist(), name
@@ -194,7 +196,7 @@ def test_the_solver_counts_as_the_document_does(seed: int) -> None:
     migration = Migration(old, "old", new_side.model, lost)
     homes = migration.homes(new_side.formulation)
     tables, *_ = placed_plan(new_side.formulation, placement, 1e-9, homes)
-    of_tables = migration.moved_bytes_of_tables(tables)
+    of_tables = moved_bytes_of_tables(migration, tables)
     np.testing.assert_allclose(homes.moved_bytes(new_side.problem, placement), of_tables, rtol=1e-12)
     assert homes.least_moved_bytes(new_side.problem) <= of_tables.sum() * (1 + 1e-9)
 
@@ -300,13 +302,13 @@ def test_state_that_changes_its_memory_is_copied() -> None:
     plans = [side.plan(Placement(block, np.array([1]))) for block in (together, apart)]
     assert [plan.tables[0].optimizer_state for plan in plans] == ["with_table", "ddr"]
     for (old, new), memory in ((plans, "ddr"), (plans[::-1], "hbm")):
-        moves = Migration(old, "old", side.model, ()).measure(new.tables, 0, None, None)
+        moves = moves_of(Migration(old, "old", side.model, ()), new.tables, 0, None, None)
         assert moves.moved_bytes == 0
         assert {name: getattr(moves.copied, name) for name in EVERYWHERE} == {
             **dict.fromkeys(EVERYWHERE, 0),
             memory: 1000 * 64 * 4 * 2,
         }
-    (change,) = differences(plans[0], plans[1], "old")
+    (change,) = table_differences(plans[0], plans[1], "old")
     assert change["after"] == "table_wise in hbm (state in ddr), 1 shard"
 
 
