@@ -89,63 +89,86 @@ def adopted(
     that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the way
     its sharding says, and where the inputs have no plan at all.
     """
-    model = inputs.model
-    tables = tuple(
-        TablePlan(
-            name=profile.name,
-            sharding=one.sharding,
-            tier=one.tier,
-            dtype=inputs.workload.dtype_of(profile),
-            cache_fraction=one.cache_fraction,
-            shards=_shards(one),
-        )
-        for one, profile in zip(held, inputs.workload.tables, strict=True)
-    )
-    tables = tuple(_as_costed(table, model) for table in tables)
-    _expect_covered(tables, model, source)
+    tables = _covered_tables(held, inputs, source)
     try:
-        lower_bound_s, proof, chosen_from = _bound(inputs, effort)
+        bound = _bound(inputs, effort)
     except ValueError as error:
         raise InputError.at(source, f"has no bound: {error}; check the inputs") from None
-    placed = placed_tables(tables)
-    size = np.round(model.shard_bytes(placed)).astype(np.int64)
-    opens = np.cumsum([0, *(len(table.shards) for table in tables)])
-    tables = tuple(
-        table.model_copy(update={"shards": _with_bytes(table.shards, size[start:stop])})
-        for table, start, stop in zip(tables, opens[:-1], opens[1:], strict=True)
-    )
-    found = model.evaluate(placed)
-    stages = tuple(
-        StageTime(name=name, seconds=float(seconds), critical_rank=rank)
-        for name, seconds, rank in zip(model.stages, found.stage_seconds, found.critical_rank, strict=True)
-    )
-    step_s = float(sum(stage.seconds for stage in stages))
-    bound_s = min(model.whole_step_s(lower_bound_s), step_s)
-    gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
-    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
-    plan = Plan(
-        status="feasible",
-        objective=objective,
-        simulated=None,
-        stages=stages,
-        tables=tables,
-        ranks=rank_plans(model, found.rank_bytes, found.rank_stage_seconds),
-        provenance=chosen_from.model_copy(update={"solver": f"imported: {origin}", "seed": 0}),
-        proof=proof,
-    )
-    outside = tuple(outside_options(plan, model, permits_of(model, inputs.policy)))
-    is_optimal = gap <= OPTIMAL_GAP and not outside
-    told = {"objective": objective.model_copy(update={"outside": outside})}
-    plan = plan.model_copy(update=told | ({"status": "optimal"} if is_optimal else {}))
-    plan = with_error_bars(plan, model)
+    plan = _costed_plan(_with_counted_bytes(tables, inputs.model), inputs.model, bound, origin)
+    assert plan.objective is not None
+    outside = tuple(outside_options(plan, inputs.model, permits_of(inputs.model, inputs.policy)))
+    told: dict[str, object] = {"objective": plan.objective.model_copy(update={"outside": outside})}
+    if plan.objective.gap <= OPTIMAL_GAP and not outside:
+        told["status"] = "optimal"
+    plan = with_error_bars(plan.model_copy(update=told), inputs.model)
     return with_simulation(plan) if simulate else plan
 
 
-def _bound(inputs: AdoptionInputs, effort: int) -> tuple[float, Proof | None, Provenance]:
-    """A lower bound on every plan of our own, its proof, and what it is over. Raises ValueError where there is none."""
+def _covered_tables(held: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) -> tuple[TablePlan, ...]:
+    """The tables as the document has them, without bytes. Raises InputError with every one that is not covered."""
+    tables = [
+        TablePlan(
+            name=profile.name,
+            sharding=table.sharding,
+            tier=table.tier,
+            dtype=inputs.workload.dtype_of(profile),
+            cache_fraction=table.cache_fraction,
+            shards=_shards(table),
+        )
+        for table, profile in zip(held, inputs.workload.tables, strict=True)
+    ]
+    costed = tuple(_as_costed(table, inputs.model) for table in tables)
+    _expect_covered(costed, inputs.model, source)
+    return costed
+
+
+def _with_counted_bytes(tables: Sequence[TablePlan], model: CostModel) -> tuple[TablePlan, ...]:
+    """The tables with the bytes of each shard, as the cost model counts them."""
+    size = np.round(model.shard_bytes(placed_tables(tables))).astype(np.int64)
+    opens = np.cumsum([0, *(len(table.shards) for table in tables)])
+    return tuple(
+        table.model_copy(update={"shards": _with_bytes(table.shards, size[start:stop])})
+        for table, start, stop in zip(tables, opens[:-1], opens[1:], strict=True)
+    )
+
+
+def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound", origin: str) -> Plan:
+    """The document of tables with their bytes, beside a bound; not yet simulated."""
+    evaluation = model.evaluate(placed_tables(tables))
+    stages = tuple(
+        StageTime(name=name, seconds=float(seconds), critical_rank=rank)
+        for name, seconds, rank in zip(model.stages, evaluation.stage_seconds, evaluation.critical_rank, strict=True)
+    )
+    step_s = float(sum(stage.seconds for stage in stages))
+    bound_s = min(model.whole_step_s(bound.seconds), step_s)
+    gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
+    return Plan(
+        status="feasible",
+        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap),
+        simulated=None,
+        stages=stages,
+        tables=tables,
+        ranks=rank_plans(model, evaluation.rank_bytes, evaluation.rank_stage_seconds),
+        provenance=bound.provenance.model_copy(update={"solver": f"imported: {origin}", "seed": 0}),
+        proof=bound.proof,
+    )
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A lower bound on every plan of our own."""
+
+    seconds: float
+    proof: Proof | None
+    provenance: Provenance
+    """With the options that the bound covers."""
+
+
+def _bound(inputs: AdoptionInputs, effort: int) -> _Bound:
+    """The bound of a search, or of the relaxation alone. Raises ValueError where the inputs have no plan."""
     if effort == 0 and len(inputs.workload.tables) > PRICED_BOUND_ABOVE:
         return _priced_bound(inputs)
-    found = api.plan(
+    own = api.plan(
         inputs.topology,
         inputs.workload,
         cost_model=inputs.cost_model,
@@ -153,20 +176,21 @@ def _bound(inputs: AdoptionInputs, effort: int) -> tuple[float, Proof | None, Pr
         effort=effort,
         simulate=False,
     )
-    if found.objective is None:
-        reason = found.infeasibility or found.unplaced
-        raise ValueError(reason.summary if reason else found.status)
-    return found.objective.lower_bound_s, found.proof, found.provenance
+    if own.objective is None:
+        reason = own.infeasibility or own.unplaced
+        raise ValueError(reason.summary if reason else own.status)
+    return _Bound(own.objective.lower_bound_s, own.proof, own.provenance)
 
 
-def _priced_bound(inputs: AdoptionInputs) -> tuple[float, Proof, Provenance]:
+def _priced_bound(inputs: AdoptionInputs) -> _Bound:
     """The bound of the relaxation: no search for a plan."""
     model = inputs.model
     formulation = Formulation.of(model, inputs.policy)
-    found = relaxed(formulation.problem)
-    if isinstance(found, Shortage):
-        raise ValueError(explain_shortage(formulation, found).summary)
-    return found.seconds, write_proof(model, formulation.problem, found), provenance(formulation, inputs.policy, 0)
+    bound = relaxed(formulation.problem)
+    if isinstance(bound, Shortage):
+        raise ValueError(explain_shortage(formulation, bound).summary)
+    proof = write_proof(model, formulation.problem, bound)
+    return _Bound(bound.seconds, proof, provenance(formulation, inputs.policy, 0))
 
 
 def _shards(held: AdoptedTable) -> Shards:

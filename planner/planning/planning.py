@@ -2,31 +2,22 @@
 
 import math
 import numbers
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cost_models.model import CostModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
-from planner.diagnosis.remedies import remedies
-from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.document.plan import Plan
-from planner.document.reasons import Remedy
-from planner.document.traffic import moves_of
-from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
-from planner.planning.assembly import with_moves
-from planner.planning.pipeline import Pipeline, Searched, Steps, widened
+from planner.planning.following import Following, FormerTerms
+from planner.planning.pipeline import Pipeline, Steps
+from planner.planning.remedy_finder import RemedyFinder
 from planner.planning.time_limit import TimeLimit
-from planner.problem.relocation import Homes
-from planner.solvers.front import MoveTerms
-from planner.solvers.incumbent import Outcome, Progress
+from planner.solvers.incumbent import Progress
 from planner.solvers.limits import SearchLimits
-from planner.solvers.replan import Replanned, replan
-from planner.verification.loading import expect_sound, load_plan
 from topologies.cluster import Topology
 from topologies.documents import Document
 from topologies.errors import Fault, InputError, shown
@@ -82,75 +73,50 @@ def plan(
     Raises InputError for inputs that are wrong, limits among them.
     """
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
+    question = _question(topology, workload, cost_model, policy, tiers, shardings)
+    if effort is None and time_limit_s is None:
+        effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
+    limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
+    terms = None if previous is None else FormerTerms(previous, tuple(lost_nodes), max_move_bytes, pay_back_steps)
+    return _planned(question, limits, terms, progress, simulate=simulate)
+
+
+def _question(
+    topology: Topology | str | Path,
+    workload: Workload | str | Path,
+    cost_model: str,
+    policy: Policy | Document | str | Path | None,
+    tiers: Sequence[str] | None,
+    shardings: Sequence[str] | None,
+) -> Question:
+    """The question that the arguments of `plan` ask, with what they name loaded."""
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
-    question = Question.asked(cluster, trained, narrowed_policy(policy, tiers, shardings), cost_model)
+    return Question.asked(cluster, trained, narrowed_policy(policy, tiers, shardings), cost_model)
+
+
+def _planned(
+    question: Question, limits: SearchLimits, terms: FormerTerms | None, progress: Progress | None, *, simulate: bool
+) -> Plan:
+    """The plan for a question, following a former one on its terms where there is one."""
     tell = progress or (lambda *_: None)
     formulation = question.formulation(tell)
     model = formulation.model
-    migration = None if previous is None else _migration(previous, model, lost_nodes)
-    if effort is None and time_limit_s is None:
-        effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
-    clock = TimeLimit(time_limit_s, stop)
+    following = None if terms is None else Following(terms, terms.migration(model))
+    clock = TimeLimit(limits.time_limit_s, limits.stop)
     tell("sizes of caches", None, None)
-    steps = Steps(finishes=migration is None, simulates=simulate)
-    heard = progress and _in_whole_steps(progress, model)
-    pipeline = Pipeline(question.policy, SearchLimits(math.inf, gap, effort, seed, stop), steps, heard)
-    former_fractions = None if migration is None else migration.cache_fractions()
+    steps = Steps(finishes=following is None, simulates=simulate)
+    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model))
+    former_fractions = None if following is None else following.migration.cache_fractions()
     formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
-    pipeline = replace(pipeline, limits=replace(pipeline.limits, time_limit_s=clock.left_s()))
-    helper = _Helper(model, question.policy, pipeline.limits, progress)
-    if migration is None:
-        tell("the relaxation", None, None)
-        searched = pipeline.planned(formulation)
-        helps = helper.remedies(searched.outcome)
-        return pipeline.simulated(pipeline.assembled(searched, remedies=helps, ended_by_time=clock.ended))
-    following = _Following(migration, max_move_bytes, pay_back_steps)
-    return pipeline.simulated(following.planned(pipeline, formulation, helper, clock))
-
-
-@dataclass(frozen=True)
-class _Following:
-    """A plan that follows another, on terms of what may move."""
-
-    migration: Migration
-    max_move_bytes: int | None
-    pay_back_steps: int | None
-
-    def planned(self, pipeline: Pipeline, formulation: Formulation, helper: "_Helper", clock: TimeLimit) -> Plan:
-        """The plan document with what moves."""
-        migration, terms, steps = self.migration, *self._terms(formulation.model)
-
-        def search(formulation: Formulation) -> tuple[Homes, Replanned]:
-            homes = migration.homes(formulation)
-            return homes, replan(formulation.problem, homes, terms, pipeline.limits, pipeline.progress)
-
-        formulation, (homes, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
-        outcome = replanned.outcome
-        is_memory = outcome.shortage is not None or self.max_move_bytes is None
-        plan = pipeline.assembled(
-            pipeline.finished(Searched(formulation, outcome, replanned.best_step_s)),
-            homes=homes,
-            remedies=helper.remedies(outcome) if is_memory else (),
-            ended_by_time=clock.ended,
-        )
-        least, found = replanned.least_bytes, replanned.found_bytes
-        return with_moves(plan, moves_of(migration, plan.tables, least, self.max_move_bytes, steps, found))
-
-    def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
-        """What moving costs, and the steps within which a move must pay for itself."""
-        steps = self.pay_back_steps
-        if self.max_move_bytes is None and steps is None and model.quantity == "step":
-            steps = DEFAULT_PAY_BACK_STEPS
-        price = 0.0 if steps is None else self.migration.seconds_per_byte() / steps
-        return MoveTerms(self.max_move_bytes, price, model.whole_step_s(0.0)), steps
-
-
-def _migration(previous: Plan | str | Path, model: CostModel, lost_nodes: Sequence[int]) -> Migration:
-    """The way from a plan, or its file, to the inputs of a model."""
-    source = "the previous plan" if isinstance(previous, Plan) else str(previous)
-    former = expect_sound(previous, source) if isinstance(previous, Plan) else load_plan(previous)
-    return migration_from(former, model, lost_nodes, source)
+    pipeline = replace(pipeline, limits=replace(limits, time_limit_s=clock.left_s()))
+    remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
+    if following is not None:
+        return pipeline.simulated(following.planned(pipeline, formulation, remedies, clock.ended))
+    tell("the relaxation", None, None)
+    searched = pipeline.planned(formulation)
+    helpful = remedies.of(searched.outcome)
+    return pipeline.simulated(pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended))
 
 
 def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
@@ -161,25 +127,6 @@ def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
         progress(step, *of_plan)
 
     return hear
-
-
-class _Helper:
-    """Finds what would make the tables fit, after a search that starts now."""
-
-    def __init__(self, model: CostModel, policy: Policy, limits: SearchLimits, progress: Progress | None) -> None:
-        self._model, self._policy, self._limits, self._progress = model, policy, limits, progress
-        self._began = time.monotonic()
-
-    def remedies(self, outcome: Outcome) -> tuple[Remedy, ...]:
-        """Nothing where there is a plan, or where the search ended for want of time and not of room."""
-        is_stopped = self._limits.stop or (lambda: False)
-        in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()
-        if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
-            return ()
-        if self._progress:
-            self._progress("what would make it fit", None, None)
-        short = None if outcome.shortage is None else outcome.shortage.bytes_short
-        return remedies(self._model, self._policy, short, is_stopped)
 
 
 def _expect_limits(**given: object) -> None:

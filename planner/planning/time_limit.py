@@ -1,6 +1,5 @@
 """The time limit of a plan, which cache sizes and the search share."""
 
-import math
 import time
 from collections.abc import Callable
 
@@ -13,9 +12,8 @@ CACHE_SIZES_SHARE = 0.5
 class TimeLimit:
     """Seconds from now on, and what they ended."""
 
-    def __init__(self, limit_s: float | None, stop: Callable[[], bool] | None) -> None:
-        self._limit_s = math.inf if limit_s is None else limit_s
-        self._stop, self._began = stop or (lambda: False), time.monotonic()
+    def __init__(self, limit_s: float, stop: Callable[[], bool] | None) -> None:
+        self._limit_s, self._stop, self._began = limit_s, stop or (lambda: False), time.monotonic()
         self.ended: tuple[TimedWork, ...] = ()
         """What there was no time for."""
 

@@ -1,0 +1,73 @@
+"""A plan that follows another: what can stay stays, on terms of what may move."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cost_models.model import CostModel
+from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
+from planner.document.origin import TimedWork
+from planner.document.plan import Plan
+from planner.document.traffic import moves_of
+from planner.formulation.formulation import Formulation
+from planner.planning.assembly import with_moves
+from planner.planning.pipeline import Pipeline, Searched, widened
+from planner.planning.remedy_finder import RemedyFinder
+from planner.problem.relocation import Homes
+from planner.solvers.front import MoveTerms
+from planner.solvers.replan import Replanned, replan
+from planner.verification.loading import expect_sound, load_plan
+
+
+@dataclass(frozen=True)
+class FormerTerms:
+    """The plan that is followed, and what may move away from it."""
+
+    previous: Plan | str | Path
+    lost_nodes: tuple[int, ...] = ()
+    max_move_bytes: int | None = None
+    pay_back_steps: int | None = None
+
+    def migration(self, model: CostModel) -> Migration:
+        """The way from the former plan to the inputs of a model. Raises InputError where nothing can be kept."""
+        source = "the previous plan" if isinstance(self.previous, Plan) else str(self.previous)
+        former = expect_sound(self.previous, source) if isinstance(self.previous, Plan) else load_plan(self.previous)
+        return migration_from(former, model, self.lost_nodes, source)
+
+
+@dataclass(frozen=True)
+class Following:
+    """The search for a plan that follows another."""
+
+    terms: FormerTerms
+    migration: Migration
+
+    def planned(
+        self, pipeline: Pipeline, formulation: Formulation, remedies: RemedyFinder, ended_by_time: tuple[TimedWork, ...]
+    ) -> Plan:
+        """The plan document with what moves."""
+        migration, limit_bytes = self.migration, self.terms.max_move_bytes
+        terms, steps = self._terms(formulation.model)
+
+        def search(formulation: Formulation) -> tuple[Homes, Replanned]:
+            homes = migration.homes(formulation)
+            return homes, replan(formulation.problem, homes, terms, pipeline.limits, pipeline.progress)
+
+        formulation, (homes, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
+        outcome = replanned.outcome
+        is_memory = outcome.shortage is not None or limit_bytes is None
+        plan = pipeline.assembled(
+            pipeline.finished(Searched(formulation, outcome, replanned.best_step_s)),
+            homes=homes,
+            remedies=remedies.of(outcome) if is_memory else (),
+            ended_by_time=ended_by_time,
+        )
+        least, found = replanned.least_bytes, replanned.found_bytes
+        return with_moves(plan, moves_of(migration, plan.tables, least, limit_bytes, steps, found))
+
+    def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
+        """What moving costs, and the steps within which a move must pay for itself."""
+        limit_bytes, steps = self.terms.max_move_bytes, self.terms.pay_back_steps
+        if limit_bytes is None and steps is None and model.quantity == "step":
+            steps = DEFAULT_PAY_BACK_STEPS
+        price = 0.0 if steps is None else self.migration.seconds_per_byte() / steps
+        return MoveTerms(limit_bytes, price, model.whole_step_s(0.0)), steps
