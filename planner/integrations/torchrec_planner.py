@@ -5,7 +5,7 @@ imports it.
 """
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from time import perf_counter
@@ -36,24 +36,20 @@ from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder, ShardingPlan
 
 from cost_models.dense import parameter_bytes
-from cost_models.shards import HOME_OF_TIER
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.document.reasons import Infeasibility
-from planner.formulation.policy import Policy
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections
 from planner.integrations.torchrec_components import DeferredEnumerator, expect_defaults, expect_same
 from planner.integrations.torchrec_errors import ShardPlannerError
-from planner.integrations.torchrec_inputs import ModuleReader, in_pipeline_of_estimators
+from planner.integrations.torchrec_inputs import ModuleReader
 from planner.integrations.torchrec_options import sharding_options, with_loaded_shards
-from planner.integrations.torchrec_reservation import described, their_topology, with_more_reserved, with_reserved
+from planner.integrations.torchrec_reservation import their_topology, with_more_reserved
+from planner.integrations.torchrec_search import ModuleSearch, Reservation, expect_room, weight_bytes
 from planner.integrations.torchrec_topology import cluster_of
-from planner.planning import planning as api
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 from topologies.loading import load_topology
-from topologies.units import format_bytes
 
 TIME_LIMIT_S = 30.0
 _UNHASHABLE: Any = getattr(types, "PlannerContextFingerprintError", ())
@@ -121,7 +117,6 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         self.plan_loader = plan_loader
         self.document: Plan | None = None
         self._reserves = storage_reservation is not None
-        self._left: TheirTopology | None = None
         self._workload, self._cost_model = workload, cost_model
         limit_s = min((each for each in (time_limit_s, timeout_seconds) if each is not None), default=TIME_LIMIT_S)
         self._search = {"time_limit_s": limit_s, "effort": effort, "seed": seed}
@@ -150,7 +145,9 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             collections = sharded_collections(module, known)
             if not collections:
                 return ShardingPlan({})
-            self._expect_room(collections)
+            self._num_proposals = 1  # of which none is a plan, where there is no room
+            expect_room(collections, self._topology, self._storage_reservation)
+            self._num_proposals = 0
             self._enumerator.ask(module, known)
             options = self._chosen(module, known, collections)
         except ShardPlannerError:
@@ -165,11 +162,11 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         except ValidationError as error:
             faults = (Fault("module", 0, 0, ".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
             raise ShardPlannerError(faults) from error
-        plan = found = plan_of_options(options, self._topology)
+        plan = planned = plan_of_options(options, self._topology)
         for callback in self._callbacks:
             options = callback(options)
             plan = plan_of_options(options, self._topology)
-        if plan != found:
+        if plan != planned:
             self.document = None
         self._best_plan = options
         self._report(plan, options, known, perf_counter() - started)
@@ -204,26 +201,12 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         """The options that TorchRec's planner would choose from for the module that was planned last."""
         return self._enumerator.last_stored_search_space  # type: ignore[no-any-return]
 
-    def _expect_room(self, collections: Sequence[Collection]) -> None:
-        """Raise ShardPlannerError where the weights alone exceed all memory that there is."""
-        room = sum(device.storage.hbm + device.storage.ddr for device in self._topology.devices)
-        weights = _weight_bytes(collections)
-        if weights > room:
-            self._num_proposals = 1
-            message = (
-                f"no plan: the weights of the tables take {format_bytes(weights)}, and HBM and DDR together have"
-                f" {format_bytes(room)}; train on more ranks, or smaller tables ({self._reserved_words()})"
-            )
-            raise ShardPlannerError.of("module", message, PlannerErrorType.INSUFFICIENT_STORAGE)
-
-    def _reserved_words(self) -> str:
-        return f"reserved: {described(self._storage_reservation)}"
-
     def _chosen(
         self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]], collections: Sequence[Collection]
     ) -> list[ShardingOption]:
         """The options of the plan that the loader has, or else of the best that is found, estimated by TorchRec."""
-        cluster = self._reserved(module, sharders)
+        reservation = self._reservation(module, sharders)
+        cluster = reservation.reserved()
         stored = self._stored()
         if stored is not None:
             space = self._enumerator.last_stored_search_space or []
@@ -236,7 +219,10 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             cluster = with_more_reserved(cluster, -dense)
         if self._cost_model != "physical":
             cluster = with_more_reserved(cluster, dense)
-        self.document = self._searched(cluster, workload, policy, _weight_bytes(collections))
+        search = ModuleSearch(reservation, self._cost_model, self._workload, self._search, weight_bytes(collections))
+        self._num_proposals = 1
+        self.document = search.plan(cluster, workload, policy)
+        self._num_plans = 1
         plan = to_sharding_plan(self.document, module, compute_device=self.compute_device, sharders=sharders)
         options = sharding_options(
             plan, collections, self.constraints, self._batch_size, world_size=self._topology.world_size
@@ -244,18 +230,18 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         self._enumerator.populate_estimates(options)
         return options
 
-    def _reserved(self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]]) -> Topology:
-        """The cluster, with what is kept free on it."""
-        of_theirs = self._topology, self._batch_size, module, list(sharders), self._constraints
+    def _reservation(self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]]) -> Reservation:
+        """What is kept free of the cluster for a module."""
+        left: TheirTopology | None
         try:
-            self._left = self._storage_reservation.reserve(*of_theirs)
+            left = self._storage_reservation.reserve(
+                self._topology, self._batch_size, module, list(sharders), self._constraints
+            )
         except PlannerError:
             if self._reserves or self.plan_loader is not None:
                 raise
-            self._left = None  # the default one reserves a dense part six times
-        if self._left is None or not self._reserves:
-            return self.topology
-        return with_reserved(self.topology, self._topology, self._left, self._storage_reservation)
+            left = None  # the default one reserves a dense part six times
+        return Reservation(self.topology, self._topology, left, self._storage_reservation, self._reserves)
 
     def _stored(self) -> dict[int, ShardingOption] | None:
         """What the loader has, for the inputs at hand; None: nothing."""
@@ -275,62 +261,6 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             raise ShardPlannerError.of("plan_loader", message, PlannerErrorType.PLANNER_INPUT_CONTEXT_MISMATCH)
         loaded = self.plan_loader.load()
         return None if loaded is None else deepcopy(loaded)
-
-    def _searched(self, cluster: Topology, workload: Workload, policy: Policy, weights: int) -> Plan:
-        """The best plan that is found, by our count of memory (which has outputs, their gradients and what ranks
-        receive); where none is, by TorchRec's, with a warning."""
-        self._num_proposals = 1
-        found = self._by_count(self._cost_model, cluster, workload, policy)
-        if found.objective is None and self._cost_model == "physical":
-            theirs = self._by_their_count(workload, policy)
-            if theirs is not None and theirs.objective is not None:
-                why = found.infeasibility or found.unplaced
-                _log.warning(
-                    "the plan fits by TorchRec's count of memory and rating alone, and may run out of memory; by ours,"
-                    " with outputs and gradients in flight, %s",
-                    why.summary if why else found.status,
-                )
-                found = theirs
-        if found.objective is None:
-            raise self._no_plan(found, workload, policy, weights)
-        self._num_plans = 1
-        return found
-
-    def _by_count(self, cost_model: str, cluster: Topology, workload: Workload, policy: Policy) -> Plan:
-        if cost_model == "torchrec":
-            workload = in_pipeline_of_estimators(workload, self._workload)
-        return api.plan(cluster, workload, policy=policy, simulate=False, cost_model=cost_model, **self._search)  # type: ignore[arg-type]
-
-    def _by_their_count(self, workload: Workload, policy: Policy) -> Plan | None:
-        """The best plan by TorchRec's count and rating, beside all that its reservation takes, and the dense part by
-        ours; None where that leaves nothing."""
-        if self._left is None:
-            return None
-        dense = parameter_bytes(workload)
-        try:
-            rest = with_reserved(self.topology, self._topology, self._left, self._storage_reservation, dense)
-        except ShardPlannerError:
-            return None
-        return self._by_count("torchrec", rest, workload, policy)
-
-    def _no_plan(self, found: Plan, workload: Workload, policy: Policy, weights: int) -> ShardPlannerError:
-        """The error of a search without a plan: why, and the smallest changes that help."""
-        reason, source = found.infeasibility or found.unplaced, self.topology.name
-        tables = reason.tables if reason else ()
-        helpful = [remedy.words for remedy in reason.remedies if remedy.flags is not None] if reason else []
-        message = f"no plan: {reason.summary if reason else found.status}"
-        message += f"; what would help, each alone: {'; '.join(helpful)}" if helpful else ""
-        message += f" ({self._reserved_words()})" if self._reserves else ""
-        faults = [Fault(source, 0, 0, "", message)]
-        faults += [Fault(source, 0, 0, each.name, f"{format_bytes(each.bytes)}: {each.reason}") for each in tables]
-        is_short = found.infeasibility is not None and (
-            bool(found.infeasibility.byte_prices)
-            or weights > _room_bytes(found.infeasibility, policy)
-            or parameter_bytes(workload) * self._topology.world_size > _capacity_bytes(found.infeasibility, ("hbm",))
-        )
-        return ShardPlannerError(
-            faults, PlannerErrorType.INSUFFICIENT_STORAGE if is_short else PlannerErrorType.STRICT_CONSTRAINTS
-        )
 
     def _report(
         self, plan: ShardingPlan, options: list[ShardingOption], sharders: list[ModuleSharder[Any]], seconds: float
@@ -352,22 +282,3 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
                 debug=self._debug,
                 debug_stats=PlanDebugStats(type(self).__name__, self._timeout_seconds),
             )
-
-
-def _weight_bytes(collections: Sequence[Collection]) -> int:
-    return sum(
-        parameter.numel() * parameter.element_size()
-        for parameters in {id(each.module): each.parameters for each in collections}.values()
-        for parameter in parameters.values()
-    )
-
-
-def _room_bytes(reason: Infeasibility, policy: Policy) -> int:
-    """What the memories have that some table may be in."""
-    return _capacity_bytes(
-        reason, {"hbm", *(HOME_OF_TIER[tier] for rule in policy.tables for tier in rule.tiers or ())}
-    )
-
-
-def _capacity_bytes(reason: Infeasibility, memories: Container[str]) -> int:
-    return sum(tier.capacity_bytes for tier in reason.tiers if tier.tier in memories)

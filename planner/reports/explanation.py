@@ -6,8 +6,8 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
-from planner.diagnosis.explanation import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.fixed_part import FixedCost, fixed_part
+from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
 from planner.reports.tables import TextGrid

@@ -79,13 +79,14 @@ def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> Non
     cluster = topology(node_group("a", nodes=2))
     model = workload([{"rows": 10_000 * (i + 1), "dim": 64} for i in range(4)])
     whole = Explainer(plan(cluster, model, tiers=["hbm"], shardings=["table_wise"]))
-    assert whole._problem is not None
-    values = whole._fluid.pick_values(whole._prices)
+    priced = whole._options
+    assert priced is not None
+    values = priced._fluid.pick_values(priced._multipliers)
     for table in range(4):
         assert whole.table(f"t{table}").others == ()
         chosen = whole.table(f"t{table}").chosen
         assert chosen is not None
-        assert chosen.seconds == pytest.approx(values[whole._problem.table_block_start[table]])
+        assert chosen.seconds == pytest.approx(values[priced.formulation.problem.table_block_start[table]])
 
 
 def test_scarce_memory_has_a_price_and_dearer_options_say_where() -> None:

@@ -1,0 +1,162 @@
+"""What options of tables cost at the multipliers of a plan's own proof."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.model import CostModel
+from cost_models.shards import PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS
+from planner.certificates.multipliers import Prices
+from planner.diagnosis.reasons import MemoryValue, OptionReasons
+from planner.diagnosis.stage_loads import StageLoads
+from planner.document.certificates import Proof
+from planner.document.plan import TablePlan
+from planner.formulation.formulation import Formulation
+from planner.problem.integrality import grain_seconds
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.solvers.bound.fluid import Fluid
+from planner.verification.proof import read_proof
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class PricedOptions:
+    """The options of every table of a plan, at the dual multipliers of its bound."""
+
+    formulation: Formulation
+    proof: Proof
+    loads: StageLoads
+    tables: tuple[TablePlan, ...]
+    """As the plan holds them."""
+
+    @cached_property
+    def _proven(self) -> tuple[Prices, Bools]:
+        """The multipliers, and [B] the blocks that a plan below the threshold may hold."""
+        return read_proof(self.proof, self._model, self.formulation.problem)
+
+    @property
+    def _multipliers(self) -> Prices:
+        return self._proven[0]
+
+    @cached_property
+    def _fluid(self) -> Fluid:
+        return Fluid(self.formulation.problem, grain_seconds(self.formulation.problem))
+
+    @cached_property
+    def _cheapest(self) -> Ints:
+        """[T] the cheapest option of each table, named by one of its blocks."""
+        return self._fluid.price(*self._proven)[1]
+
+    @property
+    def _model(self) -> CostModel:
+        return self.formulation.model
+
+    def stage_bound_s(self, s: int) -> float:
+        """A stage's part of the bound: what the cheapest options ask of its resources, at their weights."""
+        seconds, _ = self._fluid.usage(self._multipliers, self._cheapest)
+        here = np.array([column.stage == s for column in self._model.columns])
+        lone = sum(
+            weight * float(self._fluid.peaks[self._cheapest[table], stage])
+            for (table, stage), weight in self._multipliers.of_table.items()
+            if stage == s
+        )
+        idle = float(self._fluid.idle_shares(self._multipliers)[s] * self._fluid.grain[s])
+        return (
+            float((self._multipliers.weight * seconds)[:, here].sum()) + lone + idle + float(self._model.constants[s])
+        )
+
+    def memory(self) -> tuple[tuple[MemoryValue, ...], float]:
+        """The memories with a price; and the part of the bound that is the price of bytes less that of the capacity."""
+        _, size = self._fluid.usage(self._multipliers, self._cheapest)
+        paid = float((self._multipliers.byte * (size - self._fluid.capacity)).sum())
+        groups = {group.name: k for k, group in enumerate(self._model.topology.nodes)}
+        values = []
+        for price in self.proof.byte_prices:
+            tier = self._model.memories.index(price.tier)
+            pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[price.group]]
+            if not self._model.memory_capacity[tier][pool].any():
+                continue  # what the group does not have cannot grow
+            pools = len(np.unique(pool))
+            values.append(MemoryValue(price.tier, price.group, price.seconds_per_byte * GIB * pools))
+        return tuple(values), paid
+
+    def chosen(self, table: int) -> OptionReasons:
+        """The option of the plan, priced where its shards are."""
+        own = np.flatnonzero(self.loads.placed.blocks.table == table)
+        blocks, rank = self.loads.placed.blocks.take(own), self.loads.placed.rank[own]
+        share = (self.loads.placed.rows[own] / self._model.tables.rows[table])[:, None]
+        opens = self.loads.placed.opens_block[own]
+        seconds = np.zeros(len(self._model.columns))
+        memory, size = 0.0, np.zeros(len(self._model.memories))
+        for k in range(self._model.kind_count):
+            costs, of_kind = self._model.block_costs(blocks, k), self._model.kind_of_rank[rank] == k
+            weight, ranks = self._multipliers.weight[k], float((self._model.kind_of_rank == k).sum())
+            seconds += weight * (costs.fixed + costs.by_rows * share)[of_kind].sum(axis=0)
+            seconds += weight * ranks * costs.everywhere[opens].sum(axis=0)
+            own_bytes = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
+            memory, size = memory + float(self._multipliers.byte[k] @ own_bytes), size + own_bytes
+        planned = self.tables[table]
+        stages = range(len(self._model.stages))
+        parts = self._parts(seconds, memory, table, [self.loads.longest(s, table) for s in stages])
+        return OptionReasons(
+            planned.sharding,
+            planned.tier,
+            planned.cache_fraction,
+            int(opens.sum()),
+            sum(parts.values()),
+            parts,
+            dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=True)),
+        )
+
+    def others(self, table: int) -> tuple[OptionReasons, ...]:
+        """The cheapest option of each sharding, tier and number of blocks, but the plan's own."""
+        problem = self.formulation.problem
+        picks = np.arange(*problem.table_block_start[table : table + 2])
+        values = self._fluid.pick_values(self._multipliers, np.asarray(problem.allowed.any(axis=0)))
+        picks = picks[np.isfinite(values[picks])]
+        if not len(picks):
+            return ()
+        totals = self._fluid.pick_totals(picks, self._multipliers)
+        planned = self.tables[table]
+        starts = len(np.unique(planned.shards.column_start))
+        taken = {(planned.sharding, planned.tier, starts)}
+        others = []
+        for i in np.argsort(values[picks], kind="stable").tolist():
+            option = self._option(int(picks[i]), totals[i])
+            kind = (option.sharding, option.tier, option.blocks)
+            if kind not in taken:
+                taken.add(kind)
+                others.append(option)
+        return tuple(others)
+
+    def _option(self, pick: int, total: Floats) -> OptionReasons:
+        """An option named by one of its blocks, with what it asks of each kind in all [K x (C + M)]."""
+        options, problem, usable = self.formulation.options, self.formulation.problem, self._proven[1]
+        of = int(problem.block_option[pick])
+        asked = total.reshape(problem.kinds, -1)
+        columns = len(self._model.columns)
+        seconds = (self._multipliers.weight * asked[:, :columns]).sum(axis=0)
+        size = asked[:, columns:]
+        table, paid = int(problem.option_table[of]), float((self._multipliers.byte * size).sum())
+        parts = self._parts(seconds, paid, table, self._fluid.peaks[pick].tolist())
+        tier = PLACEMENT_TIERS[options.tier[of]]
+        return OptionReasons(
+            SHARDINGS[options.block_sharding[pick]],
+            tier,
+            float(options.cache_fraction[of]) if tier in PARTLY_IN_HBM else None,
+            len(problem.blocks_of_pick(pick)),
+            sum(parts.values()),
+            parts,
+            dict(zip(self._model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
+            not all(usable[block] for block in problem.blocks_of_pick(pick)),
+        )
+
+    def _parts(self, seconds: Floats, memory: float, table: int, longest: list[float]) -> dict[str, float]:
+        """Priced seconds [C] by stage, with those of the table's largest block [S], and the price of the bytes."""
+        stage: Ints = np.array([column.stage for column in self._model.columns], dtype=np.int64)
+        of_stage = np.bincount(stage, weights=seconds, minlength=len(self._model.stages))
+        for s, peak in enumerate(longest):
+            of_stage[s] += self._multipliers.of_table.get((table, s), 0.0) * peak
+        return {**dict(zip(self._model.stages, of_stage.tolist(), strict=True)), "memory": memory}

@@ -1,0 +1,94 @@
+"""Why a plan is as it is, as data: reasons for stages, memories, tables and their options."""
+
+from dataclasses import dataclass
+
+from cost_models.loads import Resource
+from cost_models.model import CostModel
+from cost_models.shards import MemoryTier, PlacementTier, Sharding
+from planner.diagnosis.fixed_part import FixedCost
+from planner.diagnosis.sensitivity import Gain
+from planner.document.plan import StageTime, TablePlan
+
+
+@dataclass(frozen=True)
+class Contributor:
+    """What takes time of the resource that binds a stage."""
+
+    table: str | None
+    """None for what no placement changes: launches and the dense part."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StageReasons:
+    """Why a stage takes as long as it does."""
+
+    stage: StageTime
+    resource: Resource | None
+    """What binds it, at the critical rank; None where only a constant does."""
+    constant_s: float
+    contributors: tuple[Contributor, ...]
+    """The largest first; with the constant they sum to the stage's time."""
+    bound_s: float | None
+    """The stage's part of the lower bound; None where the plan has no proof."""
+
+
+@dataclass(frozen=True)
+class MemoryValue:
+    """What more of a scarce memory is worth."""
+
+    tier: MemoryTier
+    group: str
+    seconds_per_gib: float
+    """What the bound falls by at most for 1 GiB more of each pool of the group (each accelerator's, each node's)."""
+
+
+@dataclass(frozen=True)
+class PlanReasons:
+    """The plan as a whole."""
+
+    model: CostModel
+    stages: tuple[StageReasons, ...]
+    memory_bound_s: float | None
+    """What the bound is lower by as memory is not unlimited in price: the priced capacity, below 0 or 0."""
+    cases_bound_s: float | None
+    """What looking at whole blocks case by case adds to the bound; None where the plan has no proof."""
+    memory: tuple[MemoryValue, ...]
+    gains: tuple[Gain, ...]
+    fixed: tuple[FixedCost, ...] = ()
+    """Of ratings: none."""
+
+
+@dataclass(frozen=True)
+class OptionReasons:
+    """One way to hold a table, at the prices of the bound."""
+
+    sharding: Sharding
+    tier: PlacementTier
+    cache_fraction: float | None
+    blocks: int
+    """Column blocks that the table is cut into."""
+    seconds: float
+    """At the prices."""
+    by_stage: dict[str, float]
+    """Its parts; `memory` is the price of its bytes."""
+    bytes: dict[str, int]
+    """In each memory, all shards together."""
+    is_too_long: bool = False
+    """Whether one of its blocks alone makes a step as long as the proof's threshold."""
+
+
+@dataclass(frozen=True)
+class TableReasons:
+    """One table."""
+
+    model: CostModel
+    table: TablePlan
+    stage_seconds: dict[str, float]
+    """What it takes of the resource that binds each stage."""
+    own_seconds: dict[str, float]
+    """The most that it takes of any resource in each stage, on whatever rank."""
+    chosen: OptionReasons | None
+    """None where the plan has no proof."""
+    others: tuple[OptionReasons, ...]
+    """The best of each other sharding, tier and cut, the cheapest first."""

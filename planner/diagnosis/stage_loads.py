@@ -1,0 +1,92 @@
+"""What takes time of the resources that bind the stages of a placement."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.model import CostModel, Evaluation
+from cost_models.shards import PlacedShards
+from planner.document.plan import StageTime
+from planner.problem.numbers import Bools, Floats
+
+
+@dataclass(frozen=True)
+class StageLoads:
+    """The loads of a placement, stage by stage; T tables, W ranks."""
+
+    model: CostModel
+    placed: PlacedShards
+    stages: tuple[StageTime, ...]
+    """As the plan states them."""
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """What the placement costs."""
+        return self.model.evaluate(self.placed)
+
+    def _binding(self, s: int) -> tuple[int, Bools] | None:
+        """The column that binds a stage, and [W] the ranks that share its critical instance."""
+        resource, rank = self.evaluation.binding[s], self.stages[s].critical_rank
+        if resource is None or rank is None:
+            return None
+        columns = enumerate(self.model.columns)
+        column = next((c for c, of in columns if of.stage == s and of.resource == resource), None)
+        if column is None:  # of the batch copy, which no table changes
+            return None
+        instance = self.model.resource_of_rank(resource)
+        return column, instance == instance[rank]
+
+    def binding(self, s: int) -> Floats:
+        """[T] seconds that each table takes of the resource that binds a stage."""
+        at = self._binding(s)
+        return np.zeros(len(self.model.tables.rows)) if at is None else self._loads(*at)
+
+    def _loads(self, column: int, ranks: Bools) -> Floats:
+        """[T] seconds that each table takes of a column's resource on some ranks together."""
+        placed, model = self.placed, self.model
+        distinct, which = placed.blocks.distinct
+        opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
+        share = placed.rows / model.tables.rows[placed.blocks.table]
+        load = np.zeros(len(self.model.tables.rows))
+        for k in range(model.kind_count):
+            here = ranks & (model.kind_of_rank == k)
+            if not here.any():
+                continue
+            costs = model.block_costs(distinct, k)
+            shards = np.flatnonzero(here[placed.rank])
+            block = which[shards]
+            seconds = costs.fixed[block, column] + costs.by_rows[block, column] * share[shards]
+            load += np.bincount(placed.blocks.table[shards], weights=seconds, minlength=len(load))
+            everywhere = opened * costs.everywhere[:, column] * here.sum()
+            load += np.bincount(distinct.table, weights=everywhere, minlength=len(load))
+        return load
+
+    def base(self, s: int) -> float:
+        """Seconds that launches and the dense part take of the resource that binds a stage."""
+        at = self._binding(s)
+        if at is None:
+            return 0.0
+        column, ranks = at
+        return float(self.model.base_loads[self.model.kind_of_rank[ranks], column].sum())
+
+    def longest(self, s: int, table: int) -> float:
+        """The most seconds that a table takes of any resource of a stage."""
+        own = self.placed.blocks.table == table
+        blocks, rank = self.placed.blocks.take(np.flatnonzero(own)), self.placed.rank[own]
+        share = self.placed.rows[own] / self.model.tables.rows[table]
+        opens = self.placed.opens_block[own]
+        longest_s = 0.0
+        for c, column in enumerate(self.model.columns):
+            if column.stage != s:
+                continue
+            load = np.zeros(len(self.model.kind_of_rank))
+            for k in range(self.model.kind_count):
+                costs = self.model.block_costs(blocks, k)
+                of_kind = self.model.kind_of_rank[rank] == k
+                seconds = costs.fixed[:, c] + costs.by_rows[:, c] * share
+                np.add.at(load, rank[of_kind], seconds[of_kind])
+                load[self.model.kind_of_rank == k] += costs.everywhere[opens, c].sum()
+            instance = self.model.resource_of_rank(column.resource)
+            longest_s = max(longest_s, float(np.bincount(instance, weights=load).max()))
+        return longest_s
