@@ -8,7 +8,7 @@ from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import sharpen
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import least_of_stages, tighten
-from planner.solvers.exhaustion import Trials
+from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
 
@@ -43,9 +43,9 @@ class BoundRaiser:
     """Raises the bound of an incumbent as long as its placement is too far away."""
 
     def __init__(
-        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: Trials, limits: SearchLimits
+        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: ExhaustiveSearch, limits: SearchLimits
     ) -> None:
-        self._fluid, self._relaxed, self._incumbent, self._trials = fluid, relaxed, incumbent, trials
+        self._fluid, self._relaxed, self._incumbent, self._exhaustive_search = fluid, relaxed, incumbent, trials
         self._limits = limits
         self._tightened_s: float | None = None
         self._is_sharp = False
@@ -68,9 +68,9 @@ class BoundRaiser:
         if not self._incumbent.is_done():
             self.tighten()
             self.sharpen()
-            self._trials.below_best()
+            self._exhaustive_search.below_best()
             self.branch(passes)
-            self._trials.below_best()
+            self._exhaustive_search.below_best()
 
     def tighten(self) -> None:
         """By a threshold below the best plan, unless tables are many."""
@@ -104,8 +104,10 @@ class BoundRaiser:
             self._branches = Branches(problem, incumbent.bound.prices, least, incumbent.best_s)
         self._branches.lower(incumbent.best_s)
         self._branches.run(Stop(cases, incumbent.clock.is_over, limits.gap, patience))
-        found = self._branches.result()
-        if found.placement is not None:
-            incumbent.offer(found.placement, found.step_s, "branching")
+        branching = self._branches.result()
+        if branching.placement is not None:
+            incumbent.offer(branching.placement, branching.step_s, "branching")
         self._branched = incumbent.best_s, cases, patience
-        incumbent.raise_to(replace(incumbent.bound, seconds=found.bound_s, packed=None, tree=found.tree, tried_s=None))
+        incumbent.raise_to(
+            replace(incumbent.bound, seconds=branching.bound_s, packed=None, tree=branching.tree, tried_s=None)
+        )

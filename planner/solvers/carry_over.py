@@ -14,7 +14,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.rounding import round_picks
-from planner.solvers.improve.homeward import in_order, part_of
+from planner.solvers.improve.path_relinking import in_order, part_of
 
 HEADROOMS = (0.0, 0.02, 0.1, 0.3)
 """Shares of each memory pool that the incumbent placement leaves to what is new, until that fits."""

@@ -6,20 +6,20 @@ from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
-from planner.solvers.construct.fallback import last_resort
-from planner.solvers.exhaustion import LONGER_TRIES, Trials
+from planner.solvers.construct.fallback import fallback_placement
+from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
 from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
 from planner.solvers.limits import SearchLimits
 from planner.solvers.overfull_starts import OverfullStarts
-from planner.solvers.start_portfolio import Ladder
+from planner.solvers.start_portfolio import StartPortfolio
 
 GOOD_FIT = 0.02
 """Gap of over-full starts below which no others are tried."""
 
-GOOD_LADDER = 0.1
-"""Gap of the ladder's starts below which nothing is built up from nothing."""
+GOOD_STARTS = 0.1
+"""Gap of the start portfolio below which nothing is built up from nothing."""
 
 
 class Deepening:
@@ -29,24 +29,26 @@ class Deepening:
         self.relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(self.relaxed), limits, tell)
         self.fluid, self._effort, self._seed, self.incumbent = fluid, limits.effort, limits.seed, incumbent
-        self._trials = Trials(fluid.problem, incumbent)
-        self.raiser = BoundRaiser(fluid, self.relaxed, incumbent, self._trials, limits)
-        self._ladder = Ladder(fluid, self.relaxed, incumbent)
+        self._exhaustive_search = ExhaustiveSearch(fluid.problem, incumbent)
+        self.raiser = BoundRaiser(fluid, self.relaxed, incumbent, self._exhaustive_search, limits)
+        self._start_portfolio = StartPortfolio(fluid, self.relaxed, incumbent)
         self._local = LocalSearch(fluid, self.relaxed.prices, incumbent)
         self._passes = Passes(fluid, self.relaxed, incumbent, self._local, limits.seed)
-        self._overfull = OverfullStarts(fluid, self.relaxed, self._ladder.tight, incumbent, self._local, limits.seed)
+        self._overfull = OverfullStarts(
+            fluid, self.relaxed, self._start_portfolio.tight, incumbent, self._local, limits.seed
+        )
         self._nothing_fits = False
         self._first: list[Start] | None = None
         self._queue: list[Start] = []
 
     def open(self) -> None:
-        """Trials of all plans where these are few, and the starts that cost least."""
+        """Try all plans where these are few, and make the starts that cost least."""
         if self._first is not None:
             return
         self._first = []
-        self._trials.from_below()
+        self._exhaustive_search.from_below()
         if self.incumbent.best is None or not self.incumbent.is_done():
-            self._first = self._ladder.first() if self._may_overfill else self._ladder_or_last_resort()
+            self._first = self._start_portfolio.first() if self._may_overfill else self._starts_or_fallback()
             self.raiser.tighten()
 
     def begin(self) -> None:
@@ -56,13 +58,13 @@ class Deepening:
         if incumbent.best is not None and incumbent.is_done():
             return
         starts = _distinct(sorted(self._starts(), key=lambda start: start[1]))
-        self._trials.below_best()
+        self._exhaustive_search.below_best()
         if self._effort != 0:
-            self._queue = self._passes.finalists(starts, self._ladder.most_starts)
+            self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
 
     def run_pass(self, number: int) -> None:
         """The local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
-        self._trials.renew(number)
+        self._exhaustive_search.renew(number)
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._passes.run(self._queue, number - 1)
 
@@ -94,33 +96,33 @@ class Deepening:
 
     def _starts(self) -> list[Start]:
         """Placements to begin with: the first ones, and others, which aim at the bound that those have tightened."""
-        incumbent, ladder = self.incumbent, self._ladder
-        found = list(self._first or [])
-        if not incumbent.is_within(GOOD_LADDER):
-            found += self._passes.built()
+        incumbent, portfolio = self.incumbent, self._start_portfolio
+        starts = list(self._first or [])
+        if not incumbent.is_within(GOOD_STARTS):
+            starts += self._passes.built()
         if self._may_overfill:
-            is_easy = bool(found)
-            found += self._overfull.starts([usable for _, usable in ladder.allowed[: ladder.most_starts]])
-            if not found or (is_easy and not (incumbent.is_within(GOOD_FIT) or incumbent.is_done())):
-                found += self._ladder_or_last_resort()
-        return found
+            is_easy = bool(starts)
+            starts += self._overfull.starts([usable for _, usable in portfolio.allowed[: portfolio.most_starts]])
+            if not starts or (is_easy and not (incumbent.is_within(GOOD_FIT) or incumbent.is_done())):
+                starts += self._starts_or_fallback()
+        return starts
 
     @property
     def _may_overfill(self) -> bool:
         """Whether memory is scarce and the problem is small enough for starts that are over-full at first."""
-        return self._ladder.is_scarce and not self._local.is_large
+        return self._start_portfolio.is_scarce and not self._local.is_large
 
-    def _ladder_or_last_resort(self) -> list[Start]:
-        """The starts of the ladder; where there is none, a placement that fits, if one is found."""
-        found = self._ladder.starts()
-        if found:
-            return found
+    def _starts_or_fallback(self) -> list[Start]:
+        """Return the starts of the portfolio; where there is none, a placement that fits, if one is found."""
+        starts = self._start_portfolio.starts()
+        if starts:
+            return starts
         last = self._tried()
         if last is None and not self._nothing_fits:
-            last = last_resort(self.fluid, self.relaxed, self.incumbent.clock)
+            last = fallback_placement(self.fluid, self.relaxed, self.incumbent.clock)
         more = LONGER_TRIES if self._effort is None else self._effort
         if last is None and not self._nothing_fits and more > 1:
-            self._trials.renew(more)
+            self._exhaustive_search.renew(more)
             last = self._tried()
         if last is None:
             return []
@@ -129,7 +131,7 @@ class Deepening:
 
     def _tried(self) -> Start | None:
         """A placement that fits, or that there is none, by trying them all as far as the work suffices."""
-        fits = self._trials.whatever_fits()
+        fits = self._exhaustive_search.whatever_fits()
         self._nothing_fits = fits is not None and fits.placement is None
         if fits is None or fits.placement is None:
             return None

@@ -18,7 +18,7 @@ TRIES, LAST_TRY = 3, 0.01
 steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
 
 
-class Trials:
+class ExhaustiveSearch:
     """The work that is left for trying every plan of a problem, and what of that was given up."""
 
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
@@ -38,12 +38,12 @@ class Trials:
         low = incumbent.bound.seconds
         for share in FIRST_TRIES if low > 0 else ():
             threshold = low * (1 + share)
-            found = self._tried(self._problem, threshold, incumbent.bound.prices, FIRST_WORK)
-            if found is None:
+            tried = self._tried(self._problem, threshold, incumbent.bound.prices, FIRST_WORK)
+            if tried is None:
                 return
-            threshold = self._noted(found, threshold)
+            threshold = self._noted(tried, threshold)
             incumbent.raise_to(replace(incumbent.bound, seconds=proven_s(threshold), tried_s=threshold))
-            if found.placement is not None:
+            if tried.placement is not None:
                 return
 
     def below_best(self) -> None:
@@ -55,11 +55,11 @@ class Trials:
                 return
             is_last = low <= 0 or high <= low * (1 + LAST_TRY)
             threshold = high if is_last else low * (high / low) ** (1 / TRIES)
-            found = self._tried(self._problem, threshold, incumbent.bound.prices)
-            if found is None:
+            tried = self._tried(self._problem, threshold, incumbent.bound.prices)
+            if tried is None:
                 self._gave_up = low, high
                 return
-            threshold = self._noted(found, threshold)
+            threshold = self._noted(tried, threshold)
             proven = proven_s(threshold)
             if proven <= incumbent.bound.seconds:
                 return
@@ -69,16 +69,16 @@ class Trials:
         """Try every placement until one fits, whatever its step; None where that takes too much work."""
         return self._tried(self._problem.without_seconds(), 1.0, None)
 
-    def _noted(self, found: Tried, threshold_s: float) -> float:
+    def _noted(self, tried: Tried, threshold_s: float) -> float:
         """The threshold below which there is no plan: that of the trial, or the step of the plan that it found."""
-        if found.placement is None:
+        if tried.placement is None:
             return threshold_s
-        self._incumbent.offer(found.placement, found.step_s, "all plans tried")
-        return found.step_s
+        self._incumbent.offer(tried.placement, tried.step_s, "all plans tried")
+        return tried.step_s
 
     def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None, part: float = 1.0) -> Tried | None:
         weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
         allowed = self._work * part
-        found = try_all(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
-        self._work -= allowed / 2 if found is None else found.work
-        return found
+        tried = try_all(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
+        self._work -= allowed / 2 if tried is None else tried.work
+        return tried

@@ -131,9 +131,9 @@ class _Finish:
         limits = np.full(self._problem.world, most)
         limits[rank] = -np.inf
         for item in here[order].tolist():
-            found = self._best([item], now.block[[item]], limits)
-            if found is not None:
-                now.make(found[1])
+            choice = self._best([item], now.block[[item]], limits)
+            if choice is not None:
+                now.make(choice[1])
                 return True
             if not self._has_work:
                 return False
@@ -229,9 +229,9 @@ class _Finish:
             units = problem.block_units[now.block[[first, second]]].sum()
             option = problem.block_option[now.block[first]]
             types = np.arange(*problem.block_start[option : option + 2])
-            found = self._best([first, second], types[problem.block_units[types] == units], most)
-            if found is not None:
-                now.make(found[1])
+            choice = self._best([first, second], types[problem.block_units[types] == units], most)
+            if choice is not None:
+                now.make(choice[1])
                 return True
             if not self._has_work:
                 return False
@@ -240,5 +240,5 @@ class _Finish:
 
 def _pairs(items: list[int], place: Ints) -> Iterator[tuple[int, int]]:
     """Of some items, those that share a rank first, then the first one with each of the others."""
-    yield from ((one, two) for one, two in itertools.combinations(items, 2) if place[one] == place[two])
-    yield from ((items[0], two) for two in items[1:] if place[items[0]] != place[two])
+    yield from ((first, second) for first, second in itertools.combinations(items, 2) if place[first] == place[second])
+    yield from ((items[0], second) for second in items[1:] if place[items[0]] != place[second])

@@ -1,4 +1,4 @@
-"""Step against moved bytes: of all placements that a search met, those that none beats in both."""
+"""The Pareto front of step against moved bytes: of all placements that a search met, those that none dominates."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.solvers.finishing import GIVE
-from planner.solvers.improve.homeward import Way
+from planner.solvers.improve.path_relinking import RelinkingPath
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class MoveTerms:
 
 
 @dataclass(frozen=True)
-class Met:
-    """A placement that was met."""
+class FrontPoint:
+    """A placement that was met: a point of a path."""
 
     step_s: float
     moved_bytes: float
-    way: Way
+    path: RelinkingPath
     point: int
 
     def placement(self) -> Placement:
         """The placement itself."""
-        return self.way.placement(self.point)
+        return self.path.placement(self.point)
 
 
 class Front:
@@ -43,37 +43,42 @@ class Front:
     def __init__(self) -> None:
         self._step: Floats = np.zeros(0)
         self._moved: Floats = np.zeros(0)
-        self._way: Ints = np.zeros(0, dtype=np.int64)
+        self._path_number: Ints = np.zeros(0, dtype=np.int64)
         self._point: Ints = np.zeros(0, dtype=np.int64)
-        self._ways: dict[int, Way] = {}
+        self._paths: dict[int, RelinkingPath] = {}
         self._number = 0
 
-    def add(self, way: Way) -> None:
-        """All placements on a way back."""
-        step, moved = np.array(way.points).T
+    def add(self, path: RelinkingPath) -> None:
+        """Add all placements on a path."""
+        step, moved = np.array(path.points).T
         count, number, self._number = len(step), self._number, self._number + 1
-        self._ways[number] = way
+        self._paths[number] = path
         steps, bytes_ = np.concatenate([self._step, step]), np.concatenate([self._moved, moved])
-        ways = np.concatenate([self._way, np.full(count, number)])
+        path_numbers = np.concatenate([self._path_number, np.full(count, number)])
         points = np.concatenate([self._point, np.arange(count)])
         order = np.lexsort((steps, bytes_))
         least = np.minimum.accumulate(np.concatenate([[np.inf], steps[order]]))
         kept = order[steps[order] < least[:-1]]
-        self._step, self._moved, self._way, self._point = steps[kept], bytes_[kept], ways[kept], points[kept]
-        left = set(self._way.tolist())
-        self._ways = {key: value for key, value in self._ways.items() if key in left}
+        self._step, self._moved, self._path_number, self._point = (
+            steps[kept],
+            bytes_[kept],
+            path_numbers[kept],
+            points[kept],
+        )
+        left = set(self._path_number.tolist())
+        self._paths = {key: value for key, value in self._paths.items() if key in left}
 
     @property
     def fewest_bytes(self) -> float | None:
-        """The fewest moved bytes of any placement; None where there is none."""
+        """Return the fewest moved bytes of any placement; None where there is none."""
         return float(self._moved[0]) if len(self._moved) else None
 
-    def within(self, budget_bytes: float) -> Met | None:
+    def within(self, budget_bytes: float) -> FrontPoint | None:
         """The one of the shortest step of those that move so much at most."""
         last = int(np.searchsorted(self._moved, budget_bytes, side="right")) - 1
         return None if last < 0 else self._at(last)
 
-    def best(self, terms: MoveTerms, even: float = GIVE) -> Met | None:
+    def best(self, terms: MoveTerms, even: float = GIVE) -> FrontPoint | None:
         """The one that moves least of those on the terms that cost the least, or a share `even` more; None where there
         is none."""
         limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
@@ -83,6 +88,6 @@ class Front:
             return None
         return self._at(int(np.argmax(cost <= cost.min() * (1 + even))))
 
-    def _at(self, index: int) -> Met:
-        way, point = self._ways[int(self._way[index])], int(self._point[index])
-        return Met(float(self._step[index]), float(self._moved[index]), way, point)
+    def _at(self, index: int) -> FrontPoint:
+        path, point = self._paths[int(self._path_number[index])], int(self._point[index])
+        return FrontPoint(float(self._step[index]), float(self._moved[index]), path, point)

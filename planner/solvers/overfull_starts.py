@@ -17,7 +17,7 @@ from planner.solvers.construct.overfull import with_priced_memory
 from planner.solvers.construct.rounding import choose
 from planner.solvers.improve.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import FINALISTS
-from planner.solvers.improve.repair import fitted
+from planner.solvers.improve.repair import repaired
 from planner.solvers.incumbent import Incumbent, Start
 
 HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
@@ -56,7 +56,7 @@ class OverfullStarts:
         for usable in allowed:
             if incumbent.is_done():
                 break
-            if any(usable[relaxed.picks].all() and not (usable & ~other).any() for other, relaxed in seen):
+            if any(usable[relaxed.picks].all() and not (usable & ~seen_usable).any() for seen_usable, relaxed in seen):
                 continue
             choice = choose(fluid, usable, HEADROOMS[0])
             if choice is None:
@@ -67,7 +67,7 @@ class OverfullStarts:
                 if start is not None:
                     _, value = self._local.improve(start, self._seed, SQUARINGS, OVERFULL_TRIAL_ROUNDS, 0, overfull)
                     tried.append((value - full_s, choice[0].bound_s, usable))
-        found: list[Start] = []
+        starts: list[Start] = []
         for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:
             if incumbent.is_done():
                 break
@@ -75,10 +75,10 @@ class OverfullStarts:
                 continue
             fit = self._fitted(usable)
             if fit is not None:
-                found.append(fit)
-            elif found:
+                starts.append(fit)
+            elif starts:
                 break
-        return found
+        return starts
 
     @cached_property
     def _overfull(self) -> Slim:
@@ -106,9 +106,9 @@ class OverfullStarts:
                 continue
             before = choice[1]
             start = _placed(self._overfull.problem, *choice)
-            found, lost = (None, 0.0) if start is None else self._repaired(start)
-            if found is not None and (best is None or found[1] < best[1]):
-                best = found
+            repaired, lost = (None, 0.0) if start is None else self._repaired(start)
+            if repaired is not None and (best is None or repaired[1] < best[1]):
+                best = repaired
             if best is not None and lost <= LOST_IN_REPAIR:
                 break
         return best
@@ -128,10 +128,10 @@ class OverfullStarts:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
         state = load_state(problem, placement)
         if state.overflow_bytes() > ROUNDING_BYTES:
-            other = fitted(problem, placement, self._fluid.block_values(self._relaxed.prices), state.step_s())
-            if other is None:
+            within_memory = repaired(problem, placement, self._fluid.block_values(self._relaxed.prices), state.step_s())
+            if within_memory is None:
                 return None, 0.0
-            placement, _ = improve(other, seed, LATER_SQUARINGS)
+            placement, _ = improve(within_memory, seed, LATER_SQUARINGS)
             state = load_state(problem, placement)
         self._incumbent.offer(placement, state.step_s(), "start")
         return (placement, state.step_s()), state.step_s() / before.step_s() - 1

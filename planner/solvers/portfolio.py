@@ -96,10 +96,12 @@ class Portfolio:
         """What there is now."""
         if self._search is None:
             return Outcome("infeasible", None, None, None, self._missing)
-        found = self._search.outcome()
-        ran_out = found.ran_out_of_time or any(part.outcome().ran_out_of_time for part in self._parts.values() if part)
-        placement = None if found.placement is None else self._composed.taken_apart(found.placement)
-        return replace(found, placement=placement, ran_out_of_time=ran_out)
+        outcome = self._search.outcome()
+        ran_out = outcome.ran_out_of_time or any(
+            part.outcome().ran_out_of_time for part in self._parts.values() if part
+        )
+        placement = None if outcome.placement is None else self._composed.taken_apart(outcome.placement)
+        return replace(outcome, placement=placement, ran_out_of_time=ran_out)
 
     def _may_go_on(self) -> bool:
         """Whether another pass may find more; the first one may in any case."""
@@ -146,9 +148,9 @@ class Portfolio:
     def _take(self, mask: Bools, part: "Portfolio") -> None:
         """Offer what a restriction found as a plan of the whole."""
         assert self._search is not None
-        found = part.outcome()
-        if found.placement is not None:
-            placement = Placement(np.flatnonzero(mask)[found.placement.item_block], found.placement.item_place)
+        outcome = part.outcome()
+        if outcome.placement is not None:
+            placement = Placement(np.flatnonzero(mask)[outcome.placement.item_block], outcome.placement.item_place)
             step_s = load_state(self._search.fluid.problem, placement).step_s()
             self._search.incumbent.offer(placement, step_s, "restricted")
 

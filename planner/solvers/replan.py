@@ -1,11 +1,11 @@
-"""The search for a plan that follows another: better placements that move few bytes.
+"""Re-planning: the search for a plan that follows another, for better placements that move few bytes.
 
-It begins with the old placement; what no longer fits, and what is new, is placed where it costs least. Then comes a
-plan that knows of no other. From every placement the tables return, one after the other, to where they were
-(`homeward`), and all that is met on these ways makes up the front of step against moved bytes. Then, for budgets of
-ever more bytes, the best placement of the front within the budget is improved by local search: the tables that have
-moved are free to go elsewhere, and of the others as many as the budget pays for are *released*, those first that
-weigh most on the step for their bytes. The tables return again, and so on.
+It begins with the incumbent placement; what no longer fits, and what is new, is placed where it costs least
+(`carry_over`). Then comes a plan that knows of no other. From every placement the tables return, one after the other,
+to where they were (`path_relinking`), and all placements on these paths make up the Pareto front of step against moved
+bytes (`front`). Then, for budgets of ever more bytes, the best placement of the front within the budget is improved by
+local search: the tables that have moved are free to go elsewhere, and of the others as many as the budget pays for are
+*released*, those first that weigh most on the step for their bytes. The tables return again, and so on.
 
 What is met depends neither on the limit nor on the price of moves: these only choose from the front. So, where
 effort ends the search, a larger limit never gives a slower plan, and one that the plan without limit keeps to gives its
@@ -28,10 +28,10 @@ from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.bounding import TIGHTEN_BLOCKS
 from planner.solvers.carry_over import CarryOver
-from planner.solvers.front import Front, Met, MoveTerms
-from planner.solvers.improve.homeward import Homeward, part_of
+from planner.solvers.front import Front, FrontPoint, MoveTerms
 from planner.solvers.improve.improver import Improver
 from planner.solvers.improve.local_search import IDLE_ROUNDS, SQUARINGS
+from planner.solvers.improve.path_relinking import PathRelinking, part_of
 from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Status
@@ -62,29 +62,29 @@ class Replanned:
 
 
 def replan(
-    problem: Problem, homes: Homes, terms: MoveTerms, limits: SearchLimits, progress: Progress | None = None
+    problem: Problem, incumbent: Homes, terms: MoveTerms, limits: SearchLimits, progress: Progress | None = None
 ) -> Replanned:
-    """The best placement found that follows the one of `homes` on these terms, with a lower bound on all placements.
+    """Return the best placement found that follows the incumbent on these terms, with a bound on all placements.
 
     The bound holds for placements that move any number of bytes. Where none within the limit is found, the outcome's
     status is "timeout"; where there is none, "infeasible", and `least_bytes` is above the limit or the outcome has a
     shortage of memory.
     """
     fluid = Fluid(problem)
-    least = homes.least_moved_bytes(problem)
+    least = incumbent.least_moved_bytes(problem)
     missing = shortage(fluid)
     if missing is not None:
         return Replanned(Outcome("infeasible", None, None, None, missing), least, None)
     if terms.limit_bytes is not None and least > terms.limit_bytes + 1:
         return Replanned(Outcome("infeasible", None, None, None, None), least, None)
-    search = _Replan(fluid, homes, terms, limits, progress or (lambda *_: None))
+    search = _Replan(fluid, incumbent, terms, limits, progress or (lambda *_: None))
     search.run(least)
     return Replanned(search.outcome(), least, search.front.fewest_bytes, search.best_step_s)
 
 
 class _Replan:
-    def __init__(self, fluid: Fluid, homes: Homes, terms: MoveTerms, limits: SearchLimits, tell: Progress) -> None:
-        self._fluid, self._problem, self._homes = fluid, fluid.problem, homes
+    def __init__(self, fluid: Fluid, incumbent: Homes, terms: MoveTerms, limits: SearchLimits, tell: Progress) -> None:
+        self._fluid, self._problem, self._incumbent = fluid, fluid.problem, incumbent
         self._terms, self._limits, self._tell = terms, limits, tell
         self._clock = Clock(limits)
         self._relaxed: FluidSolution = solve_relaxation(fluid)
@@ -92,7 +92,7 @@ class _Replan:
         self.front = Front()
         self._fresh_ran_out = False
         self._table_of_block: Ints = self._problem.table_of_block
-        self._carry_over = CarryOver(fluid, self._relaxed, homes)
+        self._carry_over = CarryOver(fluid, self._relaxed, incumbent)
         tell("bound", None, self._bound.seconds)
 
     @property
@@ -103,13 +103,13 @@ class _Replan:
 
     def outcome(self) -> Outcome:
         """What was found within the terms: the placement that moves least of those that cost nearly the least."""
-        found, ran_out = self.front.best(self._terms), self._clock.ran_out or self._fresh_ran_out
-        if found is None:
+        cheapest, ran_out = self.front.best(self._terms), self._clock.ran_out or self._fresh_ran_out
+        if cheapest is None:
             return Outcome("timeout", None, None, self._bound, None, ran_out_of_time=ran_out)
-        self._tighten(found.step_s)
-        bound = replace(self._bound, seconds=min(self._bound.seconds, found.step_s))
-        status: Status = "optimal" if found.step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-        return Outcome(status, found.placement(), found.step_s, bound, None, ran_out_of_time=ran_out)
+        self._tighten(cheapest.step_s)
+        bound = replace(self._bound, seconds=min(self._bound.seconds, cheapest.step_s))
+        status: Status = "optimal" if cheapest.step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
+        return Outcome(status, cheapest.placement(), cheapest.step_s, bound, None, ran_out_of_time=ran_out)
 
     def run(self, least_bytes: float) -> None:
         """The old placement, unless it will do a plan that knows of no other, and the budgets; each with the way back.
@@ -117,7 +117,7 @@ class _Replan:
         The old placement will do where it is near enough to the bound, and nothing can move less.
         """
         start = self._carry_over.start(self._clock.is_over)
-        self._homeward = Homeward(self._problem, self._homes, start)
+        self._path_relinking = PathRelinking(self._problem, self._incumbent, start)
         if start is not None:
             self._offer(start, "old placement")
             first = self.front.within(least_bytes + 1)
@@ -145,7 +145,7 @@ class _Replan:
             self._offer(fresh.placement, "new plan")
 
     def _walk(self, placement: Placement) -> None:
-        """Local search from a placement; each that is notably better than the one before is met, and the way back from
+        """Search from a placement; each that is notably better than the one before is kept, and the path back from
         the last one."""
         improver, number = Improver(self._problem, placement, self._limits.seed), 0
         said_s = improver.best_s
@@ -155,7 +155,7 @@ class _Replan:
                 number += 1
                 if improver.best_s < said_s * (1 - NOTABLE):
                     said_s = improver.best_s
-                    self.front.add(self._homeward.stay(improver.best()))
+                    self.front.add(self._path_relinking.stay(improver.best()))
                 if self._clock.is_over():
                     break
         self._offer(improver.best(), "local search")
@@ -166,55 +166,55 @@ class _Replan:
         every, tried = np.ones(self._problem.tables, dtype=bool), set[float]()
         for number, (share, rounds) in enumerate(zip(BUDGETS, ROUNDS, strict=True)):
             budget, seed = fewest + share * total, self._limits.seed + number + len(BUDGETS) * done
-            met = self.front.within(budget)
-            if met is None or self._is_good(met):
+            point = self.front.within(budget)
+            if point is None or self._is_good(point):
                 continue
-            placement = met.placement()
+            placement = point.placement()
             released = self._released(placement, budget)
             if released.any():
-                self._offer(self._improved(placement, met.step_s, released, rounds, seed), "local search")
-            if met.step_s not in tried and not released.all() and not self._clock.is_over():
-                self._offer(self._improved(placement, met.step_s, every, FREE_ROUNDS, seed), "local search")
-            tried.add(met.step_s)
+                self._offer(self._improved(placement, point.step_s, released, rounds, seed), "local search")
+            if point.step_s not in tried and not released.all() and not self._clock.is_over():
+                self._offer(self._improved(placement, point.step_s, every, FREE_ROUNDS, seed), "local search")
+            tried.add(point.step_s)
             if self._clock.is_over():
                 return
 
     def _say(self) -> None:
         """That the search goes on."""
-        found = self.front.best(self._terms)
-        self._tell("local search", None if found is None else found.step_s, self._bound.seconds)
+        cheapest = self.front.best(self._terms)
+        self._tell("local search", None if cheapest is None else cheapest.step_s, self._bound.seconds)
 
     def _is_over(self) -> bool:
         """Whether time is up; without an effort also whether the plan is good, for then nothing else ends it."""
-        found = self.front.best(self._terms) if self._limits.effort is None else None
-        return self._clock.is_over() or (found is not None and self._is_good(found))
+        cheapest = self.front.best(self._terms) if self._limits.effort is None else None
+        return self._clock.is_over() or (cheapest is not None and self._is_good(cheapest))
 
-    def _is_good(self, met: Met) -> bool:
-        return met.step_s <= max(self._bound.seconds, self._terms.least_step_s) * (1 + self._limits.gap)
+    def _is_good(self, point: FrontPoint) -> bool:
+        return point.step_s <= max(self._bound.seconds, self._terms.least_step_s) * (1 + self._limits.gap)
 
     def _tighten(self, step_s: float) -> None:
         if len(self._problem.block_option) <= TIGHTEN_BLOCKS:
-            found = tighten(self._fluid, self._relaxed, step_s)
-            if found.seconds > self._bound.seconds:
-                self._bound = found
+            bound = tighten(self._fluid, self._relaxed, step_s)
+            if bound.seconds > self._bound.seconds:
+                self._bound = bound
 
     def _offer(self, placement: Placement, source: str) -> None:
         """Keep a placement and those on its way back that nothing beats."""
         before = self.front.best(self._terms)
-        self.front.add(self._homeward.way_back(placement, self._clock))
-        found = self.front.best(self._terms)
-        if found is not None and (before is None or found.step_s < before.step_s):
-            self._tell(source, found.step_s, self._bound.seconds)
+        self.front.add(self._path_relinking.path_from(placement, self._clock))
+        after = self.front.best(self._terms)
+        if after is not None and (before is None or after.step_s < before.step_s):
+            self._tell(source, after.step_s, self._bound.seconds)
 
     # -- budgets -----------------------------------------------------------------------------------------------
 
     @property
     def _table_bytes(self) -> Floats:
         """[T] the most that a table can move while it has one copy."""
-        found = np.zeros(self._problem.tables)
-        whole = self._homes.whole_bytes(self._problem)
-        np.maximum.at(found, self._table_of_block, whole)
-        return np.where(self._homes.rows_before > 0, found, 0.0)
+        largest = np.zeros(self._problem.tables)
+        whole = self._incumbent.whole_bytes(self._problem)
+        np.maximum.at(largest, self._table_of_block, whole)
+        return np.where(self._incumbent.rows_before > 0, largest, 0.0)
 
     def _released(self, placement: Placement, budget_bytes: float) -> Bools:
         """[T] tables that may all move anywhere within the budget, those first that weigh most on the step for the
@@ -223,7 +223,7 @@ class _Replan:
         load = problem.fixed[:, block] + problem.by_rows[:, block]
         weight = np.einsum("kbc,kc->kb", load, self._relaxed.prices.weight).max(axis=0)
         value = np.bincount(self._table_of_block[block], weights=weight, minlength=problem.tables)
-        moved = self._homeward.moved_bytes(placement)
+        moved = self._path_relinking.moved_bytes(placement)
         more = np.maximum(self._table_bytes - moved, 0.0)
         released: Bools = np.equal(more, 0)
         left = budget_bytes - float(moved.sum())

@@ -52,10 +52,10 @@ def relaxed(problem: Problem) -> Bound | Shortage:
     return bound_of(relaxed_optimum(fluid)) if missing is None else missing
 
 
-def better(one: Outcome, other: Outcome) -> Outcome:
+def better(first: Outcome, second: Outcome) -> Outcome:
     """The faster plan of two with the higher bound of two; the first one where it has no plan."""
-    if one.step_s is None or other.step_s is None or one.bound is None or other.bound is None:
-        return one
-    best = one if one.step_s <= other.step_s else other
-    bound = max((one.bound, other.bound), key=lambda bound: bound.seconds)
+    if first.step_s is None or second.step_s is None or first.bound is None or second.bound is None:
+        return first
+    best = first if first.step_s <= second.step_s else second
+    bound = max((first.bound, second.bound), key=lambda bound: bound.seconds)
     return replace(best, bound=replace(bound, seconds=min(bound.seconds, best.step_s or bound.seconds)))

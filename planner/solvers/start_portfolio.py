@@ -1,4 +1,4 @@
-"""The ladder of starts: options chosen by prices under ever other caps, with ever less memory, rounded and placed."""
+"""The start portfolio: options chosen by duals under ever other caps, with ever less memory, rounded and placed."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from planner.solvers.construct.rounding import choose
 from planner.solvers.improve.state import AMPLE, SPARE
 from planner.solvers.incumbent import Incumbent, Start
 
-LADDER_WORK = 1.5e7
+STARTS_WORK = 1.5e7
 """Tables x ranks that the starts may take together: large problems get by with one."""
 GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
@@ -24,12 +24,12 @@ FULL = 0.5
 """Share of a memory tier that tables take, above which it is filled evenly: the last ones must find room."""
 
 
-class Ladder:
+class StartPortfolio:
     """The starts of one problem; the incumbent hears of each."""
 
     def __init__(self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent) -> None:
         self._fluid, self._relaxed, self._incumbent = fluid, relaxed, incumbent
-        self.most_starts = max(1, int(LADDER_WORK / (fluid.problem.tables * fluid.problem.world)))
+        self.most_starts = max(1, int(STARTS_WORK / (fluid.problem.tables * fluid.problem.world)))
         """As many as the problem's size allows."""
         self.tight = tight_tiers(fluid, relaxed)
         """[M] memory tiers that are full, or nearly so."""
@@ -43,9 +43,9 @@ class Ladder:
     def first(self) -> list[Start]:
         """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
         for headroom in HEADROOMS:
-            found, _ = self._level(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
-            if found or self._incumbent.is_done():
-                return found
+            starts, _ = self._at_headroom(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
+            if starts or self._incumbent.is_done():
+                return starts
         return []
 
     def starts(self) -> list[Start]:
@@ -54,21 +54,21 @@ class Ladder:
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
         is not, less of it is tried once more, and only if no start is good.
         """
-        found: list[Start] = []
+        starts: list[Start] = []
         left, before = self.most_starts, np.inf
         for headroom in HEADROOMS:
-            level, left = self._level(headroom, self.allowed, left, must_find=not found)
-            found += level
-            best = min((step_s for _, step_s in level), default=np.inf)
-            if self._incumbent.is_done() or (found and not left):
+            starts_here, left = self._at_headroom(headroom, self.allowed, left, must_find=not starts)
+            starts += starts_here
+            best = min((step_s for _, step_s in starts_here), default=np.inf)
+            if self._incumbent.is_done() or (starts and not left):
                 break
             is_good, is_stalled = self._incumbent.is_within(GOOD_START), best >= before
-            if found and ((is_good and not self.is_scarce) or (is_stalled and (is_good or not self.is_scarce))):
+            if starts and ((is_good and not self.is_scarce) or (is_stalled and (is_good or not self.is_scarce))):
                 break
             before = best
-        return found
+        return starts
 
-    def _level(
+    def _at_headroom(
         self,
         headroom: float,
         allowed: list[tuple[PoolCaps, Bools]],
@@ -77,17 +77,17 @@ class Ladder:
         must_find: bool,
         is_thorough: bool = False,
     ) -> tuple[list[Start], int]:
-        """The starts of one step of the ladder, and how many of `left` attempts are left then.
+        """Return the starts at one headroom, and how many of `left` attempts are left then.
 
         The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
         Where there `must_find` be a start, attempts go on until there is; what they choose is mended thoroughly where
         that is asked.
         """
-        found: list[Start] = []
+        starts: list[Start] = []
         best_of: dict[PoolCaps, float] = {}
         started: dict[bytes, Start | None] = {}
         for of_pool, usable in allowed:
-            if not left and (found or not must_find):
+            if not left and (starts or not must_find):
                 break
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
@@ -100,11 +100,11 @@ class Ladder:
             start = started[same]
             best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
             if start is not None and is_new:
-                found.append(start)
+                starts.append(start)
                 self._incumbent.offer(*start, "start")
             if self._incumbent.is_done():
                 break
-        return found, left
+        return starts, left
 
 
 def _is_worse(best: list[float]) -> bool:

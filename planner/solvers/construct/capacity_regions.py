@@ -31,12 +31,12 @@ def units_of(problem: Problem) -> list[TableUnit]:
         zones[met[0]] = min([group.zone_of_rank, *known], key=lambda zone: int(zone[-1]))
     confined = problem.grouped | (problem.rank_sets[problem.table_rank_set] != problem.reach).any(axis=1)
     world = np.zeros(problem.world, dtype=np.int64)
-    found = [
+    units = [
         TableUnit(tuple(np.flatnonzero(label == of).tolist()), zones.get(of, world))
         for of in np.unique(label[confined]).tolist()
     ]
     room = problem.rank_sets.sum(axis=1)[problem.table_rank_set]
-    return sorted(found, key=lambda unit: min(int(room[table]) for table in unit.tables))
+    return sorted(units, key=lambda unit: min(int(room[table]) for table in unit.tables))
 
 
 class OpenRanks:
@@ -49,9 +49,9 @@ class OpenRanks:
 
     def of(self, block: int) -> Bools:
         """[W] ranks that may hold the block or a part of it."""
-        held = self._problem.may_hold(block)
+        allowed = self._problem.may_hold(block)
         table = int(self._problem.table_of_block[block])
-        return held & self._open[table] if table in self._open else held
+        return allowed & self._open[table] if table in self._open else allowed
 
     def keep(self, tables: tuple[int, ...], ranks: Bools) -> None:
         """Close all but some ranks to tables."""

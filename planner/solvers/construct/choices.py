@@ -1,4 +1,4 @@
-"""Choices of one thing per table in the order of their value: the last resort where the optimum's cannot be placed."""
+"""Choices of one thing per table in the order of their value: for where the relaxation's cannot be placed."""
 
 import heapq
 import itertools

@@ -1,4 +1,4 @@
-"""A placement that fits where the ladder of starts places nothing, or that there is none."""
+"""A placement that fits where the start portfolio has none: by first fit, or by options in the order of value."""
 
 import itertools
 
@@ -19,7 +19,7 @@ CONFINED_TRIES = 20
 """Of so many tries, where ranks are forbidden or tables grouped, all but one place at random."""
 
 
-def last_resort(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Start | None:
+def fallback_placement(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Start | None:
     """What fits by bytes alone, or the first choice of options that does; None where neither is found."""
     packed = pack(fluid.problem, clock.is_over)
     if packed is not None:

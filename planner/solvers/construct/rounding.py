@@ -64,22 +64,22 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     value = fluid.pick_values(solution.prices, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
     at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
-    other = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
-    table = problem.table_of_block[other]
+    candidate = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[candidate]
     size = np.stack([fluid.pick_bytes(0, tier) for tier in range(len(limit))])
-    found, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
+    repaired, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
     now = taken[0][:, None]
-    for _ in range(min(problem.tables, int(MEND_WORK / len(other)))):
+    for _ in range(min(problem.tables, int(MEND_WORK / len(candidate)))):
         over = float(np.maximum(now / limit - 1.0, 0.0).sum())
-        after = now + size[:, other] - size[:, found[table]]
+        after = now + size[:, candidate] - size[:, repaired[table]]
         relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
         worth = np.flatnonzero(relief > MEND_WORTH)
         if over <= 0 or not len(worth):
             break
-        cost = np.maximum(value[other[worth]] - value[found[table[worth]]], 0.0)
+        cost = np.maximum(value[candidate[worth]] - value[repaired[table[worth]]], 0.0)
         best = int(worth[np.argmin(cost / relief[worth])])
-        found[table[best]], now = other[best], after[:, best : best + 1]
-    return found
+        repaired[table[best]], now = candidate[best], after[:, best : best + 1]
+    return repaired
 
 
 def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
@@ -197,14 +197,14 @@ def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     if not np.isfinite(least[: at + 1]).any():
         return picks
     at = int(least[: at + 1].argmin())
-    found = picks.copy()
+    filled = picks.copy()
     for n in range(len(tables) - 1, -1, -1):
         i = int(chosen[n, at])
         if i >= 0:
-            found[tables[n]] = pick[i]
+            filled[tables[n]] = pick[i]
             at -= int(step[i])
-    _, size = fluid.usage(solution.prices, found)
-    return found if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
+    _, size = fluid.usage(solution.prices, filled)
+    return filled if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
 
 
 def _changes(
@@ -219,8 +219,8 @@ def _changes(
     pick = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
     table = problem.table_of_block[pick]
     more_s = value[pick] - value[picks[table]]
-    other = problem.block_option[pick] != problem.block_option[picks[table]]
-    near = other & (more_s <= FILL_WORTH * solution.bound_s)
+    is_other = problem.block_option[pick] != problem.block_option[picks[table]]
+    near = is_other & (more_s <= FILL_WORTH * solution.bound_s)
     pick, more_s = pick[near], more_s[near]
     size = fluid.pick_bytes(0, tier)
     return pick, more_s, size[pick] - size[picks[problem.table_of_block[pick]]]

@@ -174,10 +174,10 @@ class Changeable:
 
     def _steps(self, peak: Floats) -> Floats:
         """[n] the step, of the longest load [C, n] of each column."""
-        found = np.full(peak.shape[1], float(self.problem.stage_constants.sum()))
+        step_s = np.full(peak.shape[1], float(self.problem.stage_constants.sum()))
         for columns in self.columns_of_stage:
-            found += peak[columns].max(axis=0)
-        return found
+            step_s += peak[columns].max(axis=0)
+        return step_s
 
     @cached_property
     def columns_of_stage(self) -> list[Ints]:

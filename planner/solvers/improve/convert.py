@@ -37,8 +37,8 @@ def convert(state: SearchState, smoothing: Smoothing) -> int:
     value = np.where(fits & ~twice, value, np.inf).reshape(len(ranks), -1)
     best = value.argmin(axis=1)
     better = np.flatnonzero(value[np.arange(len(ranks)), best] < value[:, 0] * (1 - 1e-9))
-    one, two = np.divmod(best[better], drawn.shape[1])
-    taken = np.concatenate([drawn[better, one], drawn[better, two]])
+    first, second = np.divmod(best[better], drawn.shape[1])
+    taken = np.concatenate([drawn[better, first], drawn[better, second]])
     taken = taken[taken >= 0]
     families = items.family.copy()
     families[item[taken]] = family[taken]

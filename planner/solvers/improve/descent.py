@@ -31,8 +31,8 @@ def descended(
     descent = Descent(problem, placement)
     while not is_over() and descent.improve():
         pass
-    found = descent.now.placement()
-    return found, load_state(problem, found).step_s()
+    optimum = descent.now.placement()
+    return optimum, load_state(problem, optimum).step_s()
 
 
 class Descent:
@@ -61,19 +61,19 @@ class Descent:
         start = np.searchsorted(table[order], np.arange(now.problem.tables + 1))
         seen: set[int] = set()
         for item in self._concerned().tolist():
-            own, found = int(table[item]), list[PlacementChange]()
+            own, changes = int(table[item]), list[PlacementChange]()
             of_table = order[start[own] : start[own + 1]].tolist()
             if single[item]:
                 variants = now.whole_on_rank(own) if len(of_table) == 1 else now.block[[item]]
-                found += self._elsewhere([item], variants)
+                changes += self._elsewhere([item], variants)
                 others, step = now.swaps(item, partners)
                 if len(others):
-                    found.append(now.swap(item, int(others[step.argmin()]), float(step.min())))
+                    changes.append(now.swap(item, int(others[step.argmin()]), float(step.min())))
             if own not in seen and (len(of_table) > 1 or not single[item]):
-                found += self._elsewhere(of_table, now.whole_on_rank(own))
-                found += self._converted(of_table)
+                changes += self._elsewhere(of_table, now.whole_on_rank(own))
+                changes += self._converted(of_table)
             seen.add(own)
-            yield found
+            yield changes
 
     def _concerned(self) -> Ints:
         """Items that load a resource which makes some stage as long as it is, those first that load it most.
@@ -112,8 +112,8 @@ class Descent:
             uncovered, which = np.unique(own <= EQUAL * longest, axis=0, return_inverse=True)
             can = np.array([bool(members[left].all(axis=0).any()) for left in uncovered])[which.ravel()]
             share = np.maximum(share, np.where(can, own.max(axis=1) / longest, 0.0))
-        found = np.flatnonzero((share > EQUAL) & ~problem.grouped[now.table])
-        return found[np.argsort(-share[found], kind="stable")]
+        items = np.flatnonzero((share > EQUAL) & ~problem.grouped[now.table])
+        return items[np.argsort(-share[items], kind="stable")]
 
     def _is_on(self, ranks: Bools) -> Bools:
         """[I] items that some of the ranks hold a part of."""

@@ -1,4 +1,4 @@
-"""Exchanges of one round of levelling: what ranks over an aim give and take, what is legal, and what it does.
+"""Exchanges of one round of load balancing: what ranks over an aim give and take, what is legal, and what it does.
 
 A rank gives whole blocks or a part of one and takes whole blocks of another rank; or one of its tables is spread over
 the world, in another option.
@@ -16,8 +16,8 @@ from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.load_steps import amounts
+from planner.solvers.improve.candidate_moves import FILL, CandidateMoves, ItemSets, OutgoingMoves, item_sets
 from planner.solvers.improve.items import Items
-from planner.solvers.improve.levelling import FILL, LevellingOffers, Market, Sets, sets_of
 
 SETS = 150_000
 """Sets of blocks that are listed at most: of up to MOST_OF_SET blocks each, where that is not too many."""
@@ -30,7 +30,7 @@ GOOD = 0.5
 
 @dataclass(frozen=True)
 class Aim:
-    """Loads that levelling wants no rank to be above. D columns, of which each stands for those that are like it."""
+    """Loads that no rank is to be above after a round. D columns, of which each stands for those that are like it."""
 
     columns: Ints
     """[D]"""
@@ -43,14 +43,14 @@ class Aim:
     gain_s: float
     """By which the step is shorter once all ranks are below."""
     least: Floats
-    """[S] seconds below which levelling brings no stage."""
+    """[S] seconds below which no stage is to come."""
 
 
 @dataclass(frozen=True)
-class Goods:
-    """Blocks of free options by family and width, and what they ask for. F families; `problem` has the other letters.
+class ExchangeIndex:
+    """Blocks of splittable options by family and width, and what they ask for, to look exchanges up.
 
-    Behind the last block there is an empty one, for width 0.
+    There are F families; `problem` has the other letters. Behind the last block there is an empty one, for width 0.
     """
 
     problem: Problem
@@ -74,7 +74,7 @@ class Goods:
 
     @cached_property
     def amount(self) -> Floats:
-        """[C] see `amounts`."""
+        """[C] the common amount of the loads of each column (see `amounts`)."""
         return amounts(self.problem)
 
     @cached_property
@@ -105,8 +105,8 @@ class Goods:
         return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
 
     def spread_growth(self, kind: Ints, block: Ints, option: Ints) -> Floats:
-        """[n, C] seconds that the mean rank takes more, if tables whose only blocks [n] stand on ranks of these kinds
-        are held in these of the `world_options`."""
+        """Return the seconds [n, C] that the mean rank takes more, if tables whose only blocks [n] stand on ranks of
+        these kinds are held in these of the `world_options`."""
         problem = self.problem
         gone = self.load[kind, block] / problem.world
         for k, share in enumerate(problem.ranks_of_kind / problem.world):
@@ -114,7 +114,7 @@ class Goods:
         return np.asarray(self.world_options[1][option] - gone)
 
     def growth_of_step(self, seconds: Floats, level: Floats, least: Floats) -> Floats:
-        """[n] by how much the step is longer, if the resources of each column, which take `level` [C] now, took
+        """Return by how much the step is longer [n], if the resources of each column, which take `level` [C] now, took
         `seconds` [n, C] more, and no stage took less than `least` [S]."""
         stage = self.problem.stage_of_column
         grown = np.tile(least, (len(seconds), 1))
@@ -125,12 +125,12 @@ class Goods:
         return np.asarray((grown - now).sum(axis=1))
 
 
-class Trade:
-    """One round of levelling: every rank takes part in one exchange at most."""
+class ExchangeRound:
+    """One round of load balancing: every rank takes part in one exchange at most."""
 
     def __init__(
         self,
-        goods: Goods,
+        index: ExchangeIndex,
         items: Items,
         state: LoadState,
         spare: Floats,
@@ -142,8 +142,8 @@ class Trade:
         """`spare` [M, 1] bytes of each pool are for tables that are spread over the world; `worth`: seconds above the
         aim that a second is worth by which all ranks grow; `effort`: so many times more sets than usual are listed."""
         self._spare = spare
-        self._goods, self._items, self._aim, self._worth, self._random = goods, items, aim, worth, random
-        problem = self._problem = goods.problem
+        self._index, self._items, self._aim, self._worth, self._random = index, items, aim, worth, random
+        problem = self._problem = index.problem
         self._load_now = state.load
         self.free: Bools = problem.reach.copy()
         self.rank, self.units = items.rank.copy(), items.units.copy()
@@ -163,25 +163,25 @@ class Trade:
         most = 1
         while most < MOST_OF_SET and _sets(np.minimum(count, WIDE), most + 1) <= SETS * effort:
             most += 1
-        self._sets = sets_of(items.rank, problem.world, most, WIDE, random)
-        block = goods.block_of[items.family, items.units]
-        self._size = goods.size[:, block]
-        self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in goods.load]
+        self._sets = item_sets(items.rank, problem.world, most, WIDE, random)
+        block = index.block_of[items.family, items.units]
+        self._size = index.size[:, block]
+        self._load = [self._sets.load(amounts[block][:, aim.columns]) for amounts in index.load]
         self._stored = [self._sets.load(size) for size in self._size]
         self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
-        self._markets: dict[tuple[int, int, bool], Market] = {}
+        self._candidates_of: dict[tuple[int, int, bool], CandidateMoves] = {}
         room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
         self._roomy: Ints = np.argsort(-room, kind="stable")[: int((1 - FILL) * problem.world)]
         self._roomy = self._roomy[room[self._roomy] > 0]
 
     def _slack_of_columns(self) -> Floats:
-        """[D] seconds that the mean of each column may rise by until its stage is longer, were all loads even."""
+        """Return the seconds [D] that each column's mean may rise by until its stage is longer, were all loads even."""
         stage, level = self._problem.stage_of_column, self._aim.least.copy()
         np.maximum.at(level, stage, self._mean)
         return np.asarray((level[stage] - self._mean)[self._aim.columns])
 
     def items(self) -> Items:
-        """What the exchanges make of the items."""
+        """Return what the exchanges make of the items."""
         kept = np.ones(len(self.rank), dtype=bool)
         kept[self.converted] = False
         parts = np.array(self.parts, dtype=np.int64).reshape(-1, 3).T
@@ -190,36 +190,37 @@ class Trade:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there was any."""
+        """Whether any exchange was made."""
         return bool(self.converted or self.parts or (self.rank != self._items.rank).any())
 
-    def _market(self, kind: int, other: int, *, roomy: bool = False) -> Market:
-        """For ranks of one kind to deal with those of another one, all or the few that have most room."""
-        if (kind, other, roomy) not in self._markets:
-            of_kind = self._problem.kind_of_rank[self._sets.rank] == other
+    def _candidates(self, kind: int, other_kind: int, *, roomy: bool = False) -> CandidateMoves:
+        """Return the sets of ranks of another kind for those of one kind, of all or of the few that have most room."""
+        if (kind, other_kind, roomy) not in self._candidates_of:
+            of_kind = self._problem.kind_of_rank[self._sets.rank] == other_kind
             here = np.flatnonzero(of_kind & np.isin(self._sets.rank, self._roomy) if roomy else of_kind)
-            sets = Sets(self._sets.rank[here], self._sets.items[here])
-            gone, come = self._load[other][:, here], self._load[kind][:, here]
+            sets = ItemSets(self._sets.rank[here], self._sets.items[here])
+            gone, come = self._load[other_kind][:, here], self._load[kind][:, here]
             load = self._load_now[self._aim.columns]
             only = self._roomy if roomy else None
             aim, size, free = self._aim, self._stored[kind][:, here], within_spare(self._room, self._spare)
-            self._markets[kind, other, roomy] = Market(
+            self._candidates_of[kind, other_kind, roomy] = CandidateMoves(
                 sets, gone, come, load, aim.load, aim.weight, aim.reach, size, free, only
             )
-        return self._markets[kind, other, roomy]
+        return self._candidates_of[kind, other_kind, roomy]
 
     def improve(self, rank: int, worth_s: float) -> float:
-        """The best exchange of a rank, or a table of its spread over the world; seconds above the aim that it gains."""
+        """Make the best exchange of a rank, or spread a table of its over the world; return the seconds above the aim
+        that it gains."""
         kind = int(self._problem.kind_of_rank[rank])
         best: tuple[float, int, Ints, Ints, int, int] | None = None
-        for roomy, other in itertools.product((False, True), range(self._problem.kinds)):
-            if roomy and best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+        for roomy, other_kind in itertools.product((False, True), range(self._problem.kinds)):
+            if roomy and best is not None and best[0] >= GOOD * self._candidates(kind, kind).over[rank]:
                 break
-            if roomy and not (self._problem.kind_of_rank[self._roomy] == other).any():
+            if roomy and not (self._problem.kind_of_rank[self._roomy] == other_kind).any():
                 continue
-            market = self._market(kind, other, roomy=roomy)
-            offers, cut = self._offers(rank, kind, other)
-            for offer, taken, gain in zip(*market.best(rank, offers, self.free, self._random), strict=True):
+            candidates = self._candidates(kind, other_kind, roomy=roomy)
+            offers, cut = self._offers(rank, kind, other_kind)
+            for offer, taken, gain in zip(*candidates.best(rank, offers, self.free, self._random), strict=True):
                 if gain <= (worth_s if best is None else best[0]):
                     break
                 whole = self._start[rank + 1] - self._start[rank]
@@ -227,12 +228,12 @@ class Trade:
                     given, item, units = self._sets.items[self._start[rank] + offer], -1, 0
                 else:
                     given, (item, units) = np.zeros(0, dtype=np.int64), cut[offer - whole]
-                partner, asked = int(market.rank[taken]), market.items[taken]
+                partner, asked = int(candidates.rank[taken]), candidates.items[taken]
                 given, asked = given[given >= 0], asked[asked >= 0]
                 if self._is_legal(rank, partner, given, asked, item, units):
                     best = (float(gain), partner, given, asked, item, units)
                     break
-        if best is not None and best[0] >= GOOD * self._market(kind, kind).over[rank]:
+        if best is not None and best[0] >= GOOD * self._candidates(kind, kind).over[rank]:
             return self._make(rank, best)
         converted = self._conversion(rank, kind, worth_s if best is None else best[0])
         if converted is not None:
@@ -246,45 +247,47 @@ class Trade:
             return gain_s
         return 0.0 if best is None else self._make(rank, best)
 
-    def _offers(self, rank: int, kind: int, other: int) -> tuple[LevellingOffers, list[tuple[int, int]]]:
-        """Whole blocks of the rank, then parts of one block: its item, and the units of the part."""
-        goods, items, columns = self._goods, self._items, self._aim.columns
+    def _offers(self, rank: int, kind: int, other_kind: int) -> tuple[OutgoingMoves, list[tuple[int, int]]]:
+        """Return what the rank may give: whole blocks, then parts of blocks, each with its item and its units."""
+        index, items, columns = self._index, self._items, self._aim.columns
         rows = slice(self._start[rank], self._start[rank + 1])
-        gone, come = self._load[kind][:, rows], self._load[other][:, rows]
+        gone, come = self._load[kind][:, rows], self._load[other_kind][:, rows]
         mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
         item = np.repeat(mine, np.maximum(items.units[mine] - 1, 0))
         units = np.concatenate([np.arange(1, n) for n in items.units[mine].tolist()] or [np.zeros(0, dtype=np.int64)])
         family, rest = items.family[item], items.units[item] - units
-        part, left = goods.block_of[family, units], goods.block_of[family, rest]
-        ok = (part >= 0) & (left >= 0) & goods.allowed[other, part] & goods.allowed[kind, left]
+        part, left = index.block_of[family, units], index.block_of[family, rest]
+        ok = (part >= 0) & (left >= 0) & index.allowed[other_kind, part] & index.allowed[kind, left]
         item, units, part, left, family = item[ok], units[ok], part[ok], left[ok], family[ok]
-        whole = goods.block_of[family, items.units[item]]
-        off = (goods.load[kind, whole] - goods.load[kind, left])[:, columns].T
-        on = goods.load[other, part][:, columns].T
-        extra = (goods.load[kind, part] + goods.load[kind, left] - goods.load[kind, whole])[:, columns]
+        whole = index.block_of[family, items.units[item]]
+        off = (index.load[kind, whole] - index.load[kind, left])[:, columns].T
+        on = index.load[other_kind, part][:, columns].T
+        extra = (index.load[kind, part] + index.load[kind, left] - index.load[kind, whole])[:, columns]
         more = np.maximum(extra / self._problem.world - self._slack, 0.0)
         cost = self._worth * (more @ self._aim.weight)
         none = np.zeros(gone.shape[1])
-        offers = LevellingOffers(
+        offers = OutgoingMoves(
             np.concatenate([gone, off.astype(np.float32)], axis=1),
             np.concatenate([come, on.astype(np.float32)], axis=1),
             np.concatenate([none, cost]).astype(np.float32),
-            np.concatenate([self._stored[other][:, rows], goods.size[other, part].T.astype(np.float32)], axis=1),
+            np.concatenate(
+                [self._stored[other_kind][:, rows], index.size[other_kind, part].T.astype(np.float32)], axis=1
+            ),
         )
         return offers, list(zip(item.tolist(), units.tolist(), strict=True))
 
     def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
-        """Whether both sides have room and may hold what they get, and no two parts of a table meet."""
-        goods, items, problem = self._goods, self._items, self._problem
+        """Return whether both sides have room and may hold what they get, and no two parts of a table meet."""
+        index, items, problem = self._index, self._items, self._problem
         handed = np.append(given, item) if item >= 0 else given
         for moved, place in ((asked, rank), (handed, partner)):
             if not self._families[place].isdisjoint(items.family[moved].tolist()):
                 return False
             kind = problem.kind_of_rank[place]
             wide = np.where(moved == item, units, items.units[moved])
-            if not goods.allowed[kind, goods.block_of[items.family[moved], wide]].all():
+            if not index.allowed[kind, index.block_of[items.family[moved], wide]].all():
                 return False
-            of_table = goods.table_of_family[items.family[moved]]
+            of_table = index.table_of_family[items.family[moved]]
             if problem.is_confined and not problem.is_within(of_table, np.full(len(moved), place)).all():
                 return False
         more, less = self._bytes(rank, partner, given, asked, item, units)
@@ -294,15 +297,15 @@ class Trade:
         return bool((room >= np.stack([more, less], axis=1)).all())
 
     def _bytes(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> tuple[Floats, Floats]:
-        """[M] bytes that the rank takes more, and that its partner takes more."""
-        one, two = (int(self._problem.kind_of_rank[place]) for place in (rank, partner))
-        more = self._size[one][asked].sum(axis=0) - self._size[one][given].sum(axis=0)
-        less = self._size[two][given].sum(axis=0) - self._size[two][asked].sum(axis=0)
+        """Return the bytes [M] that the rank takes more, and those that its partner takes more."""
+        own_kind, partner_kind = (int(self._problem.kind_of_rank[place]) for place in (rank, partner))
+        more = self._size[own_kind][asked].sum(axis=0) - self._size[own_kind][given].sum(axis=0)
+        less = self._size[partner_kind][given].sum(axis=0) - self._size[partner_kind][asked].sum(axis=0)
         if item >= 0:
-            goods, family, whole = self._goods, self._items.family[item], self._items.units[item]
-            left, part = goods.block_of[family, whole - units], goods.block_of[family, units]
-            more = more + goods.size[one, left] - self._size[one][item]
-            less = less + goods.size[two, part]
+            index, family, whole = self._index, self._items.family[item], self._items.units[item]
+            left, part = index.block_of[family, whole - units], index.block_of[family, units]
+            more = more + index.size[own_kind, left] - self._size[own_kind][item]
+            less = less + index.size[partner_kind, part]
         return more, less
 
     def _make(self, rank: int, exchange: tuple[float, int, Ints, Ints, int, int]) -> float:
@@ -320,32 +323,32 @@ class Trade:
         return gain_s
 
     def _conversion(self, rank: int, kind: int, least_s: float) -> tuple[float, int, int, Floats, Floats] | None:
-        """The best table of the rank to spread over the world, if it gains more than that: the gain, its item, the
-        option, the bytes of every rank, and the seconds [C] of the mean rank."""
-        goods, items, problem, aim = self._goods, self._items, self._problem, self._aim
-        options, load, size = goods.world_options
+        """Return the best table of the rank to spread over the world, if it gains more than that: the gain, its item,
+        the option, the bytes of every rank, and the seconds [C] of the mean rank."""
+        index, items, problem, aim = self._index, self._items, self._problem, self._aim
+        options, load, size = index.world_options
         mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
-        mine = mine[items.units[mine] == goods.whole[items.family[mine]]]
+        mine = mine[items.units[mine] == index.whole[items.family[mine]]]
         if not len(mine) or not len(options):
             return None
         table = problem.option_table[options]
-        first = np.searchsorted(table, goods.table_of_family[items.family[mine]])
-        last = np.searchsorted(table, goods.table_of_family[items.family[mine]], side="right")
+        first = np.searchsorted(table, index.table_of_family[items.family[mine]])
+        last = np.searchsorted(table, index.table_of_family[items.family[mine]], side="right")
         item = np.repeat(mine, last - first)
         if not len(item):
             return None
         option = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
-        block = goods.block_of[items.family[item], items.units[item]]
-        off = goods.load[kind, block]
-        mean_growth = goods.spread_growth(np.full(len(block), kind), block, option)
+        block = index.block_of[items.family[item], items.units[item]]
+        off = index.load[kind, block]
+        mean_growth = index.spread_growth(np.full(len(block), kind), block, option)
         level, growth = self._mean.copy(), mean_growth.copy()
         is_done = aim.least[problem.stage_of_column] > 0
         level[is_done], growth[:, is_done] = self._peak[is_done], load[option][:, is_done]
-        cost = goods.growth_of_step(growth, level, aim.least)
+        cost = index.growth_of_step(growth, level, aim.least)
         excess = self._load_now[aim.columns, rank] - aim.load
         after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
         gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
-        taken = size[option] * goods.sharing
+        taken = size[option] * index.sharing
         gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
         best = int(gain.argmax())
         if gain[best] <= least_s:
@@ -354,10 +357,10 @@ class Trade:
 
 
 def within_spare(free: Floats, spare: Floats) -> Floats:
-    """[M, n] bytes that blocks may still take of pools of which `spare` [M, 1] are kept; over-full ones stay so."""
+    """Return the bytes [M, n] that blocks may still take of pools that keep `spare` [M, 1]; over-full ones stay so."""
     return np.asarray(np.maximum(free - spare, np.minimum(free, 0.0)))
 
 
 def _sets(count: Ints, most: int) -> int:
-    """How many sets of up to so many blocks there are, of so many blocks on each rank."""
+    """Return how many sets of up to `most` blocks there are, of `count` blocks on each rank."""
     return int(sum(comb(n, size) * ranks for n, ranks in enumerate(np.bincount(count)) for size in range(most + 1)))

@@ -1,10 +1,10 @@
 """Local search: a placement improved in rounds, each of which changes many pairs of ranks or nodes at once.
 
-Two kinds of round take turns. *Deals*: paired ranks, or paired nodes, deal out their blocks anew (`repartition`).
+Two kinds of round take turns. *Repartition*: paired ranks, or paired nodes, divide their blocks anew (`repartition`).
 *Cuts*: paired ranks also divide the columns of one table in another way; parts of a table on one rank merge. Pairs are
 disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
-the search goes on. *Levelling* comes last: ranks above a target each exchange a few blocks with whichever other rank
-suits best (`levelling`, `trading`).
+the search goes on. *Load balancing* comes last: ranks above a target each exchange a few blocks with whichever other
+rank suits best (`load_balancing`).
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.improve.convert import convert
 from planner.solvers.improve.cut_tables import cut_tables
-from planner.solvers.improve.deal_nodes import deal_nodes
-from planner.solvers.improve.deal_ranks import deal_ranks
-from planner.solvers.improve.leveller import Leveller
+from planner.solvers.improve.load_balancing import LoadBalancer
+from planner.solvers.improve.repartition_nodes import repartition_nodes
+from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
@@ -43,10 +43,10 @@ class Move:
 
 
 MOVES = (
-    Move(deal_nodes, (TURNS - 1,)),
+    Move(repartition_nodes, (TURNS - 1,)),
     Move(cut_tables, (0, TURNS // 2), least_squarings=5),
     Move(convert, (TURNS // 4,), supports=lambda state: state.has_alternatives, is_exact=True),
-    Move(deal_ranks, tuple(range(TURNS))),
+    Move(repartition_ranks, tuple(range(TURNS))),
 )
 """The first one whose turn it is, and which supports the state, makes the round."""
 
@@ -60,7 +60,7 @@ class Improver:
 
     def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self.state = SearchState(problem, placement, seed, movable_tables)
-        self._leveller = Leveller(self.state)
+        self._load_balancer = LoadBalancer(self.state)
 
     @property
     def best_s(self) -> float:
@@ -88,9 +88,9 @@ class Improver:
             state.note()
         return changed
 
-    def level(self) -> bool:
+    def balance(self) -> bool:
         """One round of exchanges that bring ranks below an aim; False once no lower aim is reached."""
-        return self._leveller.level()
+        return self._load_balancer.balance()
 
     def respread(self) -> bool:
         """Spread tables over the world, or bring some back, where that lets stages end on a step."""

@@ -20,7 +20,7 @@ from planner.solvers.improve.wide import WideBlocks
 RANKS = 16
 """Ranks that parts of a table may go to: the least loaded ones. Of one resource per rank, no others are any better."""
 
-Pieces = list[tuple[int, int]]
+PlacedBlocks = list[tuple[int, int]]
 """(block, place) of one table."""
 
 
@@ -29,11 +29,11 @@ class Offer:
     """A way to put in a table, and how much the state's cost grows by it."""
 
     growth: float
-    pieces: Pieces
+    blocks: PlacedBlocks
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Candidate:
     """One option of a table; n block types that are worth weighing, K kinds."""
 
     option: int
@@ -80,7 +80,7 @@ class Insertion:
         counts = problem.ranks_of_kind[:, None]
         self._everywhere: Floats = np.einsum("kbc,kc->b", problem.everywhere, weight * counts)
         self._least_wide: dict[int, float] = {}
-        self._ways: dict[int, list[_Way]] = {}
+        self._candidates: dict[int, list[_Candidate]] = {}
         self._on_nodes: dict[int, _OnNodes] = {}
         self._everyone = np.arange(problem.world)
         self._unit: Floats = np.eye(problem.world)
@@ -88,12 +88,12 @@ class Insertion:
 
     def least(self, table: int) -> float:
         """What the table adds at least."""
-        return self._ways_of(table)[0].least
+        return self._candidates_of_table(table)[0].least
 
-    def charge(self, state: LoadState, pieces: Pieces, sign: float) -> None:
+    def charge(self, state: LoadState, blocks: PlacedBlocks, sign: float) -> None:
         """Put in (1) or take out (-1) a table."""
         problem = self._problem
-        block, place = np.array(pieces).T
+        block, place = np.array(blocks).T
         on_rank = problem.block_extent[block] == RANK
         if on_rank.any():
             of, rank = (block, place) if on_rank.all() else (block[on_rank], place[on_rank])
@@ -118,17 +118,17 @@ class Insertion:
 
     # -- what there is to weigh --------------------------------------------------------------------------------
 
-    def _ways_of(self, table: int) -> list[_Way]:
+    def _candidates_of_table(self, table: int) -> list[_Candidate]:
         """The options of a table that are worth weighing, the cheapest first; all of them where none is."""
-        if table not in self._ways:
+        if table not in self._candidates:
             problem = self._problem
             options = range(int(problem.option_start[table]), int(problem.option_start[table + 1]))
             every = [np.arange(*problem.block_start[option : option + 2]) for option in options]
             some = [self._worthy(blocks) for blocks in every]
             chosen = some if any(len(blocks) for blocks in some) else every
-            ways = [self._way(blocks) for blocks in chosen if len(blocks)]
-            self._ways[table] = sorted(ways, key=lambda way: (way.least, way.option))
-        return self._ways[table]
+            candidates = [self._candidate(blocks) for blocks in chosen if len(blocks)]
+            self._candidates[table] = sorted(candidates, key=lambda candidate: (candidate.least, candidate.option))
+        return self._candidates[table]
 
     def _worthy(self, blocks: Ints) -> Ints:
         """Of a free option the usable blocks; of a fixed one, which is named by its first block, all or none."""
@@ -137,7 +137,7 @@ class Insertion:
             return blocks[usable]
         return blocks if usable[0] else blocks[:0]
 
-    def _way(self, blocks: Ints) -> _Way:
+    def _candidate(self, blocks: Ints) -> _Candidate:
         problem = self._problem
         load = problem.fixed[:, blocks] + problem.by_rows[:, blocks]
         size = problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]
@@ -151,7 +151,7 @@ class Insertion:
         whole = problem.option_units[option]
         total = (least / units).min() * whole if whole else least @ problem.block_count[blocks]
         tiers = np.flatnonzero(size.any(axis=(0, 1))).tolist()
-        return _Way(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
+        return _Candidate(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
 
     def _least_when_wide(self, block: int) -> float:
         """The least that a NODE or WORLD block adds."""
@@ -171,50 +171,50 @@ class Insertion:
         problem = self._problem
         best: Offer | None = None
         on_nodes: Floats | None = None
-        for way in self._ways_of(table):
-            if best is not None and way.least >= best.growth:
+        for candidate in self._candidates_of_table(table):
+            if best is not None and candidate.least >= best.growth:
                 break
-            if problem.option_tied[way.option]:
-                offer = self._tied(state, way)
-            elif problem.option_units[way.option]:
-                offer = self._tiled(state, way)
-            elif problem.block_extent[way.blocks[0]] == RANK:
-                offer = self._single(state, way)
-            elif problem.block_extent[way.blocks[0]] == WORLD:
-                offer = self._world_wide(state, way)
+            if problem.option_tied[candidate.option]:
+                offer = self._node_colocated(state, candidate)
+            elif problem.option_units[candidate.option]:
+                offer = self._tiled(state, candidate)
+            elif problem.block_extent[candidate.blocks[0]] == RANK:
+                offer = self._single(state, candidate)
+            elif problem.block_extent[candidate.blocks[0]] == WORLD:
+                offer = self._world_wide(state, candidate)
             else:
                 on_nodes = self._node_growth(state, table) if on_nodes is None else on_nodes
-                offer = self._node_wide(way, on_nodes, self._on_nodes[table].which)
+                offer = self._node_wide(candidate, on_nodes, self._on_nodes[table].which)
             if offer is not None and np.isfinite(offer.growth) and (best is None or offer.growth < best.growth):
                 best = offer
         return best
 
-    def _growth(self, state: LoadState, way: _Way, ranks: Ints) -> Floats:
+    def _growth(self, state: LoadState, candidate: _Candidate, ranks: Ints) -> Floats:
         """[R, n] growth by each block on each of the ranks; infinite where it may not be."""
         kind = self._kind[ranks] if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
-        growth = self._target.growth(state, way.load[kind], ranks) + way.everywhere
-        for m in way.tiers:
-            growth += self._target.byte_growth(state, way.size[kind, :, m], m, ranks)
-        return np.where(self._problem.allowed[kind[:, None], way.blocks], growth, np.inf)
+        growth = self._target.growth(state, candidate.load[kind], ranks) + candidate.everywhere
+        for m in candidate.tiers:
+            growth += self._target.byte_growth(state, candidate.size[kind, :, m], m, ranks)
+        return np.where(self._problem.allowed[kind[:, None], candidate.blocks], growth, np.inf)
 
-    def _promising(self, state: LoadState, way: _Way) -> Ints:
+    def _promising(self, state: LoadState, candidate: _Candidate) -> Ints:
         """The least loaded ranks, those first that have memory for the narrowest block."""
         if self._problem.world <= RANKS:
             return self._everyone
         fullness = self._target.fullness_of_ranks(state)
-        for m in way.tiers:
-            fullness = fullness + (way.size[self._kind, 0, m] > state.free[m])
+        for m in candidate.tiers:
+            fullness = fullness + (candidate.size[self._kind, 0, m] > state.free[m])
         return np.sort(np.argpartition(fullness, RANKS)[:RANKS])
 
-    def _tiled(self, state: LoadState, way: _Way) -> Offer | None:
+    def _tiled(self, state: LoadState, candidate: _Candidate) -> Offer | None:
         """The best tiling of a free option."""
         problem = self._problem
-        ranks = self._promising(state, way)
-        growth = self._growth(state, way, ranks)
-        units, whole = problem.block_units[way.blocks], int(problem.option_units[way.option])
+        ranks = self._promising(state, candidate)
+        growth = self._growth(state, candidate, ranks)
+        units, whole = problem.block_units[candidate.blocks], int(problem.option_units[candidate.option])
         if units[0] == whole:
             rank = int(growth[:, 0].argmin())
-            return Offer(float(growth[rank, 0]), [(int(way.blocks[0]), int(ranks[rank]))])
+            return Offer(float(growth[rank, 0]), [(int(candidate.blocks[0]), int(ranks[rank]))])
         cost: Floats = np.full((len(ranks), whole + 1), np.inf)
         cost[:, 0] = 0.0
         cost[:, units] = growth
@@ -222,23 +222,23 @@ class Insertion:
         if tiling is None:
             return None
         taken = np.flatnonzero(tiling.widths)
-        blocks = way.blocks[np.searchsorted(units, tiling.widths[taken])]
+        blocks = candidate.blocks[np.searchsorted(units, tiling.widths[taken])]
         return Offer(tiling.cost, list(zip(blocks.tolist(), ranks[taken].tolist(), strict=True)))
 
-    def _single(self, state: LoadState, way: _Way) -> Offer:
+    def _single(self, state: LoadState, candidate: _Candidate) -> Offer:
         """Fixed blocks on single ranks, each where it costs least."""
-        rows = np.repeat(np.arange(len(way.blocks)), self._problem.block_count[way.blocks])
-        growth = self._growth(state, way, self._everyone)
+        rows = np.repeat(np.arange(len(candidate.blocks)), self._problem.block_count[candidate.blocks])
+        growth = self._growth(state, candidate, self._everyone)
         ranks = growth.argmin(axis=0)[rows]
         return Offer(
-            float(growth[ranks, rows].sum()), list(zip(way.blocks[rows].tolist(), ranks.tolist(), strict=True))
+            float(growth[ranks, rows].sum()), list(zip(candidate.blocks[rows].tolist(), ranks.tolist(), strict=True))
         )
 
-    def _tied(self, state: LoadState, way: _Way) -> Offer | None:
+    def _node_colocated(self, state: LoadState, candidate: _Candidate) -> Offer | None:
         """The blocks of a tied option on those ranks of one node where the first of them costs least."""
         problem = self._problem
-        growth = self._growth(state, way, self._everyone)
-        rows = np.repeat(np.arange(len(way.blocks)), problem.block_count[way.blocks])
+        growth = self._growth(state, candidate, self._everyone)
+        rows = np.repeat(np.arange(len(candidate.blocks)), problem.block_count[candidate.blocks])
         best: Offer | None = None
         for first, stop in itertools.pairwise(problem.node_start.tolist()):
             if stop - first < len(rows):
@@ -246,47 +246,53 @@ class Insertion:
             ranks = first + np.argsort(growth[first:stop, 0], kind="stable")[: len(rows)]
             total = float(growth[ranks, rows].sum())
             if best is None or total < best.growth:
-                best = Offer(total, list(zip(way.blocks[rows].tolist(), ranks.tolist(), strict=True)))
+                best = Offer(total, list(zip(candidate.blocks[rows].tolist(), ranks.tolist(), strict=True)))
         return best
 
     def _node_growth(self, state: LoadState, table: int) -> Floats:
         """[n, N] growth by each of the table's different NODE blocks on each node; infinite where it may not be."""
         if table not in self._on_nodes:
             self._on_nodes[table] = self._gathered(table)
-        those = self._on_nodes[table]
-        growth = np.where(those.allowed, self._target.wide_growth(state, those.load, those.size), np.inf)
+        blocks = self._on_nodes[table]
+        growth = np.where(blocks.allowed, self._target.wide_growth(state, blocks.load, blocks.size), np.inf)
         return np.asarray(np.add.reduceat(growth, self._problem.node_start[:-1], axis=1))
 
     def _gathered(self, table: int) -> _OnNodes:
-        ways = [way for way in self._ways_of(table) if self._problem.block_extent[way.blocks[0]] == NODE]
-        like = {block: self._wide.alike(block) for way in ways for block in way.blocks.tolist()}
+        candidates = [
+            candidate
+            for candidate in self._candidates_of_table(table)
+            if self._problem.block_extent[candidate.blocks[0]] == NODE
+        ]
+        like = {block: self._wide.alike(block) for candidate in candidates for block in candidate.blocks.tolist()}
         different = sorted({*like.values()})
         load, size = (np.stack(of) for of in zip(*(self._wide.total(block) for block in different), strict=True))
         allowed = self._problem.allowed[self._kind[None], np.array(different)[:, None]]
         return _OnNodes({block: different.index(other) for block, other in like.items()}, load, size, allowed)
 
-    def _node_wide(self, way: _Way, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
+    def _node_wide(self, candidate: _Candidate, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
         """Blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes` [n, N] is
         the growth by those that differ, and `which` of these each block is."""
         problem = self._problem
         taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
-        pieces: Pieces = []
+        blocks: PlacedBlocks = []
         total = 0.0
-        for i, block in enumerate(way.blocks.tolist()):
-            growth = on_nodes[which[block]] + way.everywhere[i]
+        for i, block in enumerate(candidate.blocks.tolist()):
+            growth = on_nodes[which[block]] + candidate.everywhere[i]
             count = int(problem.block_count[block])
             order = np.argsort(np.where(taken, np.inf, growth), kind="stable")[:count]
             if len(order) < count or taken[order].any():
                 return None
             taken[order] = True
             total += float(growth[order].sum())
-            pieces += [(block, node) for node in order.tolist()]
-        return Offer(total, pieces)
+            blocks += [(block, node) for node in order.tolist()]
+        return Offer(total, blocks)
 
-    def _world_wide(self, state: LoadState, way: _Way) -> Offer:
-        blocks = np.repeat(way.blocks, self._problem.block_count[way.blocks]).tolist()
+    def _world_wide(self, state: LoadState, candidate: _Candidate) -> Offer:
+        blocks = np.repeat(candidate.blocks, self._problem.block_count[candidate.blocks]).tolist()
         total = sum(float(self._wide_growth(state, block).sum()) for block in blocks)
-        return Offer(total + float(way.everywhere @ self._problem.block_count[way.blocks]), [(b, -1) for b in blocks])
+        return Offer(
+            total + float(candidate.everywhere @ self._problem.block_count[candidate.blocks]), [(b, -1) for b in blocks]
+        )
 
     def _wide_growth(self, state: LoadState, block: int) -> Floats:
         """[W] each rank's part of the growth by a NODE or WORLD block; infinite where it may not be."""

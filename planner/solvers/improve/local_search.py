@@ -1,4 +1,4 @@
-"""Local search of one placement: rounds at one norm after the other, then levelling towards targets."""
+"""Local search of one placement: rounds at one norm after the other, then load balancing towards targets."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,13 +19,13 @@ SQUARINGS = (3, 4, 5, 6, 7)
 LATER_SQUARINGS = (5, 6, 7)
 """Those of a pass that goes on from the best plan."""
 ROUNDS, LARGE_ROUNDS = 40, 20
-"""Rounds at each norm; in large problems levelling gains more in the same time."""
+"""Rounds at each norm; in large problems load balancing gains more in the same time."""
 TRIAL_ROUNDS, OVERFULL_TRIAL_ROUNDS = 8, 4
 """Rounds at each norm to compare starts by: of the later norms, and of all norms for starts that do not fit."""
-LEVEL_ROUNDS = 60
+BALANCING_ROUNDS = 60
 """Rounds towards a target after them."""
 IDLE_ROUNDS = 16
-"""Rounds without a better plan after which a norm, or levelling, is done; where ranks are fewer, as many as
+"""Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
 SLIM_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
 """Block types above which local search leaves out options that cost, at the bound's prices, more than so many times
@@ -37,7 +37,7 @@ class LocalSearch:
 
     def __init__(self, fluid: Fluid, prices: Prices, incumbent: Incumbent) -> None:
         """Options are dear at the `prices` of the bound."""
-        self._fluid, self._prices, self._incumbent = fluid, prices, incumbent
+        self._fluid, self._split_costs, self._incumbent = fluid, prices, incumbent
         self._slimmest: Slim | None = None
 
     @property
@@ -56,12 +56,13 @@ class LocalSearch:
         seed: int,
         norms: Sequence[int],
         rounds: int = ROUNDS,
-        levelling: int = LEVEL_ROUNDS,
+        balancing_rounds: int = BALANCING_ROUNDS,
         overfull: Slim | None = None,
     ) -> Start:
         """So many rounds at each norm, then so many towards targets; the best placement, and its step.
 
-        Starts are relieved first. Of the problem `overfull` instead of its own, placements need not fit.
+        Tables of starts are spread anew first (`respread`). With the problem `overfull` instead of its own, placements
+        need not fit.
         """
         slim, number, incumbent = overfull or self._slim_for(placement), 0, self._incumbent
         improver = Improver(slim.problem, slim.inside(placement), seed)
@@ -91,8 +92,8 @@ class LocalSearch:
                 if incumbent.is_done():
                     return best(), improver.best_s
         stale, best_s = 0, improver.best_s
-        for _ in range(levelling):
-            if incumbent.is_done() or stale >= most_idle or not improver.level():
+        for _ in range(balancing_rounds):
+            if incumbent.is_done() or stale >= most_idle or not improver.balance():
                 break
             stale = 0 if improver.best_s < best_s else stale + 1
             best_s = improver.best_s
@@ -105,7 +106,7 @@ class LocalSearch:
             return self.slim
         if self._slimmest is None or not self._slimmest.holds(placement):
             problem = self._fluid.problem
-            kept = _worth_a_look(self._fluid, self._prices)
+            kept = _worth_a_look(self._fluid, self._split_costs)
             kept[problem.block_option[placement.item_block]] = True
             self._slimmest = with_options(problem, kept)
         return self._slimmest

@@ -17,7 +17,7 @@ from planner.solvers.improve.wide import WideBlocks
 from planner.solvers.incumbent import Incumbent, Start
 
 FINALISTS = 3
-"""Starts, the best of the ladder, that local search works on; one where the ladder has no more than these."""
+"""Starts, the best of the portfolio, that local search works on; one where it has no more than these."""
 FAR = 0.1
 """Share of the step by which a start may be longer than what another one comes to, and still be tried."""
 RECUTS = 6
@@ -26,7 +26,7 @@ BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
-WORTH_LEVELLING = 1e-4
+WORTH_BALANCING = 1e-4
 """A state that tables in and out end in is levelled, too, where evenly loaded it would be faster by this share."""
 
 
@@ -42,14 +42,14 @@ class Passes:
         self._is_tried = False
         """Whether starts come from a little local search already."""
         self._stuck_s = np.inf
-        """Step of a plan that more levelling does not help."""
+        """Step of a plan that more load balancing does not help."""
 
     def run(self, queue: list[Start], number: int) -> None:
         """The pass of that number: from the first of the starts in the queue, or else from the best plan."""
         assert self._incumbent.best is not None
         from_start = bool(queue)
         start = queue.pop(0) if queue else self._incumbent.best
-        if from_start or not self._levelled_more(number):
+        if from_start or not self._balanced_more(number):
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
@@ -58,12 +58,12 @@ class Passes:
         if most_starts <= FINALISTS or len(starts) < 2 or self._incumbent.is_done():
             return starts[:1]
         self._is_tried = True
-        found: list[Start] = []
+        improved: list[Start] = []
         for placement, step_s in starts:
-            if not found or step_s <= (1 + FAR) * min(start[1] for start in found):
-                found.append(self._tried(placement, self._seed))
-        found.sort(key=lambda start: start[1])
-        return [*self._recut(found[0]), *found][:FINALISTS]
+            if not improved or step_s <= (1 + FAR) * min(start[1] for start in improved):
+                improved.append(self._tried(placement, self._seed))
+        improved.sort(key=lambda start: start[1])
+        return [*self._recut(improved[0]), *improved][:FINALISTS]
 
     def _recut(self, start: Start) -> list[Start]:
         """What a little local search makes of the start with one table over nodes cut anew, if that is better."""
@@ -79,7 +79,7 @@ class Passes:
 
     def built(self) -> list[Start]:
         """Placements of small problems built up table by table for targets a little above the bound; those that fit."""
-        problem, incumbent, found = self._fluid.problem, self._incumbent, []
+        problem, incumbent, starts = self._fluid.problem, self._incumbent, []
         if not self._may_ruin or problem.tables > BUILD_TABLES or problem.is_confined:
             return []
         for number, margin in enumerate(BUILD_MARGINS):
@@ -89,25 +89,25 @@ class Passes:
             ruin.build()
             placement = ruin.best()
             if placement is not None:
-                found.append((placement, ruin.best_s))
+                starts.append((placement, ruin.best_s))
                 incumbent.offer(placement, ruin.best_s, "start")
-        return found
+        return starts
 
-    def _levelled_more(self, number: int) -> bool:
-        """Whether levelling the best plan of a large problem once more made it noticeably better."""
+    def _balanced_more(self, number: int) -> bool:
+        """Balance the best plan of a large problem once more; return whether that made it noticeably better."""
         incumbent = self._incumbent
         assert incumbent.best is not None
         placement, step_s = incumbent.best
         if self._may_ruin or self._stuck_s == step_s:
             return False
         self._local.improve(placement, self._seed + number, ())
-        if incumbent.best_s < step_s * (1 - WORTH_LEVELLING):
+        if incumbent.best_s < step_s * (1 - WORTH_BALANCING):
             return True
         self._stuck_s = incumbent.best_s
         return incumbent.is_done()
 
     def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
-        """Blocks dealt and moved; then, if the problem is not too large, tables in and out, and blocks once more."""
+        """Move blocks; then, if the problem is not too large, ruin and recreate, and move blocks once more."""
         seed, incumbent = self._seed + number, self._incumbent
         placement, step_s = self._local.improve(start[0], seed, squarings)
         if not self._may_ruin or incumbent.is_done():
@@ -116,14 +116,14 @@ class Passes:
         ruin.start_from(placement)
         steps = ruin_steps(self._fluid.problem, number)
         ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], incumbent.clock.is_over)
-        found = []
-        best, other = ruin.best(), ruin.promising()
+        promising = []
+        best, cheapest = ruin.best(), ruin.promising()
         if best is not None and ruin.best_s < step_s:
             incumbent.offer(best, ruin.best_s, "tables in and out")
-            found.append(best)
-        if other is not None and other[1] < min(ruin.best_s, step_s) * (1 - WORTH_LEVELLING):
-            found.append(other[0])
-        for each in found:
+            promising.append(best)
+        if cheapest is not None and cheapest[1] < min(ruin.best_s, step_s) * (1 - WORTH_BALANCING):
+            promising.append(cheapest[0])
+        for each in promising:
             if incumbent.is_done():
                 break
             tried = self._tried(each, seed)

@@ -42,7 +42,7 @@ class Reach:
         most promising first."""
         problem = self._problem
         on_rank, table = self._on_rank(placement), problem.table_of_block[placement.item_block]
-        moved, found = self._moved(placement, on_rank), list[Recut]()
+        moved, recuts = self._moved(placement, on_rank), list[Recut]()
         over_nodes = np.unique(table[problem.block_extent[placement.item_block] == NODE])
         for number in over_nodes[~problem.grouped[over_nodes]].tolist():
             own = table == number
@@ -59,8 +59,8 @@ class Reach:
                     place_everywhere(problem, state, blocks)
                     block, place = np.append(rest.item_block, blocks), np.append(rest.item_place, nodes)
                     order = np.lexsort((place, block))
-                    found.append(Recut(self._step_s(state.load, moved), Placement(block[order], place[order])))
-        return sorted(found, key=lambda recut: recut.reach_s)
+                    recuts.append(Recut(self._step_s(state.load, moved), Placement(block[order], place[order])))
+        return sorted(recuts, key=lambda recut: recut.reach_s)
 
     # -- loads ---------------------------------------------------------------------------------------------------
 

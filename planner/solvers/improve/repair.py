@@ -29,7 +29,7 @@ CHEAP = 1e-4
 """Share of the step that a change may cost and still count as costing nothing."""
 
 
-def fitted(problem: Problem, placement: Placement, value: Floats, step_s: float) -> Placement | None:
+def repaired(problem: Problem, placement: Placement, value: Floats, step_s: float) -> Placement | None:
     """The placement with some blocks of single ranks elsewhere, or in other tiers, so that it fits; None where that
     is not found. `value` [B] is what each block costs at some prices, of a step that takes `step_s`.
 
@@ -37,17 +37,17 @@ def fitted(problem: Problem, placement: Placement, value: Floats, step_s: float)
     """
     if problem.kinds > 1 or problem.is_confined:
         return None
-    fitting = _Fitting(problem, placement, value, CHEAP * step_s)
+    repair = _Repair(problem, placement, value, CHEAP * step_s)
     stuck: set[tuple[int, int]] = set()
     for _ in range(MOST_CHANGES):
-        worst = fitting.worst_pool(stuck)
+        worst = repair.worst_pool(stuck)
         if worst is None:
             break
-        if fitting.relieve(*worst):
+        if repair.reduce_overflow(*worst):
             stuck.clear()
         else:
             stuck.add(worst)
-    return fitting.placement() if fitting.fits() else None
+    return repair.placement() if repair.fits() else None
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class _Changes:
     rank: Ints
     other: Ints
     """Form of the other item, -1 for none."""
-    relief: Floats
+    reduction: Floats
     """By how much less, as a share of a pool, pools are too full."""
 
 
-class _Fitting:
+class _Repair:
     """The state of one placement. n items may move, F forms are theirs: a whole table in one of its tiers."""
 
     def __init__(self, problem: Problem, placement: Placement, value: Floats, cheap_s: float) -> None:
@@ -70,7 +70,7 @@ class _Fitting:
         blocks = placement.item_block
         option = problem.block_option[blocks]
         moves = (problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks] & ~problem.option_tied[option]
-        self._held = Placement(blocks[~moves], placement.item_place[~moves])
+        self._fixed = Placement(blocks[~moves], placement.item_place[~moves])
         self._block, self._rank = blocks[moves].copy(), placement.item_place[moves].copy()
         self._table: Ints = problem.table_of_block[self._block]
         self._state: LoadState = load_state(problem, placement)
@@ -112,8 +112,8 @@ class _Fitting:
 
     def placement(self) -> Placement:
         """As it is now."""
-        block = np.concatenate([self._held.item_block, self._block])
-        place = np.concatenate([self._held.item_place, self._rank])
+        block = np.concatenate([self._fixed.item_block, self._block])
+        place = np.concatenate([self._fixed.item_place, self._rank])
         order = np.lexsort((place, block))
         return Placement(block[order], place[order])
 
@@ -125,22 +125,22 @@ class _Fitting:
         worst = int(over.argmax())
         return None if over.flat[worst] <= 0 else (worst // over.shape[1], int(self._pool.flat[worst]))
 
-    def relieve(self, tier: int, pool: int) -> bool:
+    def reduce_overflow(self, tier: int, pool: int) -> bool:
         """Make the best change of an item in the pool; False where there is none."""
         here = (self._pool[tier][self._rank] == pool) & (self._size[tier, self._block] > 0) & (self._tabu <= 0)
         forms = np.flatnonzero(here[self._form_item])
-        found = [self._moves(forms), self._exchanges(forms)]
-        form, rank, other, relief = (
-            np.concatenate([getattr(changes, name) for changes in found])
-            for name in ("form", "rank", "other", "relief")
+        changes_of_each = [self._moves(forms), self._exchanges(forms)]
+        form, rank, other_form, reduction = (
+            np.concatenate([getattr(changes, name) for changes in changes_of_each])
+            for name in ("form", "rank", "other", "reduction")
         )
-        if not len(relief):
+        if not len(reduction):
             return False
-        cost = self._more(form) + np.where(other >= 0, self._more(other), 0.0)
-        helps = relief > WORTH
-        price = np.where(helps, np.maximum(cost, self._cheap_s) / np.where(helps, relief, 1.0), np.inf)
-        best = int(price.argmin() if helps.any() else relief.argmax())
-        touched = self._make(int(form[best]), int(rank[best]), int(other[best]))
+        cost = self._more(form) + np.where(other_form >= 0, self._more(other_form), 0.0)
+        helps = reduction > WORTH
+        price = np.where(helps, np.maximum(cost, self._cheap_s) / np.where(helps, reduction, 1.0), np.inf)
+        best = int(price.argmin() if helps.any() else reduction.argmax())
+        touched = self._make(int(form[best]), int(rank[best]), int(other_form[best]))
         self._tabu -= 1
         if not helps[best]:
             self._tabu[touched] = TABU
@@ -156,35 +156,36 @@ class _Fitting:
         item = self._form_item[forms]
         new, old = self._size[:, self._form_block[forms]], self._size[:, self._block[item]]
         nothing = np.zeros((len(self._pool), 1, 1))
-        relief = self._relief(item, ranks, new[:, :, None], old[:, :, None], nothing, nothing)
+        reduction = self._reduction(item, ranks, new[:, :, None], old[:, :, None], nothing, nothing)
         is_other = self._holds[self._table[item]] & (self._rank[item][:, None] != ranks)
         is_same = (self._form_block[forms] == self._block[item])[:, None] & (self._rank[item][:, None] == ranks)
         index, rank = np.nonzero(~is_other & ~is_same)
-        return _Changes(forms[index], ranks[rank], np.full(len(index), -1), relief[index, rank])
+        return _Changes(forms[index], ranks[rank], np.full(len(index), -1), reduction[index, rank])
 
     def _exchanges(self, forms: Ints) -> _Changes:
         """Changes of items in `forms` with any others."""
         offers = np.arange(len(self._form_item))
         offers = offers[self._tabu[self._form_item] <= 0]
         offers = offers[:: max(-(-len(offers) * len(forms) // MOST_OFFERS), 1)]
-        item, other = self._form_item[forms], self._form_item[offers]
+        item, other_item = self._form_item[forms], self._form_item[offers]
         new, old = self._size[:, self._form_block[forms]], self._size[:, self._block[item]]
-        come, gone = self._size[:, self._form_block[offers]], self._size[:, self._block[other]]
-        relief = self._relief(
-            item, self._rank[other], new[:, :, None], old[:, :, None], come[:, None, :], gone[:, None, :]
+        come, gone = self._size[:, self._form_block[offers]], self._size[:, self._block[other_item]]
+        reduction = self._reduction(
+            item, self._rank[other_item], new[:, :, None], old[:, :, None], come[:, None, :], gone[:, None, :]
         )
-        here, there = self._rank[item][:, None], self._rank[other]
+        here, there = self._rank[item][:, None], self._rank[other_item]
         apart = here != there
         is_own = self._form_block == self._block[self._form_item]
-        legal = self._table[item][:, None] != self._table[other]
+        legal = self._table[item][:, None] != self._table[other_item]
         legal &= ~(
-            apart & (self._holds[self._table[item]][:, there] | self._holds[self._table[other]][:, self._rank[item]].T)
+            apart
+            & (self._holds[self._table[item]][:, there] | self._holds[self._table[other_item]][:, self._rank[item]].T)
         )
         legal &= apart | ~(is_own[forms][:, None] & is_own[offers])
         index, at = np.nonzero(legal)
-        return _Changes(forms[index], self._rank[other[at]], offers[at], relief[index, at])
+        return _Changes(forms[index], self._rank[other_item[at]], offers[at], reduction[index, at])
 
-    def _relief(self, item: Ints, there: Ints, new: Floats, old: Floats, come: Floats, gone: Floats) -> Floats:
+    def _reduction(self, item: Ints, there: Ints, new: Floats, old: Floats, come: Floats, gone: Floats) -> Floats:
         """[n, k] what pools are less too full, as shares of them, once n items that take `old` bytes go to k ranks and
         take `new` there, and others that take `gone` there come back and take `come`; all [M, n or 1, k or 1]."""
         here = self._rank[item]
@@ -200,13 +201,13 @@ class _Fitting:
             total += np.where(is_one, 0.0, elsewhere)
         return total
 
-    def _make(self, form: int, rank: int, other: int) -> list[int]:
+    def _make(self, form: int, rank: int, other_form: int) -> list[int]:
         """Make a change; the items that it touched."""
         item, here = int(self._form_item[form]), int(self._rank[self._form_item[form]])
-        if other >= 0:
-            self._put(int(self._form_item[other]), int(self._form_block[other]), here)
+        if other_form >= 0:
+            self._put(int(self._form_item[other_form]), int(self._form_block[other_form]), here)
         self._put(item, int(self._form_block[form]), rank)
-        touched = [item] if other < 0 else [item, int(self._form_item[other])]
+        touched = [item] if other_form < 0 else [item, int(self._form_item[other_form])]
         for each in touched:
             self._holds[self._table[each], self._rank[each]] = True
         return touched

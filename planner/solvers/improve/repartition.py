@@ -1,6 +1,8 @@
-"""Local search: two bins deal out their blocks anew, all 2^n ways priced, for many pairs of bins at once.
+"""Pairwise repartition: two bins divide their blocks anew, all 2^n splits priced, for many pairs of bins at once.
 
-A bin is a rank with its single-rank blocks, or a node with its node-wide ones.
+A bin is a rank with its single-rank blocks, or a node with its node-wide ones. Improving partitions pair by
+pair is the neighbourhood of Kernighan and Lin (Bell Syst. Tech. J. 49, 1970) and, for loads, of Finn and Horowitz
+(BIT 19, 1979); here it is searched completely for up to BLOCKS items of a pair.
 """
 
 from collections.abc import Iterator
@@ -18,11 +20,11 @@ from planner.solvers.improve.smoothing import MOST, Smoothing
 Singles = NDArray[np.float32]
 
 BLOCKS = 12
-"""Blocks of a pair that are dealt anew; of fuller bins, random ones. 2^12 ways are priced."""
+"""Blocks of a pair that are divided anew; of fuller bins, random ones. 2^12 splits are priced."""
 PRECISION = 1e-5
-"""Relative improvement below which a deal is not worth making: single precision is used to price them."""
+"""Relative improvement below which a repartition is not worth making: single precision is used to price it."""
 CHUNK = 1 << 15
-"""Ways priced at once: their prices stay in a core's cache."""
+"""Splits priced at once: their prices stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Bins:
 
 
 @dataclass(frozen=True)
-class Hands:
-    """Pairs of bins, and for each the items that are dealt out anew. P pairs, n items each."""
+class PairedItems:
+    """Pairs of bins, and for each the items that are divided anew. P pairs, n items each."""
 
     items: Ints
     """[P, n] -1 where there are fewer."""
@@ -55,20 +57,22 @@ class Hands:
     """[P, R, M] of each side."""
 
 
-def deal(bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator) -> tuple[Ints, Ints]:
-    """Items that change bins, and their new bins, for disjoint pairs of bins of one kind, `left` and `right`."""
+def repartitioned(
+    bins: Bins, left: Ints, right: Ints, smoothing: Smoothing, random: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Return the items that change bins, and their new bins; the pairs of `left` and `right` are disjoint."""
     if not len(left):
         return left, right
-    items, at_left = draw(bins, left, right, BLOCKS, random)
+    items, at_left = drawn_items(bins, left, right, BLOCKS, random)
     load, free = (bins.load[left], bins.load[right]), (bins.free[left], bins.free[right])
-    to_left, value, present = best_ways(bins, Hands(items, at_left, load, free), smoothing)
+    to_left, value, present = best_splits(bins, PairedItems(items, at_left, load, free), smoothing)
     better = value < present * (1 - PRECISION)
     changes = (to_left != at_left) & (items >= 0) & better[:, None]
     return items[changes], np.where(to_left, left[:, None], right[:, None])[changes]
 
 
-def draw(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Generator) -> tuple[Ints, Bools]:
-    """[P, n] up to `most` items of each pair, -1 where there are fewer; and which of them stand on the left."""
+def drawn_items(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Generator) -> tuple[Ints, Bools]:
+    """Return up to `most` random items of each pair [P, n], -1 where there are fewer, and which stand on the left."""
     start = np.searchsorted(bins.item_bin, np.arange(len(bins.load) + 1))
     count = np.diff(start)
     both = (count[left] + count[right])[:, None]
@@ -81,26 +85,26 @@ def draw(bins: Bins, left: Ints, right: Ints, most: int, random: np.random.Gener
     return np.where(there, index, -1), on_left & there
 
 
-def best_ways(bins: Bins, hands: Hands, smoothing: Smoothing) -> tuple[Bools, Singles, Singles]:
-    """For each pair which items go left [P, n] in the way of the lowest value, that value [P], and the present one [P].
+def best_splits(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> tuple[Bools, Singles, Singles]:
+    """Return for each pair which items go left [P, n] in the best split, its value [P], and the present one [P].
 
-    The value sums up powers of the fuller side's loads alone: the other's follow from them. A way is a number whose
+    The value sums up powers of the fuller side's loads alone: the other's follow from them. A split is a number whose
     bits say which items go left.
     """
-    n = hands.items.shape[1]
-    prices, memory = _prices(bins, hands, smoothing), _memory(bins, hands)
-    now = hands.at_left @ (1 << np.arange(n))
-    best, value, present = (np.concatenate(found) for found in zip(*_searched(prices, now), strict=True))
-    tight = np.flatnonzero(memory.is_broken(best))
+    n = paired.items.shape[1]
+    costs, memory = _split_costs(bins, paired, smoothing), _split_memory(bins, paired)
+    now = paired.at_left @ (1 << np.arange(n))
+    best, value, present = (np.concatenate(chunks) for chunks in zip(*_best_of_all_splits(costs, now), strict=True))
+    tight = np.flatnonzero(memory.overfills(best))
     if len(tight):
-        found = zip(*_searched(prices.of(tight), now[tight], memory.of(tight)), strict=True)
-        best[tight], value[tight], _ = (np.concatenate(parts) for parts in found)
+        chunks = zip(*_best_of_all_splits(costs.of(tight), now[tight], memory.of(tight)), strict=True)
+        best[tight], value[tight], _ = (np.concatenate(chunk) for chunk in chunks)
     return ((best[:, None] >> np.arange(n)) & 1) > 0, value, present
 
 
 @dataclass(frozen=True)
-class _Prices:
-    """What the ways of P pairs are priced by; D loads, scaled so that their powers add up to the value."""
+class _SplitCosts:
+    """What the splits of P pairs are priced by; D loads, scaled so that their powers add up to the value."""
 
     load: Singles
     """[D, P, n] of the items."""
@@ -116,38 +120,40 @@ class _Prices:
     """[P] value of the loads that the items do not change."""
     squarings: int
 
-    def of(self, pairs: Ints) -> "_Prices":
+    def of(self, pairs: Ints) -> "_SplitCosts":
         arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
-        return _Prices(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings)
+        return _SplitCosts(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings)
 
 
-def _prices(bins: Bins, hands: Hands, smoothing: Smoothing) -> _Prices:
-    load = _flat(smoothing.relative(bins.item_load[hands.items]) * (hands.items >= 0)[:, :, None, None])
-    on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in hands.load)
+def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _SplitCosts:
+    load = _flat(smoothing.relative(bins.item_load[paired.items]) * (paired.items >= 0)[:, :, None, None])
+    on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in paired.load)
     used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
     fuller = np.maximum(on_left[others], on_right[others])[..., 0]
     unchanged = np.asarray(weight[others] @ smoothing.power(fuller), dtype=np.float32)
     scale: Singles = (weight[used] ** (0.5**smoothing.squarings)).astype(np.float32)[:, None, None]
     load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
-    off_half = left - (load * hands.at_left).sum(axis=2, keepdims=True) - half
+    off_half = left - (load * paired.at_left).sum(axis=2, keepdims=True) - half
     scale = scale[:, 0, 0]
     least = (np.resize(smoothing.floor, len(weight))[used] * scale).astype(np.float32)
-    return _Prices(load, half, off_half, least, (scale * MOST).astype(np.float32), unchanged, smoothing.squarings)
+    return _SplitCosts(load, half, off_half, least, (scale * MOST).astype(np.float32), unchanged, smoothing.squarings)
 
 
-def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> Iterator[tuple[Ints, Singles, Singles]]:
-    """The best way, its value and that of the way `now`, some pairs at a time; within `memory` where that is given."""
-    _, pairs, n = prices.load.shape
+def _best_of_all_splits(
+    costs: _SplitCosts, now: Ints, memory: "_SplitMemory | None" = None
+) -> Iterator[tuple[Ints, Singles, Singles]]:
+    """Yield the best split, its value and that of the split `now`, some pairs at a time; within `memory` if given."""
+    _, pairs, n = costs.load.shape
     half = n // 2
     step = max(1, CHUNK >> n)
     for begin in range(0, pairs, step):
         rows = slice(begin, begin + step)
         some = now[rows]
-        value = np.repeat(prices.unchanged[rows, None], 2**n, axis=1)
-        each = zip(prices.load, prices.half, prices.off_half, prices.least, prices.most, strict=True)
+        value = np.repeat(costs.unchanged[rows, None], 2**n, axis=1)
+        each = zip(costs.load, costs.half, costs.off_half, costs.least, costs.most, strict=True)
         for load, middle, start, least, most in each:
-            first = load[rows, :half] @ _ways(half).T
-            others = load[rows, half:] @ _ways(n - half).T + start[rows]
+            first = load[rows, :half] @ _every_split(half).T
+            others = load[rows, half:] @ _every_split(n - half).T + start[rows]
             fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
             np.abs(fuller, out=fuller)
             fuller += middle[rows]
@@ -155,19 +161,19 @@ def _searched(prices: _Prices, now: Ints, memory: "_Memory | None" = None) -> It
                 np.maximum(fuller, least, out=fuller)
             if fuller.max() > most:
                 np.minimum(fuller, most, out=fuller)
-            for _ in range(prices.squarings):
+            for _ in range(costs.squarings):
                 np.square(fuller, out=fuller)
             value += fuller
         every = np.arange(len(some))
         present = value[every, some]
         if memory is not None:
-            value[memory.of(np.arange(pairs)[rows]).broken_ways(n)] = np.inf
+            value[memory.of(np.arange(pairs)[rows]).overfilling_splits(n)] = np.inf
         best = value.argmin(axis=1)
         yield best, value[every, best], present
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _SplitMemory:
     """Bytes of P pairs: D memories of a side's ranks."""
 
     size: Floats
@@ -177,39 +183,39 @@ class _Memory:
     most: Floats
     """[D, P, 1] that the left may take."""
 
-    def of(self, pairs: Ints) -> "_Memory":
-        return _Memory(self.size[:, pairs], self.least[:, pairs], self.most[:, pairs])
+    def of(self, pairs: Ints) -> "_SplitMemory":
+        return _SplitMemory(self.size[:, pairs], self.least[:, pairs], self.most[:, pairs])
 
-    def is_broken(self, way: Ints) -> Bools:
-        """[P] whether one way of each pair overfills a side."""
-        goes_left = (way[:, None] >> np.arange(self.size.shape[2])) & 1
+    def overfills(self, split: Ints) -> Bools:
+        """Return whether [P] one split of each pair overfills a side."""
+        goes_left = (split[:, None] >> np.arange(self.size.shape[2])) & 1
         taken = (self.size * goes_left).sum(axis=2, keepdims=True)
         return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=(0, 2)))
 
-    def broken_ways(self, n: int) -> Bools:
-        """[P, 2^n] which ways overfill a side."""
-        taken = self.size @ _ways(n).T.astype(float)
+    def overfilling_splits(self, n: int) -> Bools:
+        """Return which splits [P, 2^n] overfill a side."""
+        taken = self.size @ _every_split(n).T.astype(float)
         return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=0))
 
 
-def _memory(bins: Bins, hands: Hands) -> _Memory:
-    size = _flat(np.where((hands.items >= 0)[:, :, None, None], bins.item_bytes[hands.items], 0.0), np.float64)
-    room_left, room_right = (_flat(side[:, None], np.float64) for side in hands.free)
-    on_left = (size * hands.at_left).sum(axis=2, keepdims=True)
+def _split_memory(bins: Bins, paired: PairedItems) -> _SplitMemory:
+    size = _flat(np.where((paired.items >= 0)[:, :, None, None], bins.item_bytes[paired.items], 0.0), np.float64)
+    room_left, room_right = (_flat(side[:, None], np.float64) for side in paired.free)
+    on_left = (size * paired.at_left).sum(axis=2, keepdims=True)
     concerned = size.any(axis=2, keepdims=True) | (np.minimum(room_left, room_right) < -ROUNDING_BYTES)
     most = np.where(concerned, room_left + on_left + ROUNDING_BYTES, np.inf)
     least = np.where(concerned, on_left - room_right - ROUNDING_BYTES, -np.inf)
     used = np.flatnonzero(concerned.any(axis=(1, 2)))
-    return _Memory(size[used], least[used], most[used])
+    return _SplitMemory(size[used], least[used], most[used])
 
 
 def _flat(amounts: Floats, dtype: DTypeLike = np.float32) -> Any:
-    """[R x X, P, n] of [P, n, R, X]."""
+    """Return amounts [P, n, R, X] as [R x X, P, n]."""
     return np.ascontiguousarray(amounts.reshape(*amounts.shape[:2], -1).transpose(2, 0, 1), dtype=dtype)
 
 
 def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles]:
-    """Rows of `loads` [D, P, n + 2] (the items', then the bins') that items change, alike ones once; the rest; weights.
+    """Return the rows of `loads` [D, P, n + 2] (items, then bins) that items change, alike ones once; others; weights.
 
     The weights [D] are those of all rows; of alike ones the first has the sum.
     """
@@ -229,6 +235,6 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
 
 
 @cache
-def _ways(n: int) -> Singles:
-    """[2^n, n] the bits of each number."""
+def _every_split(n: int) -> Singles:
+    """Return the bits [2^n, n] of each number."""
     return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float32)

@@ -15,7 +15,7 @@ from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.solvers.bound.load_steps import HEIGHTS, level_below
-from planner.solvers.improve.exchanges import Goods
+from planner.solvers.improve.exchanges import ExchangeIndex
 from planner.solvers.improve.items import Items, merged_items
 from planner.solvers.improve.state import SearchState
 
@@ -43,13 +43,17 @@ class Respreading:
 
 def respread(state: SearchState) -> bool:
     """Spread tables over the world, or bring some back, where that lets stages end on a step."""
-    problem, items, held = state.problem, state.items, state.problem.block_option[state.settled.item_block]
-    change = respreading(state.exchange_index, items, state.loads, held)
+    problem, items, options_over_world = (
+        state.problem,
+        state.items,
+        state.problem.block_option[state.settled.item_block],
+    )
+    change = respreading(state.exchange_index, items, state.loads, options_over_world)
     if change is None:
         return False
     kept = np.ones(len(items.rank), dtype=bool)
     kept[change.items] = False
-    left = ~np.isin(held, change.back)
+    left = ~np.isin(options_over_world, change.back)
     blocks = np.flatnonzero(np.isin(problem.block_option, change.options))
     blocks = np.repeat(blocks, problem.block_count[blocks])
     state.settled = Placement(
@@ -66,16 +70,23 @@ def respread(state: SearchState) -> bool:
     return True
 
 
-def respreading(goods: Goods, items: Items, state: LoadState, held: Ints) -> Respreading | None:
-    """The better of the two; None where neither is worth it. World-wide options are `held` so far.
+def respreading(index: ExchangeIndex, items: Items, state: LoadState, options_over_world: Ints) -> Respreading | None:
+    """Return the better of the two; None where neither is worth it. World-wide options so far: `options_over_world`.
 
     Steps are as high as most ranks' loads allow: whole blocks come in few widths, and what is between needs cuts.
     """
-    for units in HEIGHTS if len(goods.world_options[0]) else ():
-        steps = _steps(goods, state, units)
+    for units in HEIGHTS if len(index.world_options[0]) else ():
+        steps = _steps(index, state, units)
         if steps:
-            found = [_Offers(goods, items, state).down(steps), _filling(goods, state, steps, held)]
-            return max((one for one in found if one is not None), key=lambda one: one.gain_s, default=None)
+            respreadings = [
+                _SpreadCandidates(index, items, state).best_spread(steps),
+                _brought_back(index, state, steps, options_over_world),
+            ]
+            return max(
+                (respreading for respreading in respreadings if respreading is not None),
+                key=lambda respreading: respreading.gain_s,
+                default=None,
+            )
     return None
 
 
@@ -85,31 +96,33 @@ def _spared_s(problem: Problem, steps: list[tuple[int, float, float]]) -> float:
     return sum(height_s * (1 - ROOM) - above_s / ranks for _, above_s, height_s in steps)
 
 
-def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float]], held: Ints) -> Respreading | None:
-    """Tables of the `held` world-wide options that cost most there, back on the ranks with most room below the step
-    above the mean; of clusters with one kind of rank."""
-    problem = goods.problem
-    number = np.flatnonzero(np.isin(goods.world_options[0], held))
+def _brought_back(
+    index: ExchangeIndex, state: LoadState, steps: list[tuple[int, float, float]], options_over_world: Ints
+) -> Respreading | None:
+    """Return the tables of the `options_over_world` that cost most there, back on the ranks with most room below the
+    step above the mean; None where ranks are of several kinds."""
+    problem = index.problem
+    number = np.flatnonzero(np.isin(index.world_options[0], options_over_world))
     if problem.kinds > 1 or not len(number):
         return None
-    of_family = goods.table_of_family
-    table = problem.option_table[goods.world_options[0][number]]
+    of_family = index.table_of_family
+    table = problem.option_table[index.world_options[0][number]]
     first, last = np.searchsorted(of_family, table), np.searchsorted(of_family, table, side="right")
     family = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
     number = np.repeat(number, last - first)
-    block = goods.block_of[family, goods.whole[family]]
-    possible = (block >= 0) & ~problem.grouped[of_family[family]] & goods.allowed[0, block]
+    block = index.block_of[family, index.whole[family]]
+    possible = (block >= 0) & ~problem.grouped[of_family[family]] & index.allowed[0, block]
     number, family, block = number[possible], family[possible], block[possible]
     table = of_family[family]
     columns = np.array([column for column, _, _ in steps])
     room = np.array([height_s * (1 - ROOM) * problem.reach.sum() - above_s for _, above_s, height_s in steps])
-    on = goods.load[0, block]
+    on = index.load[0, block]
     share = (on[:, columns] / room).max(axis=1)
-    growth = -goods.spread_growth(np.zeros(len(block), dtype=np.int64), block, number)
+    growth = -index.spread_growth(np.zeros(len(block), dtype=np.int64), block, number)
     filled = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
     mean, none = state.load[:, problem.reach].mean(axis=1), np.zeros(len(problem.stage_constants))
     level = np.where(filled & ~np.isin(np.arange(len(mean)), columns), 0.0, mean)
-    cost = goods.growth_of_step(growth - np.where(filled, on / problem.world, 0.0), level, none)
+    cost = index.growth_of_step(growth - np.where(filled, on / problem.world, 0.0), level, none)
     load, free = np.where(problem.reach, state.load[columns[0]], np.inf), state.free.copy()
     taken: list[int] = []
     ranks: list[int] = []
@@ -119,7 +132,7 @@ def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float
             break
         if full + share[at] > 1 or table[at] in table[taken]:
             continue
-        size = goods.size[0, block[at]]
+        size = index.size[0, block[at]]
         rank = int(np.where((free >= size[:, None]).all(axis=0), load, np.inf).argmin())
         if np.isinf(load[rank]) or (free[:, rank] < size).any():
             continue
@@ -129,36 +142,36 @@ def _filling(goods: Goods, state: LoadState, steps: list[tuple[int, float, float
         full += float(share[at])
         taken.append(at)
         ranks.append(rank)
-    longer_s = float(goods.growth_of_step(growth[taken].sum(axis=0)[None], mean, none)[0])
+    longer_s = float(index.growth_of_step(growth[taken].sum(axis=0)[None], mean, none)[0])
     gain_s = _spared_s(problem, steps) - longer_s
     nothing = np.zeros(0, dtype=np.int64)
-    placed = Items(family[taken], goods.whole[family[taken]], np.array(ranks, dtype=np.int64))
-    return Respreading(gain_s, nothing, nothing, goods.world_options[0][number[taken]], placed) if taken else None
+    placed = Items(family[taken], index.whole[family[taken]], np.array(ranks, dtype=np.int64))
+    return Respreading(gain_s, nothing, nothing, index.world_options[0][number[taken]], placed) if taken else None
 
 
-class _Offers:
+class _SpreadCandidates:
     """Tables that may be spread, and what that costs were all loads even."""
 
-    def __init__(self, goods: Goods, items: Items, state: LoadState) -> None:
-        self._goods, self._state, problem = goods, state, goods.problem
-        self._item, self._option = _spreadable(goods, items)
-        _, _, self._size = goods.world_options
+    def __init__(self, index: ExchangeIndex, items: Items, state: LoadState) -> None:
+        self._index, self._state, problem = index, state, index.problem
+        self._item, self._option = _spreadable(index, items)
+        _, _, self._size = index.world_options
         self._mean: Floats = state.load[:, problem.reach].mean(axis=1)
-        block = goods.block_of[items.family[self._item], items.units[self._item]]
+        block = index.block_of[items.family[self._item], items.units[self._item]]
         kind = problem.kind_of_rank[items.rank[self._item]]
-        self._growth: Floats = goods.spread_growth(kind, block, self._option)
+        self._growth: Floats = index.spread_growth(kind, block, self._option)
         """[n, C]"""
-        self._off: Floats = goods.load[kind, block]
+        self._off: Floats = index.load[kind, block]
         """[n, C] what the ranks that hold the tables get rid of; what replaces it loads all ranks alike."""
 
-    def down(self, steps: list[tuple[int, float, float]]) -> Respreading | None:
+    def best_spread(self, steps: list[tuple[int, float, float]]) -> Respreading | None:
         """The cheapest ones that bring the mean of each step's column below it; None where that is too dear."""
-        problem, state = self._goods.problem, self._state
+        problem, state = self._index.problem, self._state
         columns = np.array([column for column, _, _ in steps])
         wanted = np.array([above_s + ROOM * problem.reach.sum() * height_s for _, above_s, height_s in steps])
         share = (self._off[:, columns] / wanted).min(axis=1)
-        relieved = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
-        paid = self._growth + np.where(relieved, self._off / problem.world, 0.0)
+        lowered = np.isin(problem.stage_of_column, problem.stage_of_column[columns])
+        paid = self._growth + np.where(lowered, self._off / problem.world, 0.0)
         mean, size = self._mean.copy(), np.zeros(self._size.shape[1])
         open_to, taken, gained = share > 0, [], 0.0
         for part in range(1, PARTS + 1):
@@ -172,43 +185,43 @@ class _Offers:
                     taken.append(at)
                     gained += float(share[at])
                     mean += self._growth[at]
-                    size += self._size[self._option[at]] * self._goods.sharing
+                    size += self._size[self._option[at]] * self._index.sharing
         longer_s = float(self._of_step((mean - self._mean)[None], self._mean)[0])
         gain_s = _spared_s(problem, steps) - longer_s
         if gained < 1 or gain_s < 0 or (size > state.free.min(axis=1)).any():
             return None
         nothing = np.zeros(0, dtype=np.int64)
-        options = self._goods.world_options[0][self._option[taken]]
+        options = self._index.world_options[0][self._option[taken]]
         return Respreading(gain_s, self._item[taken], options, nothing, Items(nothing, nothing, nothing))
 
     def _of_step(self, seconds: Floats, mean: Floats) -> Floats:
-        return self._goods.growth_of_step(seconds, mean, np.zeros(len(self._goods.problem.stage_constants)))
+        return self._index.growth_of_step(seconds, mean, np.zeros(len(self._index.problem.stage_constants)))
 
 
-def _steps(goods: Goods, state: LoadState, units: int) -> list[tuple[int, float, float]]:
+def _steps(index: ExchangeIndex, state: LoadState, units: int) -> list[tuple[int, float, float]]:
     """For each stage whose longest resource is loaded in steps of so many units: its column, the seconds by which all
     ranks together are above the step next below the mean, and the height of a step."""
-    problem = goods.problem
-    found = []
+    problem = index.problem
+    stepped = []
     peak = state.load.max(axis=1)
     for stage in np.unique(problem.stage_of_column).tolist():
         members = np.flatnonzero(problem.stage_of_column == stage)
         column = int(members[peak[members].argmax()])
-        height_s = units * float(goods.amount[column])
+        height_s = units * float(index.amount[column])
         load: Floats = state.load[column, problem.reach]
         mean_s = float(load.mean())
         below_s = level_below(load, height_s, mean_s) if height_s else None
         if below_s is not None:
-            found.append((column, len(load) * (mean_s - below_s), height_s))
-    return found
+            stepped.append((column, len(load) * (mean_s - below_s), height_s))
+    return stepped
 
 
-def _spreadable(goods: Goods, items: Items) -> tuple[Ints, Ints]:
+def _spreadable(index: ExchangeIndex, items: Items) -> tuple[Ints, Ints]:
     """Whole tables on single ranks with each of their world-wide options: item [n], and number of the option among
     `world_options` [n]."""
-    problem = goods.problem
-    options, _, _ = goods.world_options
-    table, whole = goods.table_of_family[items.family], items.units == goods.whole[items.family]
+    problem = index.problem
+    options, _, _ = index.world_options
+    table, whole = index.table_of_family[items.family], items.units == index.whole[items.family]
     of_option = problem.option_table[options]
     first, last = np.searchsorted(of_option, table), np.searchsorted(of_option, table, side="right")
     count = np.where(whole, last - first, 0)

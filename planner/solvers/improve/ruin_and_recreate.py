@@ -17,7 +17,7 @@ from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
-from planner.solvers.improve.insertion import Insertion, Pieces
+from planner.solvers.improve.insertion import Insertion, PlacedBlocks
 from planner.solvers.improve.target import Target
 from planner.solvers.improve.wide import WideBlocks
 
@@ -83,11 +83,11 @@ class Ruin:
         self._target = Target(problem, prices, stage_seconds)
         self._insertion = Insertion(problem, self._target, usable, wide)
         self._state = LoadState(problem)
-        self._pieces: list[Pieces] = [[] for _ in range(problem.tables)]
+        self._blocks_of: list[PlacedBlocks] = [[] for _ in range(problem.tables)]
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
         self.best_s = np.inf
         self._best: Placement | None = None
-        self._cheapest: tuple[float, float, list[Pieces]] | None = None
+        self._cheapest: tuple[float, float, list[PlacedBlocks]] | None = None
 
     def best(self) -> Placement | None:
         """The best placement so far that fits into memory."""
@@ -98,31 +98,31 @@ class Ruin:
         resources loaded evenly; None where none was met."""
         if self._cheapest is None:
             return None
-        _, even_s, pieces = self._cheapest
-        return _placement(pieces), even_s
+        _, even_s, placed_blocks = self._cheapest
+        return _placement(placed_blocks), even_s
 
     def start_from(self, placement: Placement) -> None:
         """Hold this placement."""
         problem = self._problem
         self._state = load_state(problem, placement)
-        for table, pieces in enumerate(self._pieces):
-            self._set_pieces(table, [], pieces)
-        pieces_of: list[Pieces] = [[] for _ in range(problem.tables)]
+        for table, placed_blocks in enumerate(self._blocks_of):
+            self._set_blocks(table, [], placed_blocks)
+        blocks_of: list[PlacedBlocks] = [[] for _ in range(problem.tables)]
         of_item = problem.option_table[problem.block_option[placement.item_block]].tolist()
         pairs = zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True)
         for table, pair in zip(of_item, pairs, strict=True):
-            pieces_of[table].append(pair)
-        for table, pieces in enumerate(pieces_of):
-            self._set_pieces(table, pieces, [])
+            blocks_of[table].append(pair)
+        for table, placed_blocks in enumerate(blocks_of):
+            self._set_blocks(table, placed_blocks, [])
         self._note()
 
     def build(self) -> None:
         """Put in all tables that are not there, the heaviest first; some stay out if there is no place for them."""
         for table in sorted(range(self._problem.tables), key=self._lightness):
-            offer = None if self._pieces[table] else self._insertion.best(self._state, table)
+            offer = None if self._blocks_of[table] else self._insertion.best(self._state, table)
             if offer is not None:
-                self._insertion.charge(self._state, offer.pieces, 1.0)
-                self._set_pieces(table, offer.pieces, [])
+                self._insertion.charge(self._state, offer.blocks, 1.0)
+                self._set_blocks(table, offer.blocks, [])
         self._note()
 
     def run(self, steps: int, temperature: float, is_over: Callable[[], bool]) -> None:
@@ -143,8 +143,8 @@ class Ruin:
 
     def _note_cheapest(self, value: float) -> None:
         """Remember the state as the one of the least value, if it is complete and fits."""
-        if self._state.free.min() >= -ROUNDING_BYTES and all(self._pieces):
-            self._cheapest = value, self._target.even_s(self._state), list(self._pieces)
+        if self._state.free.min() >= -ROUNDING_BYTES and all(self._blocks_of):
+            self._cheapest = value, self._target.even_s(self._state), list(self._blocks_of)
 
     def _ruined(self) -> list[int]:
         """Tables to take out, in the order to put them back: one or two of a rank, others near by or anywhere."""
@@ -158,7 +158,7 @@ class Ruin:
         while len(chosen) < wanted:
             near = draw.choice(self._movable)
             if chosen and draw.random() < NEARBY:
-                block, place = draw.choice(self._pieces[draw.choice(chosen)])
+                block, place = draw.choice(self._blocks_of[draw.choice(chosen)])
                 if problem.block_extent[block] == RANK:
                     near = draw.choice(sorted(self._tables_on[place]))
             if near not in chosen and self._may_move[near]:
@@ -176,52 +176,52 @@ class Ruin:
         state = self._state
         load, free = state.load.copy(), state.free.copy()
         for table in tables:
-            self._insertion.charge(state, self._pieces[table], -1.0)
-        new: list[Pieces] = []
+            self._insertion.charge(state, self._blocks_of[table], -1.0)
+        new: list[PlacedBlocks] = []
         for table in tables:
             offer = self._insertion.best(state, table)
             if offer is None:
                 break
-            self._insertion.charge(state, offer.pieces, 1.0)
-            new.append(offer.pieces)
-        found = self._target.value(state) if len(new) == len(tables) else np.inf
-        if found > value + tolerance:
+            self._insertion.charge(state, offer.blocks, 1.0)
+            new.append(offer.blocks)
+        recreated_value = self._target.value(state) if len(new) == len(tables) else np.inf
+        if recreated_value > value + tolerance:
             state.load[:], state.free[:] = load, free
             return value
-        for table, pieces in zip(tables, new, strict=True):
-            self._set_pieces(table, pieces, self._pieces[table])
-        return found
+        for table, placed_blocks in zip(tables, new, strict=True):
+            self._set_blocks(table, placed_blocks, self._blocks_of[table])
+        return recreated_value
 
-    def _set_pieces(self, table: int, pieces: Pieces, old: Pieces) -> None:
+    def _set_blocks(self, table: int, placed_blocks: PlacedBlocks, old: PlacedBlocks) -> None:
         for rank in self._ranks_of(old):
             self._tables_on[rank].discard(table)
-        for rank in self._ranks_of(pieces):
+        for rank in self._ranks_of(placed_blocks):
             self._tables_on[rank].add(table)
-        self._pieces[table] = pieces
+        self._blocks_of[table] = placed_blocks
 
-    def _ranks_of(self, pieces: Pieces) -> list[int]:
+    def _ranks_of(self, placed_blocks: PlacedBlocks) -> list[int]:
         """Ranks of a table's blocks, world-wide ones aside."""
         problem = self._problem
-        found: list[int] = []
-        for block, place in pieces:
+        ranks: list[int] = []
+        for block, place in placed_blocks:
             if problem.block_extent[block] == RANK:
-                found.append(place)
+                ranks.append(place)
             elif place >= 0:
-                found += range(int(problem.node_start[place]), int(problem.node_start[place + 1]))
-        return found
+                ranks += range(int(problem.node_start[place]), int(problem.node_start[place + 1]))
+        return ranks
 
     def _note(self) -> bool:
         """Remember the state if it is complete, fits and is the best one; and aim below it."""
         step_s = self._state.step_s()
         is_better = step_s < self.best_s * (1 - 1e-9) and self._state.free.min() >= -ROUNDING_BYTES
-        if not is_better or not all(self._pieces):
+        if not is_better or not all(self._blocks_of):
             return False
-        self.best_s, self._best = step_s, _placement(self._pieces)
+        self.best_s, self._best = step_s, _placement(self._blocks_of)
         self._target.lower(self._state.stage_seconds() * (1 - STEP_DOWN))
         return True
 
 
-def _placement(pieces_of: list[Pieces]) -> Placement:
-    pairs = np.array([pair for pieces in pieces_of for pair in pieces], dtype=np.int64)
+def _placement(blocks_of: list[PlacedBlocks]) -> Placement:
+    pairs = np.array([pair for placed_blocks in blocks_of for pair in placed_blocks], dtype=np.int64)
     by_block = np.lexsort((pairs[:, 1], pairs[:, 0]))
     return Placement(pairs[by_block, 0], pairs[by_block, 1])

@@ -36,12 +36,12 @@ class MemoryDivision:
 
     def state_with(self, seconds: Floats, size: Floats) -> LoadState:
         """The state with the parts at another size: seconds [P, C] and bytes [P, M]."""
-        found, problem = self.state.copy(), self.problem
+        state, problem = self.state.copy(), self.problem
         for c, instance in enumerate(problem.resource_of_rank):
-            found.load[c] += _summed(instance, self.rank, (seconds - self.seconds)[:, c])
+            state.load[c] += _summed(instance, self.rank, (seconds - self.seconds)[:, c])
         for m, pool in enumerate(problem.pool_of_rank):
-            found.free[m] -= _summed(pool, self.rank, (size - self.size)[:, m])
-        return found
+            state.free[m] -= _summed(pool, self.rank, (size - self.size)[:, m])
+        return state
 
     def best_mix(self, seconds: Floats, size: Floats) -> Floats | None:
         """[n, L] the sizes of which each table is mixed for the shortest step that fits.
@@ -82,8 +82,8 @@ class MemoryDivision:
         if result is None:
             return None
         values = result.variable_values()
-        found = np.maximum([[values[one] for one in row] for row in mix], 0.0)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        shares = np.maximum([[values[variable] for variable in row] for row in mix], 0.0)
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def _totals(self, instance: Ints, values: Floats, tables: int) -> Iterator[tuple[int, Floats]]:
         """A rank of each instance that parts are on, and the sums [n, L] of these parts."""

@@ -10,11 +10,11 @@ from planner.problem.load_state import LoadState, load_state, place_everywhere, 
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
-from planner.solvers.improve.exchanges import Goods, within_spare
+from planner.solvers.improve.exchanges import ExchangeIndex, within_spare
 from planner.solvers.improve.items import Items, difference, merged_items
 
 FULLEST = 4
-"""One in so many bins, the fullest, look for a better deal in one round."""
+"""One in so many bins, the fullest, look for a partner in one round."""
 AMPLE, SPARE = 0.05, 0.005
 """Where tables leave more than the first share of a memory tier free, the second share of each pool is kept for tables
 that are spread over the world: they need room everywhere."""
@@ -32,7 +32,7 @@ class SearchState:
         self.block_everywhere: Floats = problem.everywhere_load
         self.allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
         extent, blocks = problem.block_extent[placement.item_block], placement.item_block
-        may_move = ~self._is_held(blocks)
+        may_move = ~self._is_grouped(blocks)
         if movable_tables is not None:
             may_move &= movable_tables[problem.table_of_block[blocks]]
         movable = self._movable(placement) & may_move
@@ -57,7 +57,7 @@ class SearchState:
         and for tables in groups."""
         problem, blocks = self.problem, placement.item_block
         is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks]
-        index = np.flatnonzero(is_free & ~self._is_held(blocks))
+        index = np.flatnonzero(is_free & ~self._is_grouped(blocks))
         family = self.family_of_option[problem.block_option[blocks[index]]]
         _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
         joint = np.bincount(which, weights=problem.block_units[blocks[index]]).astype(np.int64)[which]
@@ -65,7 +65,7 @@ class SearchState:
         movable[index[self.block_of[family, joint] >= 0]] = True
         return movable
 
-    def _is_held(self, blocks: Ints) -> Bools:
+    def _is_grouped(self, blocks: Ints) -> Bools:
         """[I] blocks of tables that must stay with others or away from them: they stay where they are."""
         return np.asarray(self.problem.grouped[self.problem.table_of_block[blocks]])
 
@@ -112,10 +112,10 @@ class SearchState:
             self.best_s, self.best = step_s, self.placement()
 
     @cached_property
-    def exchange_index(self) -> Goods:
+    def exchange_index(self) -> ExchangeIndex:
         """What ranks may give and take."""
         amounts = (self.block_load, self.block_everywhere, self.block_bytes)
-        return Goods(self.problem, self.block_of, *amounts, self.allowed, self.table_of_family)
+        return ExchangeIndex(self.problem, self.block_of, *amounts, self.allowed, self.table_of_family)
 
     def pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
         """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""

@@ -180,7 +180,7 @@ def test_cuts_alone_keep_the_books(middle: StepModel, tight: bool) -> None:
 def level(improver: Improver, rounds: int = ROUNDS) -> None:
     """Rounds of levelling, until no lower aim is reached."""
     for _ in range(rounds):
-        if not improver.level():
+        if not improver.balance():
             break
 
 

@@ -1,4 +1,4 @@
-"""Tables over nodes cut anew: what is offered is whole, and its step is what blocks can be dealt out to."""
+"""Tables over nodes cut anew: what is offered is whole, and its step is what blocks can be shared out to."""
 
 import itertools
 
@@ -55,13 +55,13 @@ def test_one_table_over_nodes_is_in_another_option(start: tuple[Problem, Placeme
 
 @pytest.mark.parametrize("base", [[0.0, 0.0, 0.0], [0.5, 0.0, 2.25], [3.0, 0.1, 0.1], [1.5, 1.5, 0.5]])
 def test_whole_amounts_end_on_a_level_that_they_can_reach(base: list[float]) -> None:
-    """It is what trying all ways to deal them out finds, or a step above where that leaves no room to spare; never
+    """It is what trying all ways to share them out finds, or a step above where that leaves no room to spare; never
     below what can be poured."""
     for count in range(8):
         least = min(
-            max(b + n for b, n in zip(base, dealt, strict=True))
-            for dealt in itertools.product(range(count + 1), repeat=3)
-            if sum(dealt) == count
+            max(b + n for b, n in zip(base, shared, strict=True))
+            for shared in itertools.product(range(count + 1), repeat=3)
+            if sum(shared) == count
         )
         found = _level(np.array(base), float(count), 1.0)
         assert least - 1e-9 <= found <= least + 1 + 1e-9

@@ -1,4 +1,4 @@
-"""Two bins deal out their blocks anew: the best of all ways, within memory."""
+"""Two bins divide their blocks anew: the best of all ways, within memory."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import pytest
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.rounding import ROUNDING_BYTES
-from planner.solvers.improve.repartition import BLOCKS, Bins, deal
+from planner.solvers.improve.repartition import BLOCKS, Bins, repartitioned
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import tiny_instance
 
@@ -51,8 +51,8 @@ def value(bins: Bins, smoothing: Smoothing, places: np.ndarray) -> float:
     return float(smoothing.value_of(smoothing.relative(np.maximum(*loads))))
 
 
-def dealt(bins: Bins, smoothing: Smoothing) -> np.ndarray:
-    moved, target = deal(bins, np.array([0]), np.array([1]), smoothing, np.random.default_rng(0))
+def divided(bins: Bins, smoothing: Smoothing) -> np.ndarray:
+    moved, target = repartitioned(bins, np.array([0]), np.array([1]), smoothing, np.random.default_rng(0))
     places = bins.item_bin.copy()
     places[moved] = target
     assert (places[moved] != bins.item_bin[moved]).all(), "only what changes bins is named"
@@ -62,12 +62,12 @@ def dealt(bins: Bins, smoothing: Smoothing) -> np.ndarray:
 @pytest.mark.parametrize("room", [0.0, 0.3, 10.0])
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_deal_is_the_best_of_all(seed: int, ranks: int, room: float) -> None:
+def test_the_split_is_the_best_of_all(seed: int, ranks: int, room: float) -> None:
     """Against all 2^n, in memory that is full, tight and ample."""
     problem = tiny_instance(3 * seed).problem
     smoothing = smoothing_of(problem)
     bins = random_bins(problem, seed, ranks=ranks, items=2 + seed % 7, room=room)
-    places = dealt(bins, smoothing)
+    places = divided(bins, smoothing)
     ways = itertools.product((0, 1), repeat=len(bins.item_bin))
     best = min(value(bins, smoothing, np.array(way)) for way in ways)
     found = value(bins, smoothing, places)
@@ -76,14 +76,14 @@ def test_the_deal_is_the_best_of_all(seed: int, ranks: int, room: float) -> None
     assert found <= value(bins, smoothing, bins.item_bin) * (1 + 1e-9)
 
 
-def test_full_bins_deal_out_some_of_their_blocks() -> None:
-    """More than can be dealt: never worse than before, never over-full, and at most as many move as are drawn."""
+def test_full_bins_divide_some_of_their_blocks() -> None:
+    """More than fit one round: never worse than before, never over-full, and at most as many move as are drawn."""
     problem = tiny_instance(0).problem
     smoothing = smoothing_of(problem)
     improved = 0
     for seed in range(30):
         bins = random_bins(problem, seed, ranks=2, items=3 * BLOCKS, room=1.0)
-        places = dealt(bins, smoothing)
+        places = divided(bins, smoothing)
         before, after = value(bins, smoothing, bins.item_bin), value(bins, smoothing, places)
         assert after <= before
         assert (places != bins.item_bin).sum() <= BLOCKS
@@ -91,7 +91,7 @@ def test_full_bins_deal_out_some_of_their_blocks() -> None:
     assert improved >= 10
 
 
-def test_pairs_deal_on_their_own() -> None:
+def test_pairs_are_divided_on_their_own() -> None:
     """Many pairs at once give what each gives alone."""
     problem = tiny_instance(0).problem
     smoothing = smoothing_of(problem)
@@ -104,19 +104,19 @@ def test_pairs_deal_on_their_own() -> None:
         np.concatenate([bins.item_bytes for bins in alone]),
     )
     left = np.arange(0, 12, 2)
-    moved, target = deal(together, left, left + 1, smoothing, np.random.default_rng(0))
+    moved, target = repartitioned(together, left, left + 1, smoothing, np.random.default_rng(0))
     places = together.item_bin.copy()
     places[moved] = target
     first = np.cumsum([0, *(len(bins.item_bin) for bins in alone)])
     for i, bins in enumerate(alone):
         own = places[first[i] : first[i + 1]] - 2 * i
-        assert value(bins, smoothing, own) == pytest.approx(value(bins, smoothing, dealt(bins, smoothing)), rel=1e-5)
+        assert value(bins, smoothing, own) == pytest.approx(value(bins, smoothing, divided(bins, smoothing)), rel=1e-5)
 
 
-def test_nothing_is_dealt_where_there_are_no_pairs() -> None:
+def test_nothing_moves_where_there_are_no_pairs() -> None:
     """A single bin has no partner."""
     problem = tiny_instance(0).problem
     bins = random_bins(problem, 0, ranks=1, items=3, room=1.0)
     nobody = np.zeros(0, dtype=np.int64)
-    moved, target = deal(bins, nobody, nobody, smoothing_of(problem), np.random.default_rng(0))
+    moved, target = repartitioned(bins, nobody, nobody, smoothing_of(problem), np.random.default_rng(0))
     assert len(moved) == len(target) == 0

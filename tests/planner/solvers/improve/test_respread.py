@@ -18,7 +18,7 @@ from planner.solvers.bound.load_steps import HEIGHTS
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.rounding import round_picks
 from planner.solvers.improve.improver import Improver
-from planner.solvers.improve.respread import ROOM, _Offers, _steps
+from planner.solvers.improve.respread import ROOM, _SpreadCandidates, _steps
 from tests.oracles.placements import faults
 from topologies.loading import load_topology
 
@@ -39,9 +39,9 @@ def start() -> tuple[Problem, Placement]:
 def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem, Placement]) -> None:
     """A step is four columns: every block takes a whole number of them."""
     problem, placement = start
-    goods = Improver(problem, placement, 0).state.exchange_index
-    heights = goods.amount
-    seconds = goods.load[0][problem.block_is_free.nonzero()[0]]
+    index = Improver(problem, placement, 0).state.exchange_index
+    heights = index.amount
+    seconds = index.load[0][problem.block_is_free.nonzero()[0]]
     for column in np.flatnonzero(heights).tolist():
         parts = seconds[:, column] / heights[column]
         np.testing.assert_allclose(parts, np.round(parts), atol=1e-3)
@@ -71,13 +71,13 @@ def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -
 def test_no_relief_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
     """A table that is spread takes bytes of all ranks: none is where one rank is full."""
     improver = Improver(*start, 0)
-    goods, items, state = improver.state.exchange_index, improver.state.items, improver.state.loads
-    steps = next(steps for units in HEIGHTS if (steps := _steps(goods, state, units)))
-    change = _Offers(goods, items, state).down(steps)
+    index, items, state = improver.state.exchange_index, improver.state.items, improver.state.loads
+    steps = next(steps for units in HEIGHTS if (steps := _steps(index, state, units)))
+    change = _SpreadCandidates(index, items, state).best_spread(steps)
     assert change is not None
     assert len(change.items) == len(change.options) > 0
     state.free[0, 5] = 0.0
-    assert _Offers(goods, items, state).down(steps) is None
+    assert _SpreadCandidates(index, items, state).best_spread(steps) is None
 
 
 def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Placement]) -> None:
@@ -85,15 +85,15 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     still below the step, and the step is shorter were all loads even."""
     problem, placement = start
     improver = Improver(problem, placement, 0)
-    goods = improver.state.exchange_index
-    options, load, _ = goods.world_options
+    index = improver.state.exchange_index
+    options, load, _ = index.world_options
     table = problem.option_table[options]
     family = improver.state.items.family
-    single = np.flatnonzero(improver.state.items.units == goods.whole[family])
-    spread = [item for item in single.tolist() if (table == goods.table_of_family[family[item]]).any()]
-    dear = sorted(spread, key=lambda item: load[table == goods.table_of_family[family[item]]].sum())
+    single = np.flatnonzero(improver.state.items.units == index.whole[family])
+    spread = [item for item in single.tolist() if (table == index.table_of_family[family[item]]).any()]
+    dear = sorted(spread, key=lambda item: load[table == index.table_of_family[family[item]]].sum())
     moved = dear[-40:]
-    numbers = [int(np.flatnonzero(table == goods.table_of_family[improver.state.items.family[i]])[0]) for i in moved]
+    numbers = [int(np.flatnonzero(table == index.table_of_family[improver.state.items.family[i]])[0]) for i in moved]
     kept = np.ones(len(improver.state.items.rank), dtype=bool)
     kept[moved] = False
     items = improver.state.items

@@ -57,10 +57,10 @@ def test_an_offer_costs_what_it_says(seed: int) -> None:
         before, offer = target.value(state), insertion.best(state, table)
         if offer is None:
             continue
-        insertion.charge(state, offer.pieces, 1.0)
+        insertion.charge(state, offer.blocks, 1.0)
         grown = target.value(state) - before
-        apart = len(offer.pieces) == 1 or problem.extremes.sharing.max() == 1
-        has_everywhere = problem.everywhere[:, [block for block, _ in offer.pieces]].any()
+        apart = len(offer.blocks) == 1 or problem.extremes.sharing.max() == 1
+        has_everywhere = problem.everywhere[:, [block for block, _ in offer.blocks]].any()
         if apart and not has_everywhere:
             assert grown == pytest.approx(offer.growth, rel=1e-6, abs=1e-12 + 1e-9 * abs(before))
         assert offer.growth >= insertion.least(table) * (1 - 1e-9) - 1e-12

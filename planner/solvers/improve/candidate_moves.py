@@ -1,4 +1,4 @@
-"""Local search towards a target: a rank that is over it exchanges blocks with whichever rank suits best.
+"""Candidate moves of load balancing: what a rank over its aim may exchange with whichever other rank suits best.
 
 Of every rank all sets of few blocks are listed, in cells by what they ask of two columns, and sorted by a third column
 in each cell. What a rank may take for a set that it gives away is then in a short range of few cells, so that all
@@ -28,7 +28,7 @@ PRICED_TWICE = 8
 
 
 @dataclass(frozen=True)
-class Sets:
+class ItemSets:
     """Sets of few blocks that stand on one rank each; n sets of at most m blocks, D columns."""
 
     rank: Ints
@@ -43,7 +43,7 @@ class Sets:
 
 
 @dataclass(frozen=True)
-class LevellingOffers:
+class OutgoingMoves:
     """What one rank may give to another; n offers. For each it takes a set of the other's, which may be empty."""
 
     gone: Singles
@@ -56,7 +56,7 @@ class LevellingOffers:
     """[M, n] bytes that the other gets."""
 
 
-def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> Sets:
+def item_sets(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> ItemSets:
     """All sets of up to `most` items of one rank, of at most `wide` random items of each; the empty ones too."""
     lottery = np.lexsort((random.random(len(rank_of_item)), rank_of_item))
     start = np.searchsorted(rank_of_item[lottery], np.arange(world + 1))
@@ -71,9 +71,9 @@ def sets_of(rank_of_item: Ints, world: int, most: int, wide: int, random: np.ran
         for members in itertools.combinations(range(width), size)
     ]
     columns = np.array(chosen, dtype=np.int64).reshape(-1, most)
-    found = drawn[:, columns]
-    full = (found >= 0).sum(axis=2) == (columns < width).sum(axis=1)
-    return Sets(np.repeat(np.arange(world), full.sum(axis=1)), found[full])
+    drawn_sets = drawn[:, columns]
+    full = (drawn_sets >= 0).sum(axis=2) == (columns < width).sum(axis=1)
+    return ItemSets(np.repeat(np.arange(world), full.sum(axis=1)), drawn_sets[full])
 
 
 class _Cells:
@@ -127,25 +127,25 @@ def _most_telling(come: Singles, room: Singles) -> tuple[list[int], Floats]:
     sets spread there."""
     own = come - come.mean(axis=1, keepdims=True, dtype=np.float64)
     total = np.maximum(np.sqrt((own * own).mean(axis=1)), 1e-30)
-    found: list[int] = []
+    telling: list[int] = []
     spread: list[float] = []
     for _ in range(min(SORTED, len(come))):
         left = np.maximum(np.sqrt((own * own).mean(axis=1)), 1e-3 * total)
         share = room / left
-        share[found] = np.inf
+        share[telling] = np.inf
         column = int(share.argmin())
-        found.append(column)
+        telling.append(column)
         spread.append(float(left[column]))
         own -= np.outer(own @ own[column] / max(float(own[column] @ own[column]), 1e-30), own[column])
-    return found, np.array(spread)
+    return telling, np.array(spread)
 
 
-class Market:
+class CandidateMoves:
     """The sets that ranks may give, and what they have room for; for ranks of one kind that look for an exchange."""
 
     def __init__(
         self,
-        sets: Sets,
+        sets: ItemSets,
         gone: Singles,
         come: Singles,
         load: Floats,
@@ -180,7 +180,7 @@ class Market:
         return np.asarray(excess * (1.0 + excess * self._steep[column]))
 
     def best(
-        self, rank: int, offers: LevellingOffers, free: Bools, random: np.random.Generator
+        self, rank: int, offers: OutgoingMoves, free: Bools, random: np.random.Generator
     ) -> tuple[Ints, Ints, Singles]:
         """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
         excess = self._load[:, rank] - self._aim

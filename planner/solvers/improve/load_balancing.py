@@ -1,14 +1,18 @@
-"""Ranks above an aim each exchange a few blocks with whichever other rank suits best, and the aim goes down."""
+"""Load balancing: ranks above an aim exchange a few blocks with whichever other rank suits best, and the aim goes down.
+
+The neighbourhood is that of cyclic exchanges of length two between machines (Frangioni, Necciari and Scutellà, J. Comb.
+Optim. 8, 2004), with sets of several blocks on either side.
+"""
 
 import numpy as np
 
 from planner.problem.numbers import Floats
 from planner.solvers.bound.load_steps import HEIGHTS, NEAR, level_below
-from planner.solvers.improve.exchanges import Aim, Trade
+from planner.solvers.improve.exchanges import Aim, ExchangeRound
 from planner.solvers.improve.state import SearchState
 
 CRITICAL = 0.9
-"""Share of its stage's time that the fullest resource of a column has where levelling looks at the column."""
+"""Share of its stage's time that the fullest resource of a column has where a round looks at the column."""
 FIRST_STEP, LAST_STEP = 0.2, 0.005
 """Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
 end nothing."""
@@ -18,15 +22,15 @@ SLOW = 0.1
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1
 """Columns with more than this share of what is left above are those whose aim is too low."""
-LEVELLED = 256
-"""Ranks, the fullest, that look for an exchange in one round of levelling."""
+BALANCED_AT_ONCE = 256
+"""Ranks, the fullest, that look for an exchange in one round."""
 DEAR = 3.0
 """How much more must be gained by dividing or spreading a table than that costs all ranks."""
 WORTH = 1e-4
 """Share of what the aim shortens the step by, above which an exchange is worth making."""
 
 
-class Leveller:
+class LoadBalancer:
     """Rounds of exchanges towards ever lower aims."""
 
     def __init__(self, state: SearchState) -> None:
@@ -37,7 +41,7 @@ class Leveller:
         self._target_s: Floats | None = None
         self._least_s: Floats = np.zeros(len(self._steps))
 
-    def level(self) -> bool:
+    def balance(self) -> bool:
         """One round of exchanges that bring ranks below an aim; False once no lower aim is reached."""
         items, state, stage = self._shared.items, self._shared.loads, self._shared.problem.stage_of_column
         if not len(items.rank) or (self._steps <= LAST_STEP).all():
@@ -98,33 +102,33 @@ class Leveller:
         return Aim(kept, np.array(weight), target_s * (1 + 1e-7), reach, gain_s, self._least_s)
 
     def _levels_below(self, longest: Floats) -> dict[int, float]:
-        """Of each stage that lasts `longest` [S] for a resource whose loads come in steps: the next level below."""
+        """Return, for stages that last `longest` [S] for a resource whose loads come in steps, the next level below."""
         problem, load = self._shared.problem, self._shared.loads.load
-        stage, peak, found = problem.stage_of_column, load.max(axis=1), {}
+        stage, peak, level_of_stage = problem.stage_of_column, load.max(axis=1), {}
         for column in np.flatnonzero((peak == longest[stage]) & (self._shared.exchange_index.amount > 0)).tolist():
             for units in HEIGHTS:
                 step_s = units * float(self._shared.exchange_index.amount[column])
                 level_s = level_below(load[column, problem.reach], step_s, float(peak[column]) - step_s * 2 * NEAR)
                 if level_s is not None:
-                    found[int(stage[column])] = level_s
+                    level_of_stage[int(stage[column])] = level_s
                     break
-        return found
+        return level_of_stage
 
     def _exchange(self, aim: Aim, over: Floats) -> float:
         """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
         worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
         effort = FIRST_STEP / float(self._steps[self._steps > LAST_STEP].min())
         shared = self._shared
-        trade = Trade(
+        exchanges = ExchangeRound(
             shared.exchange_index, shared.items, shared.loads, shared.spare, aim, worth, effort, shared.random
         )
         worth_s = WORTH * aim.gain_s
         gained = 0.0
-        for rank in np.argsort(-over, kind="stable")[:LEVELLED].tolist():
-            if over[rank] > worth_s and trade.free[rank]:
-                gained += trade.improve(rank, worth_s)
-        if not trade.is_changed:
+        for rank in np.argsort(-over, kind="stable")[:BALANCED_AT_ONCE].tolist():
+            if over[rank] > worth_s and exchanges.free[rank]:
+                gained += exchanges.improve(rank, worth_s)
+        if not exchanges.is_changed:
             return 0.0
-        self._shared.replace(trade.items())
-        self._shared.settle(np.array(trade.settled, dtype=np.int64))
+        self._shared.replace(exchanges.items())
+        self._shared.settle(np.array(exchanges.settled, dtype=np.int64))
         return gained

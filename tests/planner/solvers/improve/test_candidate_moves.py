@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 
-from planner.solvers.improve.levelling import LevellingOffers, Market, sets_of
+from planner.solvers.improve.candidate_moves import CandidateMoves, OutgoingMoves, item_sets
 
 
 def test_all_sets_of_each_rank_are_listed_once() -> None:
     """The empty one of every rank too, and of a rank with more blocks than are looked at, those of some of them."""
     rank = np.array([2, 0, 0, 2, 0, 2, 2])
-    found = sets_of(rank, 4, 2, 3, np.random.default_rng(0))
+    found = item_sets(rank, 4, 2, 3, np.random.default_rng(0))
     listed = [
         (int(r), tuple(sorted(i for i in items.tolist() if i >= 0)))
         for r, items in zip(found.rank, found.items, strict=True)
@@ -37,16 +37,16 @@ def test_the_best_exchange_is_found() -> None:
         load = np.stack([np.bincount(rank, weights=column, minlength=6) for column in item_load.T])
         aim, weight = load.mean(axis=1) * 1.1, np.array([1.0, 2.0])
         reach = load.max(axis=1) - aim
-        sets = sets_of(rank, 6, 2, 20, random)
+        sets = item_sets(rank, 6, 2, 20, random)
         taken = sets.load(item_load)
         stored, left = sets.load(random.random((20, 1))), random.random((1, 6))
-        market = Market(sets, taken, taken, load, aim, weight, reach, stored, left)
-        over = market.over
+        candidates = CandidateMoves(sets, taken, taken, load, aim, weight, reach, stored, left)
+        over = candidates.over
         fullest = int(over.argmax())
         mine = np.flatnonzero(sets.rank == fullest)
-        offers = LevellingOffers(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine])
+        offers = OutgoingMoves(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine])
         free = np.ones(6, dtype=bool)
-        offer, other, gain = market.best(fullest, offers, free, random)
+        offer, other, gain = candidates.best(fullest, offers, free, random)
 
         def fine(
             at: np.ndarray, weight: np.ndarray = weight, aim: np.ndarray = aim, reach: np.ndarray = reach
@@ -66,7 +66,7 @@ def test_the_best_exchange_is_found() -> None:
         assert len(gain)
         assert (np.diff(gain) <= 1e-6).all()
         for first, second, claimed in zip(offer, other, gain, strict=True):
-            same = (sets.rank == market.rank[second]) & (sets.items == market.items[second]).all(axis=1)
+            same = (sets.rank == candidates.rank[second]) & (sets.items == candidates.items[second]).all(axis=1)
             assert abs(claimed - gains[first, int(np.flatnonzero(same)[0])]) < 1e-4
         best = max(gains.values())
         exact += gain[0] >= best - 1e-4

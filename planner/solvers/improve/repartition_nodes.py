@@ -3,13 +3,13 @@
 import numpy as np
 
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.solvers.improve.repartition import Bins, deal
+from planner.solvers.improve.repartition import Bins, repartitioned
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 
 
-def deal_nodes(state: SearchState, smoothing: Smoothing) -> int:
-    """Node-wide blocks change between paired nodes of one kind; how many did."""
+def repartition_nodes(state: SearchState, smoothing: Smoothing) -> int:
+    """Divide node-wide blocks between paired nodes of one kind anew; return how many changed their node."""
     problem = state.problem
     sizes = np.diff(problem.node_start)
     changed = 0
@@ -36,7 +36,7 @@ def deal_nodes(state: SearchState, smoothing: Smoothing) -> int:
             load,
             size,
         )
-        moved, target = deal(bins, left, right, smoothing, state.random)
+        moved, target = repartitioned(bins, left, right, smoothing, state.random)
         if len(moved):
             state.charge_nodes(order[moved], -1.0)
             state.node[order[moved]] = nodes[target]
@@ -46,13 +46,13 @@ def deal_nodes(state: SearchState, smoothing: Smoothing) -> int:
 
 
 def _may_be_on_node(state: SearchState, blocks: Ints, nodes: Ints) -> Bools:
-    """[n] whether each block's table may use all ranks of the node at its position."""
+    """Return whether [n] each block's table may use all ranks of the node at its position."""
     problem = state.problem
     return np.asarray(problem.node_sets[problem.table_rank_set[problem.table_of_block[blocks]], nodes])
 
 
 def _node_amounts(state: SearchState, blocks: Ints, kind: int, ranks: int) -> tuple[Floats, Floats]:
-    """Loads [n, ranks, C] and bytes [n, ranks, M] of node-wide blocks."""
+    """Return the loads [n, ranks, C] and bytes [n, ranks, M] of node-wide blocks."""
     problem = state.problem
     share = np.stack([problem.node_share(block, ranks) for block in blocks.tolist()])[..., None]
     load = problem.fixed[kind, blocks][:, None] + problem.by_rows[kind, blocks][:, None] * share

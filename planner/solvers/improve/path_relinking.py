@@ -1,7 +1,8 @@
-"""The way back: from a placement, tables return one after the other to where an old plan held them.
+"""Path relinking: from a placement, tables return one after the other to where an earlier plan held them.
 
-First those whose return makes no stage longer, then, under rising tolerances, those that cost some time, down to the
-old placement.
+The path leads from a placement to a guiding one, and all placements on it are candidates (Glover, Laguna and Martí,
+Control Cybern. 29, 2000). First come those tables whose return makes no stage longer, then, under rising tolerances,
+those that cost some time, down to the earlier placement.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import Homes
 from planner.problem.rounding import FINE_ROUNDING, ROUNDING_BYTES
-from planner.solvers.improve.insertion import Pieces
+from planner.solvers.improve.insertion import PlacedBlocks
 from planner.solvers.limits import Clock
 
 TOLERANCES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)
@@ -27,18 +28,18 @@ SWEEPS = 3
 
 
 @dataclass(frozen=True)
-class Way:
-    """A placement and the tables that return from it, one after the other."""
+class RelinkingPath:
+    """A placement and the tables that return from it, one after the other: the path's points."""
 
     problem: Problem
     start: Placement
     points: list[tuple[float, float]]
     """(step in seconds, moved bytes) before any return, and after each."""
-    returns: list[tuple[int, Pieces]]
+    returns: list[tuple[int, PlacedBlocks]]
     """(table, its blocks and places)."""
 
     def placement(self, point: int) -> Placement:
-        """At one of the points."""
+        """Return the placement at one of the points."""
         if not point:
             return self.start
         back = dict(self.returns[:point])
@@ -46,78 +47,80 @@ class Way:
         gone[list(back)] = True
         table = self.problem.option_table[self.problem.block_option[self.start.item_block]]
         stays = part_of(self.start, ~gone[table])
-        pieces = np.array([piece for pieces in back.values() for piece in pieces], dtype=np.int64)
+        blocks = np.array([piece for blocks in back.values() for piece in blocks], dtype=np.int64)
         return in_order(
             Placement(
-                np.concatenate([stays.item_block, pieces[:, 0]]), np.concatenate([stays.item_place, pieces[:, 1]])
+                np.concatenate([stays.item_block, blocks[:, 0]]), np.concatenate([stays.item_place, blocks[:, 1]])
             )
         )
 
 
-class _Goal:
+class _GuidingPlacement:
     """A placement that tables return to."""
 
-    def __init__(self, problem: Problem, placement: Placement, pieces: dict[int, Pieces], moved_bytes: Floats) -> None:
+    def __init__(
+        self, problem: Problem, placement: Placement, blocks: dict[int, PlacedBlocks], moved_bytes: Floats
+    ) -> None:
         placed = in_order(placement)
         order = np.argsort(problem.option_table[problem.block_option[placed.item_block]], kind="stable")
         self._block, self._place = placed.item_block[order], placed.item_place[order]
         table = problem.option_table[problem.block_option[self._block]]
         self._start: Ints = np.searchsorted(table, np.arange(problem.tables + 1))
-        self.pieces, self.moved_bytes = pieces, moved_bytes
+        self.blocks, self.moved_bytes = blocks, moved_bytes
 
     def items(self, tables: Ints) -> tuple[Ints, Ints, Ints]:
-        """Which of the `tables`, the block and the place of each of their blocks."""
+        """Return which of the `tables` each of their blocks is of, the block and its place."""
         count = self._start[tables + 1] - self._start[tables]
         which = np.repeat(np.arange(len(tables)), count)
         index = np.arange(len(which)) + np.repeat(self._start[tables] - np.cumsum(count) + count, count)
         return which, self._block[index], self._place[index]
 
 
-class Homeward:
-    """Where tables return to: how the old plan held them, or else the start of the search."""
+class PathRelinking:
+    """Paths to the guiding placements: how the incumbent placement held tables, or else the start of the search."""
 
-    def __init__(self, problem: Problem, homes: Homes, start: Placement | None) -> None:
-        self._problem, self._homes = problem, homes
-        table_of_loose = problem.option_table[problem.block_option[homes.loose]]
-        table = problem.option_table[problem.block_option[homes.start.item_block]]
-        whole = part_of(homes.start, ~np.isin(table, table_of_loose))
-        self._goals: list[_Goal] = []
+    def __init__(self, problem: Problem, incumbent: Homes, start: Placement | None) -> None:
+        self._problem, self._incumbent = problem, incumbent
+        table_of_loose = problem.option_table[problem.block_option[incumbent.loose]]
+        table = problem.option_table[problem.block_option[incumbent.start.item_block]]
+        whole = part_of(incumbent.start, ~np.isin(table, table_of_loose))
+        self._goals: list[_GuidingPlacement] = []
         for goal in (whole, start):
             if goal is not None:
-                pieces = by_table(problem, goal)
-                self._goals.append(_Goal(problem, goal, pieces, self._moved_bytes(goal, pieces)))
+                blocks = by_table(problem, goal)
+                self._goals.append(_GuidingPlacement(problem, goal, blocks, self._moved_bytes(goal, blocks)))
         self._own_column: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.resource_of_rank])
         self._own_pool: Bools = np.array([len(np.unique(i)) == problem.world for i in problem.pool_of_rank])
 
     def moved_bytes(self, placement: Placement) -> Floats:
-        """[T]"""
+        """Return the bytes [T] that tables have moved in a placement."""
         return self._moved_bytes(placement, by_table(self._problem, placement))
 
-    def _moved_bytes(self, placement: Placement, pieces: dict[int, Pieces]) -> Floats:
-        """[T] for all tables of a placement; what is known of those that are as in a goal is not computed again."""
+    def _moved_bytes(self, placement: Placement, blocks: dict[int, PlacedBlocks]) -> Floats:
+        """Return the moved bytes [T] of all tables of a placement; those that are as in a goal are known already."""
         moved = np.zeros(self._problem.tables)
         is_new = np.zeros(self._problem.tables, dtype=bool)
-        is_new[list(pieces)] = True
+        is_new[list(blocks)] = True
         for goal in self._goals:
-            same = [table for table, where in pieces.items() if is_new[table] and goal.pieces.get(table) == where]
+            same = [table for table, where in blocks.items() if is_new[table] and goal.blocks.get(table) == where]
             moved[same], is_new[same] = goal.moved_bytes[same], False
         table = self._problem.option_table[self._problem.block_option[placement.item_block]]
-        return moved + self._homes.moved_bytes(self._problem, part_of(placement, is_new[table]))
+        return moved + self._incumbent.moved_bytes(self._problem, part_of(placement, is_new[table]))
 
-    def stay(self, placement: Placement) -> Way:
-        """No return from a placement."""
+    def stay(self, placement: Placement) -> RelinkingPath:
+        """Return the path without any return from a placement."""
         moved = float(self.moved_bytes(placement).sum())
-        return Way(self._problem, placement, [(load_state(self._problem, placement).step_s(), moved)], [])
+        return RelinkingPath(self._problem, placement, [(load_state(self._problem, placement).step_s(), moved)], [])
 
-    def way_back(self, placement: Placement, clock: Clock) -> Way:
-        """All returns from a placement, tolerance by tolerance."""
+    def path_from(self, placement: Placement, clock: Clock) -> RelinkingPath:
+        """Return the path of all returns from a placement, tolerance by tolerance."""
         problem = self._problem
         self._state = state = load_state(problem, placement)
         self._now = by_table(problem, placement)
         self._moved = self._moved_bytes(placement, self._now)
         busy = (state.stage_seconds() - problem.stage_constants)[problem.stage_of_column]
         points = [(state.step_s(), float(self._moved.sum()))]
-        returns: list[tuple[int, Pieces]] = []
+        returns: list[tuple[int, PlacedBlocks]] = []
         for tolerance in TOLERANCES:
             most = 1 + tolerance + FINE_ROUNDING
             self._ceiling: Floats = busy * most if np.isfinite(most) else np.full(len(busy), np.inf)
@@ -125,23 +128,23 @@ class Homeward:
                 before = len(returns)
                 for goal in self._goals:
                     for table, is_barred in self._candidates(goal, at_no_cost=tolerance == 0):
-                        pieces = self._return(table, goal.pieces[table], is_barred=is_barred)
-                        if pieces is not None:
-                            self._now[table] = pieces
+                        blocks = self._return(table, goal.blocks[table], is_barred=is_barred)
+                        if blocks is not None:
+                            self._now[table] = blocks
                             self._moved[table] = goal.moved_bytes[table]
-                            returns.append((table, pieces))
+                            returns.append((table, blocks))
                             points.append((state.step_s(), float(self._moved.sum())))
                 if len(returns) == before or clock.is_over():
                     break
-        return Way(problem, placement, points, returns)
+        return RelinkingPath(problem, placement, points, returns)
 
-    def _candidates(self, goal: _Goal, *, at_no_cost: bool) -> list[tuple[int, bool]]:
-        """Tables that save bytes if they return, those first that save most, unless it makes a stage too long.
+    def _candidates(self, goal: _GuidingPlacement, *, at_no_cost: bool) -> list[tuple[int, bool]]:
+        """Return the tables that save bytes if they return, most bytes first, but for those that make a stage too long.
 
         Tables that must stay with others or away from them do not return one by one. With each, whether its memory
         there is too full. At no cost, tables return that save no bytes, too.
         """
-        away = [table for table, pieces in goal.pieces.items() if self._now[table] != pieces]
+        away = [table for table, blocks in goal.blocks.items() if self._now[table] != blocks]
         tables = np.array([table for table in away if not self._problem.grouped[table]], dtype=np.int64)
         saved = self._moved[tables] - goal.moved_bytes[tables]
         tables = tables[(saved > 0) | ((saved == 0) & at_no_cost & (goal is self._goals[0]))]
@@ -149,15 +152,15 @@ class Homeward:
         overloads, overfills = self._alone(goal, tables)
         return list(zip(tables[~overloads].tolist(), overfills[~overloads].tolist(), strict=True))
 
-    def _alone(self, goal: _Goal, tables: Ints) -> tuple[Bools, Bools]:
-        """Whether a single-rank piece of each table [n] makes a stage too long, or a pool too full, where it returns.
+    def _alone(self, goal: _GuidingPlacement, tables: Ints) -> tuple[Bools, Bools]:
+        """Return whether a block of each table [n] makes a stage too long, or a pool too full, on its return.
 
         Only resources that the rank shares with no other are looked at, and only tables that are on single ranks now.
         """
         problem, state = self._problem, self._state
         which, block, rank = goal.items(tables)
-        pieces = [(i, *piece) for i, table in enumerate(tables.tolist()) for piece in self._now[table]]
-        which_now, block_now, rank_now = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+        blocks = [(i, *piece) for i, table in enumerate(tables.tolist()) for piece in self._now[table]]
+        which_now, block_now, rank_now = np.array(blocks, dtype=np.int64).reshape(-1, 3).T
         everywhere = np.zeros((len(tables), problem.kinds, len(problem.stage_of_column)))
         np.add.at(everywhere, which, problem.everywhere[:, block].swapaxes(0, 1))
         np.subtract.at(everywhere, which_now, problem.everywhere[:, block_now].swapaxes(0, 1))
@@ -183,38 +186,38 @@ class Homeward:
             found.append(np.bincount(which, weights=wrong, minlength=len(tables)) > 0)
         return found[0], found[1]
 
-    def _return(self, table: int, pieces: Pieces, *, is_barred: bool) -> Pieces | None:
+    def _return(self, table: int, blocks: PlacedBlocks, *, is_barred: bool) -> PlacedBlocks | None:
         """Put a table back, or into another memory there if its own is too full; None where it does not fit."""
         now = self._now[table]
         if not is_barred:
-            outcome = self._exchange(now, pieces)
+            outcome = self._exchange(now, blocks)
             if outcome != "full":
-                return pieces if outcome == "done" else None
-        for variant in self._variants(table, pieces):
+                return blocks if outcome == "done" else None
+        for variant in self._variants(table, blocks):
             if variant == now:
                 return None
             if self._exchange(now, variant) == "done":
                 return variant
         return None
 
-    def _variants(self, table: int, pieces: Pieces) -> Iterator[Pieces]:
-        """The same columns at the same places in other tiers or cache sizes."""
+    def _variants(self, table: int, blocks: PlacedBlocks) -> Iterator[PlacedBlocks]:
+        """Yield the same columns at the same places in other tiers or cache sizes."""
         problem = self._problem
-        own = problem.block_option[pieces[0][0]]
+        own = problem.block_option[blocks[0][0]]
         if not problem.option_units[own]:
             return
-        units = problem.block_units[[block for block, _ in pieces]]
-        kinds = problem.kind_of_rank[[where for _, where in pieces]]
+        units = problem.block_units[[block for block, _ in blocks]]
+        kinds = problem.kind_of_rank[[where for _, where in blocks]]
         for option in range(int(problem.option_start[table]), int(problem.option_start[table + 1])):
             if option == own or problem.option_units[option] != problem.option_units[own]:
                 continue
             types = np.arange(*problem.block_start[option : option + 2])
-            blocks = types[np.minimum(np.searchsorted(problem.block_units[types], units), len(types) - 1)]
-            if np.array_equal(problem.block_units[blocks], units) and problem.allowed[kinds, blocks].all():
-                yield [(block, where) for block, (_, where) in zip(blocks.tolist(), pieces, strict=True)]
+            same = types[np.minimum(np.searchsorted(problem.block_units[types], units), len(types) - 1)]
+            if np.array_equal(problem.block_units[same], units) and problem.allowed[kinds, same].all():
+                yield [(block, where) for block, (_, where) in zip(same.tolist(), blocks, strict=True)]
 
-    def _exchange(self, old: Pieces, new: Pieces) -> Literal["done", "slow", "full"]:
-        """Put other pieces of a table in the place of its present ones, if ceilings and memory are kept."""
+    def _exchange(self, old: PlacedBlocks, new: PlacedBlocks) -> Literal["done", "slow", "full"]:
+        """Put other blocks of a table in the place of its present ones, if ceilings and memory are kept."""
         problem, state = self._problem, self._state
         everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
         everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
@@ -236,7 +239,7 @@ class Homeward:
             return np.arange(self._problem.node_start[where], self._problem.node_start[where + 1])
         return np.arange(self._problem.world)
 
-    def _charge(self, gone: Pieces, come: Pieces, everywhere: Floats) -> None:
+    def _charge(self, gone: PlacedBlocks, come: PlacedBlocks, everywhere: Floats) -> None:
         for block, where in gone:
             place_block(self._problem, self._state, block, where, -1.0)
         for block, where in come:
@@ -246,21 +249,21 @@ class Homeward:
 
 
 def part_of(placement: Placement, index: Bools) -> Placement:
-    """The items [I] that are marked."""
+    """Return the items of a placement that are marked [I]."""
     return Placement(placement.item_block[index], placement.item_place[index])
 
 
 def in_order(placement: Placement) -> Placement:
-    """In order of block, then place."""
+    """Return a placement in order of block, then place."""
     order = np.lexsort((placement.item_place, placement.item_block))
     return Placement(placement.item_block[order], placement.item_place[order])
 
 
-def by_table(problem: Problem, placement: Placement) -> dict[int, Pieces]:
-    """The blocks of each table with their places, in order of both."""
+def by_table(problem: Problem, placement: Placement) -> dict[int, PlacedBlocks]:
+    """Return the blocks of each table with their places, in order of both."""
     placed = in_order(placement)
     table = problem.option_table[problem.block_option[placed.item_block]].tolist()
-    found: dict[int, Pieces] = {}
+    blocks_of: dict[int, PlacedBlocks] = {}
     for of, block, where in zip(table, placed.item_block.tolist(), placed.item_place.tolist(), strict=True):
-        found.setdefault(of, []).append((block, where))
-    return found
+        blocks_of.setdefault(of, []).append((block, where))
+    return blocks_of
