@@ -2,68 +2,69 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from planner.cli import flags, streams, values
 from planner.cli.outputs import Outputs
+from planner.exporters.formats import FORMATS, Exported, ExportFormat, ExportRequest, Names, users_of
 from topologies.sentences import counted
 
-FORMATS = ("torchrec", "torchrec-reshard", "torchrec-constraints", "hugectr", "torcheasyrec", "remap")
-WITH_MODULES = ("torchrec", "torchrec-reshard", "torcheasyrec")
 DEVICES = ("cuda", "cpu")
-SHOWN = 5
-"""Warnings of single tables."""
-NAMES: tuple[Literal["name", "index"], ...] = ("name", "index")
+NAMES: tuple[Names, ...] = ("name", "index")
 
 
 def export(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
     to: Annotated[
-        str, typer.Option("--to", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", show_default=False)
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="; ".join(f"{name}: {row.summary}" for name, row in FORMATS.items()) + ".",
+            show_default=False,
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here. Unset: to stdout. remap: a folder."),
+        typer.Option("--output", "-o", metavar="FILE|DIR", help="Write here. Unset: to stdout."),
     ] = None,
     module: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[GLOB=]PATH",
-            help="Where the tables sit in the model, as in sparse.ebc or 'user_*=user.ebc'. Unset: its root.",
+            help=f"{users_of('module')}: where the tables sit in the model, as in sparse.ebc or 'user_*=user.ebc'."
+            " Unset: its root.",
         ),
     ] = None,
     previous: Annotated[
         Path | None,
-        typer.Option("--from", metavar="PLAN", help="torchrec-reshard: the plan that the trainer runs."),
+        typer.Option("--from", metavar="PLAN", help=f"{users_of('from')}: the plan that the trainer runs."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="torchrec: of the placements, cuda (default) or cpu.")
+        str | None,
+        typer.Option(metavar="NAME", help=f"{users_of('device')}: device of the placements, cuda (default) or cpu."),
     ] = None,
     names: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="hugectr: tables by their name (default) or their index in the workload."),
+        typer.Option(
+            metavar="WORD", help=f"{users_of('names')}: tables by name (default) or by index in the workload."
+        ),
     ] = None,
     counts: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR|FILE",
-            help="remap: how often each id was read; a folder of .npy or .parquet files per table, or one .parquet.",
+            help=f"{users_of('counts')}: how often each id was read; a folder of .npy or .parquet files per table, or"
+            " one .parquet.",
         ),
     ] = None,
 ) -> None:
     """Write a plan as the file of the runtime that executes it.
 
     What the runtime cannot execute correctly is refused, each table with the
-    reason; plan with --runtime torchrec or hugectr to have nothing of it.
-    torcheasyrec also writes the variables of its environment, to FILE.env.
-    torchrec-reshard holds the tables that change from the plan in use; what
-    cannot move is refused. Trainers call
-    planner.integrations.torchrec_runtime.reshard with both plans: TorchRec's
-    own reshard alone may leave features in their old order.
-    remap numbers the rows of tables in ddr_split by how often they are read,
-    for whoever loads data, and writes the plan that names these files.
+    reason; plan with --runtime torchrec or hugectr to avoid such tables.
 
     \b
     Examples:
@@ -72,110 +73,61 @@ def export(
       planner export plan.json --to hugectr --names index -o sharding.json
       planner export plan.json --to remap --counts counts/ -o remap/
     """
-    kind = values.word("--to", to, FORMATS)
-    _expect_flags_of(kind, module=module, device=device, names=names, output=output, counts=counts, previous=previous)
-    if kind == "remap" and output is not None and counts is not None:
-        Outputs({}, {"PLAN": plan, "--counts": counts}, {"--output": (output, "*")})
-        _export_remap(plan, counts, output)
-        return
-    beside = output.with_name(f"{output.name}.env") if output and kind == "torcheasyrec" else None
-    Outputs({"--output": output, "FILE.env of --output": beside}, {"PLAN": plan, "--from": previous})
-    where = values.word("--device", device or DEVICES[0], DEVICES)
+    kind = values.word("--to", to, tuple(FORMATS))
+    row = FORMATS[kind]
+    settings = {"module": module, "from": previous, "device": device, "names": names, "counts": counts}
+    _expect_settings(kind, row, {**settings, "output": output})
+    companion = output.with_name(f"{output.name}{row.companion}") if output and row.companion else None
+    inputs = {"PLAN": plan, "--from": previous, "--counts": counts}
+    if row.is_folder:
+        Outputs({}, inputs, {"--output": (output, "*")})
+    else:
+        Outputs({"--output": output, f"FILE{row.companion} of --output": companion}, inputs)
+    target = values.word("--device", device or DEVICES[0], DEVICES)
     called = values.word("--names", names or NAMES[0], NAMES)
 
-    from planner.document.files import write_file
-    from planner.document.planned import planned_inputs
-    from planner.exporters import hugectr, torchrec, torchrec_qcomms, torchrec_reshard
     from planner.verification.loading import load_plan
 
-    document, source, modules = load_plan(plan), str(plan), module or ()
-    if kind == "torchrec":
-        found = torchrec.torchrec_plan(document, modules=modules, compute_device=where, source=source)
-    elif kind == "torchrec-reshard":
-        assert previous is not None
-        found = torchrec_reshard.torchrec_reshard(
-            load_plan(previous), document, modules=modules, compute_device=where, sources=(str(previous), source)
-        )
-    elif kind == "torchrec-constraints":
-        found = torchrec.torchrec_constraints(document, source=source)
-    elif kind == "torcheasyrec":
-        found = torchrec.easyrec_plan(document, modules=modules, source=source)
-    else:
-        found = hugectr.hugectr_sharding(document, names=called, source=source)
-    quantized = torchrec_qcomms.qcomms(planned_inputs(document)[1]) if kind != "hugectr" else None
-    if quantized is not None:
-        config = torchrec_qcomms.qcomms_words(quantized)
-        streams.say(f"The step assumes quantized exchanges: sharders need {config}; sharders_of(plan) makes them")
-    if kind == "torchrec-reshard":
-        streams.say(
-            "In the trainer call planner.integrations.torchrec_runtime.reshard with both plans:"
-            " DistributedModelParallel.reshard alone may leave features in their old order"
-        )
-    if output is None:
-        streams.write_json(found)
-        return
-    write_file(output, f"{json.dumps(found, indent=1)}\n".encode())
-    count = len(document.tables) if previous is None else sum(map(len, found["plan"].values()))
-    streams.say(f"{output}: {counted(count, 'table')} for {kind}")
-    if beside is not None:
-        environment = torchrec.easyrec_environment(document, source=source)
-        write_file(beside, "".join(f"export {name}={value}\n" for name, value in environment.items()).encode())
-        streams.say(f"{beside}: source it before torchrun")
+    request = ExportRequest(
+        load_plan(plan),
+        str(plan),
+        modules=module or (),
+        previous=None if previous is None else load_plan(previous),
+        previous_source=str(previous),
+        device=target,
+        names=called,
+        counts=counts,
+        output=output,
+    )
+    _write(row.export(request), kind, output, companion)
 
 
-def _export_remap(plan: Path, counts: Path, folder: Path) -> None:
-    """Write the files, and show what the counts say of the plan."""
-    from planner.exporters import remap
-    from planner.importers.counts import CountSource
-    from planner.verification.loading import load_plan
-
-    source = CountSource(counts)
-    found = remap.write_remaps(load_plan(plan), source, folder, source=str(plan))
-    shares = dict.fromkeys(("hot_share", "planned"), "{:.1%}".format)
-    remapped = counted(len(found), "table")
-    streams.write_records(remap.records(found), streams.Format.TABLE, formats=shares)
-    streams.say(f"{folder / remap.PLAN}: {remapped} remapped, {folder / remap.MANIFEST} lists their files")
-    if unused := len(source.names) - len(found):
-        streams.say(f"{counts}: {unused} of its tables are not split by the plan and stay as they are")
-    off = [one for one in found if one.is_off]
-    for one in off[:SHOWN]:
-        streams.say(
-            f"warning: {one.name}: its hot rows take {one.hot_share:.1%} of the reads, its access curve promised"
-            f" {one.planned_hot_share:.1%}"
-        )
-    if off:
-        streams.say(
-            f"warning: {len(off)} of {remapped}: off by more than {remap.TOLERANCE:.0%} of the reads;"
-            " give them the curve that was counted (access_cdf) and plan anew"
-        )
-
-
-def _expect_flags_of(
-    kind: str,
-    *,
-    module: list[str] | None,
-    device: str | None,
-    names: str | None,
-    output: Path | None,
-    counts: Path | None,
-    previous: Path | None,
-) -> None:
+def _expect_settings(kind: str, row: ExportFormat, given: dict[str, object]) -> None:
     """Refuse flags that the format has no use for, and demand those that it needs."""
-    if kind not in WITH_MODULES:
-        flags.expect_unused(f"with --to {kind}", module=module)
-    if kind != "hugectr":
-        flags.expect_unused(f"with --to {kind}", names=names)
-    if kind not in ("torchrec", "torchrec-reshard"):
-        flags.expect_unused(f"with --to {kind}", device=device)
-    if kind != "torchrec-reshard":
-        flags.expect_unused(f"with --to {kind}", _from=previous)
-    elif previous is None:
-        raise typer.BadParameter("is needed: the plan that the trainer runs", param_hint="--from")
-    if kind != "remap":
-        flags.expect_unused(f"with --to {kind}", counts=counts)
-    elif counts is None:
-        raise typer.BadParameter("is needed: rows are numbered by it", param_hint="--counts")
-    if kind == "torcheasyrec" and not module:
-        raise typer.BadParameter("is needed: it stands in TorchEasyRec's plan file", param_hint="--module")
-    if kind in ("torcheasyrec", "remap") and output is None:
-        raise typer.BadParameter("is needed: more than one file is written", param_hint="--output")
+    for setting, value in given.items():
+        if setting != "output" and setting not in row.uses:
+            flags.expect_unused(f"with --to {kind}", **{setting: value})
+    for setting, reason in row.needs.items():
+        if not given[setting]:
+            raise typer.BadParameter(f"is needed: {reason}", param_hint=f"--{setting}")
+
+
+def _write(exported: Exported, kind: str, output: Path | None, companion: Path | None) -> None:
+    """Write the files that the exporter has not written itself, and say what is to be said of them."""
+    from planner.document.files import write_file
+
+    for note in exported.notes:
+        streams.say(note)
+    if exported.document is not None and output is None:
+        streams.write_json(exported.document)
+    elif exported.document is not None and output is not None:
+        write_file(output, f"{json.dumps(exported.document, indent=1)}\n".encode())
+        streams.say(f"{output}: {counted(exported.tables, 'table')} for {kind}")
+    if companion is not None:
+        write_file(companion, exported.companion.encode())
+        streams.say(f"{companion}: {FORMATS[kind].companion_use}")
+    if exported.records:
+        shares = dict.fromkeys(exported.shares, "{:.1%}".format)
+        streams.write_records([dict(record) for record in exported.records], streams.Format.TABLE, formats=shares)
+    for sentence in exported.report:
+        streams.say(sentence)

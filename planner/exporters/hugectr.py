@@ -1,13 +1,18 @@
 """A plan as HugeCTR's embedding collection takes it: `shard_matrix` and `shard_strategy`."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from planner.document.plan import Plan
+from planner.exporters.formats import Exported, ExportRequest, Names
 from planner.exporters.refusals import Placed, refuse
 
-Names = Literal["name", "index"]
+
+def export(request: ExportRequest) -> Exported:
+    """Return the arguments of `EmbeddingCollectionConfig.shard`; see `hugectr_sharding`."""
+    document = hugectr_sharding(request.plan, names=request.names, source=request.source)
+    return Exported(document, len(request.plan.tables))
 
 
 def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan") -> dict[str, Any]:
@@ -35,5 +40,5 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
             "workload": origin.workload.fingerprint,
         },
         "shard_matrix": matrix,
-        "shard_strategy": [[way, held] for way, held in strategy.items() if held],
+        "shard_strategy": [[way, names_of_way] for way, names_of_way in strategy.items() if names_of_way],
     }

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -12,17 +12,21 @@ import numpy as np
 from planner.document.files import replacing, write_file
 from planner.document.plan import Plan, Remap, TablePlan, write_plan
 from planner.document.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
+from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.refusals import Placed, expect_own_tables, first_ranks
 from planner.importers.counts import CountSource
 from planner.verification.coverage import coverage_fault
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
+from topologies.sentences import counted
 
 PLAN, MANIFEST = "plan.json", "remap.json"
 TOLERANCE = 0.02
 """Share of all reads by which hot rows may take more or less than the access curve promised, without a warning."""
 LONGEST_NAME = 160
 """Characters of a file's name; of longer ones the end is a digest."""
+SHOWN = 5
+"""Tables of which a warning tells; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,9 @@ class Remapped:
     rows: int
     hot_rows: int
     reads: int
-    """Of all ids that were counted."""
+    """The reads of all ids that were counted."""
     hot_share: float
-    """Of these reads, those of the hot rows."""
+    """The share of these reads that the hot rows take."""
     planned_hot_share: float
     """What the workload's access curve promised."""
 
@@ -47,6 +51,37 @@ class Remapped:
     def is_off(self) -> bool:
         """Whether the two differ by more than the tolerance."""
         return abs(self.hot_share - self.planned_hot_share) > TOLERANCE
+
+
+def export(request: ExportRequest) -> Exported:
+    """Write the remap tables into the folder, and report what the counts say of the plan; see `write_remaps`."""
+    assert request.counts is not None
+    assert request.output is not None
+    source = CountSource(request.counts)
+    remapped = write_remaps(request.plan, source, request.output, source=request.source)
+    return Exported(
+        None, len(remapped), records=records(remapped), shares=SHARES, report=tuple(_report(remapped, source, request))
+    )
+
+
+def _report(remapped: list[Remapped], counts: CountSource, request: ExportRequest) -> Iterator[str]:
+    """What was written, and the tables whose counts differ from the curve that the plan was made with."""
+    assert request.output is not None
+    tables = counted(len(remapped), "table")
+    yield f"{request.output / PLAN}: {tables} remapped, {request.output / MANIFEST} lists their files"
+    if unused := len(counts.names) - len(remapped):
+        yield f"{counts.path}: {unused} of its tables are not split by the plan and stay as they are"
+    off = [table for table in remapped if table.is_off]
+    for table in off[:SHOWN]:
+        yield (
+            f"warning: {table.name}: its hot rows take {table.hot_share:.1%} of the reads, its access curve promised"
+            f" {table.planned_hot_share:.1%}"
+        )
+    if off:
+        yield (
+            f"warning: {len(off)} of {tables}: off by more than {TOLERANCE:.0%} of the reads;"
+            " set the counted curve as their access_cdf and plan again"
+        )
 
 
 def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str = "plan") -> list[Remapped]:
@@ -72,18 +107,18 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError.at(str(folder), f"cannot be made: {error.strerror}") from None
-    tables, found = list(plan.tables), []
+    tables, remapped = list(plan.tables), []
     for number in split:
         table, rows = plan.tables[number], profiles[number].rows
         planned = float(placed.model.tables.access.hit_rate(np.array([number]), np.array([table.cache_fraction]))[0])
-        one = _remapped(table, counts.of(table.name, rows), folder, planned)
-        remap = Remap(hot_rows=one.hot_rows, ids="mapped", path=one.path, sha256=one.sha256)
+        written = _remapped(table, counts.of(table.name, rows), folder, planned)
+        remap = Remap(hot_rows=written.hot_rows, ids="mapped", path=written.path, sha256=written.sha256)
         tables[number] = table.model_copy(update={"remap": remap})
-        found.append(one)
-    manifest = {"kind": "remap", "plan": PLAN, "tables": [asdict(one) for one in found]}
+        remapped.append(written)
+    manifest = {"kind": "remap", "plan": PLAN, "tables": [asdict(table) for table in remapped]}
     write_file(folder / MANIFEST, f"{json.dumps(manifest, indent=1, ensure_ascii=False)}\n".encode())
     write_plan(plan.model_copy(update={"tables": tuple(tables)}), folder / PLAN)
-    return found
+    return remapped
 
 
 def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> None:
@@ -136,15 +171,19 @@ def file_name(table: str) -> str:
     return name
 
 
-def records(found: list[Remapped]) -> list[dict[str, Any]]:
+SHARES = ("hot_share", "planned")
+"""Fields of the records that are shares of the reads."""
+
+
+def records(remapped: list[Remapped]) -> list[dict[str, str | int | float | None]]:
     """A record for each table: what its counts say of the plan."""
     return [
         {
-            "table": one.name,
-            "rows": one.rows,
-            "hot_rows": one.hot_rows,
-            "hot_share": one.hot_share,
-            "planned": one.planned_hot_share,
+            "table": table.name,
+            "rows": table.rows,
+            "hot_rows": table.hot_rows,
+            "hot_share": table.hot_share,
+            "planned": table.planned_hot_share,
         }
-        for one in found
+        for table in remapped
     ]

@@ -13,9 +13,10 @@ from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.document.plan import Plan, TablePlan
+from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
-from planner.exporters.torchrec_qcomms import qcomms
+from planner.exporters.torchrec_qcomms import qcomms, qcomms_notes
 from topologies.errors import Fault, InputError
 
 VERSION = "1.8.0"
@@ -23,6 +24,28 @@ VERSION = "1.8.0"
 KERNELS = {"hbm": "fused", "ddr_cached": "fused_uvm_caching", "ddr": "fused_uvm"}
 DATA_TYPES: dict[str, str] = {ours: theirs for of in (DTYPE_OF, *SERVED_OF.values()) for theirs, ours in of.items()}
 """Our words and the names of torchrec.types.DataType."""
+
+
+def export_plan(request: ExportRequest) -> Exported:
+    """Return the dictionary of a ShardingPlan; see `torchrec_plan`."""
+    document = torchrec_plan(
+        request.plan, modules=request.modules, compute_device=request.device, source=request.source
+    )
+    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan))
+
+
+def export_constraints(request: ExportRequest) -> Exported:
+    """Return ParameterConstraints; see `torchrec_constraints`."""
+    document = torchrec_constraints(request.plan, source=request.source)
+    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan))
+
+
+def export_easyrec(request: ExportRequest) -> Exported:
+    """Return TorchEasyRec's plan file, with its environment as the second file; see `easyrec_plan`."""
+    document = easyrec_plan(request.plan, modules=request.modules, source=request.source)
+    environment = easyrec_environment(request.plan, source=request.source)
+    exports = "".join(f"export {name}={value}\n" for name, value in environment.items())
+    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan), companion=exports)
 
 
 def torchrec_plan(

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from cost_models.workload.models import Workload
 from cost_models.workload.words import Dtype
+from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from topologies.errors import Fault, InputError
 
 COMM_TYPES: dict[Dtype, str] = {
@@ -39,3 +41,12 @@ def qcomms_words(told: Mapping[str, str]) -> str:
     """The call that makes the config."""
     given = ", ".join(f"{key}=CommType.{value.upper()}" for key, value in told.items())
     return f"QCommsConfig({given})"
+
+
+def qcomms_notes(plan: Plan) -> tuple[str, ...]:
+    """What to configure in the trainer, where a plan's step assumes quantized exchanges."""
+    quantized = qcomms(planned_inputs(plan)[1])
+    if quantized is None:
+        return ()
+    config = qcomms_words(quantized)
+    return (f"The step assumes quantized exchanges: sharders need {config}; sharders_of(plan) makes them",)

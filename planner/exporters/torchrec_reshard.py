@@ -9,7 +9,9 @@ from typing import Any
 from cost_models.workload.models import TableProfile, Workload
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs
+from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.torchrec import VERSION, torchrec_plan
+from planner.exporters.torchrec_qcomms import qcomms_notes
 from topologies.errors import Fault, InputError
 
 RESHARDED = ("table_wise", "column_wise")
@@ -18,6 +20,23 @@ MOVABLE_STATE = ("sgd", "rowwise_adagrad", "adagrad")
 """Optimizers of which it moves all state: of others, one array of two."""
 Entries = dict[str, dict[str, dict[str, Any]]]
 """ParameterSharding by module path and table."""
+USE = (
+    "In the trainer call planner.integrations.torchrec_runtime.reshard with both plans:"
+    " DistributedModelParallel.reshard alone may leave features in their old order"
+)
+
+
+def export(request: ExportRequest) -> Exported:
+    """Return the tables that `reshard` moves; see `torchrec_reshard`."""
+    assert request.previous is not None
+    document = torchrec_reshard(
+        request.previous,
+        request.plan,
+        modules=request.modules,
+        compute_device=request.device,
+        sources=(request.previous_source, request.source),
+    )
+    return Exported(document, sum(map(len, document["plan"].values())), (*qcomms_notes(request.plan), USE))
 
 
 def torchrec_reshard(

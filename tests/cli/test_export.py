@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.exporters.formats import FORMATS
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "export-remap.txt"
 ROWS = (3_000_000, 1_000_000, 400_000)
 
@@ -76,7 +78,7 @@ def test_diff_warns_where_checkpoints_do_not_resume(run, moving):
     for pair in ((copied, held), (held, copied)):
         found = run("diff", *pair)
         assert "warning: moving: between data_parallel and sharded" in found.stderr
-        assert "do not resume across it" in found.stderr
+        assert "do not resume across the change" in found.stderr
     found = run("diff", held, elsewhere)
     assert "1 table differs" in found.stderr
     assert "warning" not in found.stderr
@@ -201,3 +203,23 @@ def test_a_split_table_is_explained(run, split_plan_file):
     result = run("explain", split_plan_file, "--table", "t1")
     assert "hot rows (" in result.stdout
     assert "rows cached" not in result.stdout
+
+
+def test_help_lists_every_format(run):
+    """The help of the command names each format with its summary and each setting with the formats that use it."""
+    text = " ".join(run("export", "--help").stdout.split())
+    for name, row in FORMATS.items():
+        assert f"{name}: {row.summary}" in text
+
+
+def test_a_setting_without_effect_is_refused_by_its_flag(run, tmp_path):
+    """Every format refuses the flags that it does not use, by name, before it reads the plan."""
+    flags = {"module": "ebc", "from": "old.json", "device": "cpu", "names": "index", "counts": "counts"}
+    for name, row in FORMATS.items():
+        for setting, value in flags.items():
+            if setting not in row.uses:
+                result = run("export", "none.json", "--to", name, f"--{setting}", value, "-o", str(tmp_path / "out"))
+                assert result.exit_code == 2
+                words = " ".join(result.stderr.split())
+                assert f"--{setting}" in words
+                assert "has no effect" in words

@@ -54,7 +54,7 @@ def test_what_differs_is_said_with_what_to_change() -> None:
     made, inputs = next(found for seed in SEEDS if (found := exported(seed, "physical")) is not None)
     document = hugectr_sharding(made)
     held = hugectr_tables(document, inputs, "x")
-    other = replace(inputs, workload=inputs.workload.model_copy(update={"name": "other"}))
+    other = replace(inputs, given_workload=inputs.given_workload.model_copy(update={"name": "other"}))
     (said,) = differences(document, other, held)
     assert "another workload" in said
     assert "-w, --global-batch and --set" in said
