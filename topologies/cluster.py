@@ -67,7 +67,7 @@ class StorageClass(Record):
     read_bandwidth: BytesPerSecond
     write_bandwidth: BytesPerSecond
     latency: Seconds
-    """Of a read that is not served by any cache."""
+    """The latency of a read that no cache serves."""
     access_size: ByteCount = 64
     """The smallest piece that is read or written: a line of CXL memory; 256B in Optane modules."""
 
@@ -77,13 +77,13 @@ class RemoteHosts(Record):
 
     count: Count
     capacity: ByteCount
-    """Of one host, for tables."""
+    """The memory of one host, for tables."""
     bandwidth: BytesPerSecond
-    """Of one host's memory."""
+    """The bandwidth of one host's memory."""
     kind: Name
-    """Of its network cards."""
+    """The kind of its network cards."""
     network_bandwidth: BytesPerSecond
-    """Of one host's cards together, one direction."""
+    """The bandwidth of one host's cards together, one direction."""
     latency: Seconds = 2e-5
     """From a request until the first row is there."""
 
@@ -137,7 +137,7 @@ class Pcie(Record):
     """The PCIe tree between the accelerators and their host."""
 
     bandwidth: BytesPerSecond
-    """Of one accelerator's own link, one direction."""
+    """The bandwidth of one accelerator's own link, one direction."""
     accelerators_per_switch: Count = 1
     """How many accelerators share one uplink of the same bandwidth to the host."""
     latency: Seconds = 1e-6
@@ -149,7 +149,7 @@ class Nics(Record):
     kind: Name
     count: Count
     bandwidth: BytesPerSecond
-    """Of one card, one direction."""
+    """The bandwidth of one card, one direction."""
     latency: Seconds = 2e-6
 
 

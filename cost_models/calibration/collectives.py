@@ -35,7 +35,7 @@ class CollectiveTimes:
 
 
 def collective_times(frame: pd.DataFrame) -> list[CollectiveTimes]:
-    """By operation and ranks; the frame has the columns operation, ranks, buffer_bytes, seconds."""
+    """Fit a law for each operation and number of ranks, from a frame with operation, ranks, buffer_bytes, seconds."""
     found = []
     for operation, of_operation in frame.groupby("operation", sort=True):
         for ranks in sorted(set(of_operation.ranks)):

@@ -40,7 +40,7 @@ COLUMNS = (
     "k",
     "seconds",
 )
-"""Of a table of kernels; a kind of kernel uses some of them (NEEDED) and leaves the others empty.
+"""The columns of a table of kernels; a kind of kernel uses some of them (NEEDED) and leaves the others empty.
 
 lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` rows in all, or have their gradients
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform); before each

@@ -27,7 +27,7 @@ COLLECTIVES: dict[str, CollectiveOperation] = {
     "all_gather": "all_gather",
     "_allgather_base": "all_gather",
 }
-"""By the name that PyTorch's process group records ("Collective name"), from PyTorch 2.2 on."""
+"""The operation, by the name that PyTorch's process group records ("Collective name"), from PyTorch 2.2 on."""
 ELEMENT_BYTES = {
     "Float": 4,
     "Half": 2,

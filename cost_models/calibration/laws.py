@@ -39,7 +39,7 @@ class FittedLaw:
 
     @property
     def values(self) -> dict[str, float]:
-        """Of all terms."""
+        """The values of all terms, taken or fitted."""
         return {**self.taken, **self.fit.values}
 
 

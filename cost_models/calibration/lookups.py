@@ -84,13 +84,13 @@ class Lookups:
 
 
 LIKELY_SPEEDUP = 10.0
-"""Of a cache over its memory for rows that a batch reads again, where the measurements do not tell it (assumed)."""
+"""The speed-up of a cache over its memory for rows that a batch reads again (assumed where it is not measured)."""
 _REACHES = 24
 """Sizes of the cache that are tried to find where to start."""
 
 
 def lookup_law(rows: pd.DataFrame, measured: Floats, sector_bytes: float) -> Law:
-    """Of runs that find small tables in the cache, which holds a share of a table by its size."""
+    """Fit runs that find small tables in the cache, which holds a share of a table by its size."""
     kernels = Lookups.of(rows, sector_bytes)
 
     def predict(values: Mapping[str, float]) -> Floats:
@@ -161,7 +161,7 @@ def update_law(rows: pd.DataFrame, measured: Floats, lookup: Mapping[str, float]
 def evicted_law(
     operation: Literal["lookup", "update"], rows: pd.DataFrame, measured: Floats, lookup: Mapping[str, float]
 ) -> Law:
-    """Of runs that find no row in the caches: distinct rows come from memory, one that is read again from a cache.
+    """Fit runs that find no row in the caches: distinct rows come from memory, one that is read again from a cache.
 
     An update reads the gradient of a vector for each of its lookups, and rewrites distinct rows.
     """

@@ -36,7 +36,7 @@ PASSES, RUNS = 3, 3
 """Through all cases, and of a case in each pass."""
 LEAST_EVICTED_BYTES = 2**26
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-"""Of Linux: a folder for each cache that serves the first core, with its `size`."""
+"""Where Linux has a folder for each cache that serves the first core, with its `size`."""
 ID_SETS = 3
 """Ids that take turns, so that one run does not find the rows of the one before in a cache."""
 SEED = 20240613

@@ -15,7 +15,7 @@ OPERATIONS: dict[str, CollectiveOperation] = {
     "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }
-"""By the name of the program, less `_perf`."""
+"""The operation of each program, by the program's name without `_perf`."""
 COLUMNS = ("operation", "ranks", "buffer_bytes", "seconds")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATIONS) + r")_perf\b")
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\b")

@@ -11,7 +11,7 @@ from topologies.sentences import counted
 SOFT_RELATIVE_ERROR = 0.03
 """Relative errors beyond this weigh less than their square (soft L1): outliers do not pull the fit."""
 TOLERANCE = 1e-12
-"""Of the search, so that a fit begun at its own result stays there."""
+"""The tolerance of the search, so that a fit begun at its own result stays there."""
 FARTHEST = np.log(1e4)
 """How far a coefficient may move from where it starts; one that goes to the end is not determined."""
 LARGEST_UNCERTAINTY = 0.5

@@ -12,7 +12,7 @@ from topologies.errors import InputError
 PIECE = 1 << 20
 """Characters that are read at a time."""
 MOST_CHARACTERS = 1 << 26
-"""Of one event; no profiler writes longer ones."""
+"""The most characters of one event; no profiler writes longer ones."""
 Event = dict[str, Any]
 
 

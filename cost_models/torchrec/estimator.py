@@ -76,7 +76,7 @@ class PerfEstimator:
         return np.where(blocks.sharding == DATA_PARALLEL, numbers.dense_bandwidth_share.value * hbm, rate)
 
     def _comms_bytes_per_s(self, ranks: int) -> float:
-        """Of a collective over so many consecutive ranks: intra-host or, beyond one host, inter-host for all of it."""
+        """The bandwidth of a collective over so many consecutive ranks: intra-host or, beyond one host, inter-host."""
         topology = self._topology
         within = ranks <= topology.local_world_size
         return topology.intra_host_bytes_per_s if within else topology.inter_host_bytes_per_s
@@ -136,7 +136,7 @@ class PerfEstimator:
         return np.where(traffic.replicated, self._all_reduce(traffic.blocks, device), exchanged)
 
     def _all_reduce(self, blocks: Blocks, device: Floats) -> Floats:
-        """Of a replicated table's gradient, and its element-wise kernels; DataParallelEvaluator."""
+        """The time of a replicated table's gradient and its element-wise kernels (DataParallelEvaluator)."""
         topology, tables = self._topology, self._tables
         size = tables.rows[blocks.table] * blocks.columns * tables.element_bytes[blocks.table]
         nodes = min(topology.world_size / topology.local_world_size, 2)

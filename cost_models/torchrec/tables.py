@@ -44,7 +44,7 @@ class TorchRecTables:
     rows: Ints
     dim: Ints
     element_bytes: Floats
-    """Of the stored weights; with scales and padding, a mean over the row."""
+    """Bytes per number of the stored weights; with scales and padding, a mean over the row."""
     batch_inputs: Floats
     """Ids of one rank's batch: the sum over features of pooling factor x poolings x batch."""
     batch_outputs: Floats
@@ -62,11 +62,11 @@ class TorchRecTables:
     cache: CacheStatistics | None = None
     """Unset: no prefetch is charged."""
     stated_output_bytes: Floats | None = None
-    """[T] of an element that lookups write, which only memory counts; NaN, and unset: as the weights are stored."""
+    """[T] bytes of an element that lookups write, which only memory counts; NaN, and unset: as the weights are stored."""
 
     @property
     def output_bytes(self) -> Floats:
-        """[T] of an element that lookups write."""
+        """[T] bytes of an element that lookups write."""
         own, stated = self.element_bytes.astype(float), self.stated_output_bytes
         return own if stated is None else np.where(np.isnan(stated), own, stated)
 

@@ -20,18 +20,18 @@ class TorchRecTopology:
     local_world_size: int
     """Ranks on one host."""
     hbm_bytes: tuple[int, ...]
-    """[W] of each rank, after the storage reservation (`hbm_cap`)."""
+    """[W] bytes of each rank, after the storage reservation (`hbm_cap`)."""
     ddr_bytes: tuple[int, ...]
-    """[W] of each rank, not of its host (`ddr_cap`)."""
+    """[W] bytes of each rank, not of its host (`ddr_cap`)."""
     hbm_bytes_per_s: float
     ddr_bytes_per_s: float
-    """Of no consequence on cuda."""
+    """Has no effect on cuda."""
     hbm_to_ddr_bytes_per_s: float
     ssd_bytes_per_s: float
-    """Of no consequence without key-value tables."""
+    """Has no effect without key-value tables."""
     intra_host_bytes_per_s: float
     inter_host_bytes_per_s: float
-    """Of one rank's share of its host's cards ("1 NIC per GPU")."""
+    """The bandwidth of one rank's share of its host's cards ("1 NIC per GPU")."""
     pod_size: int | None = None
     """Hosts in one scale-up domain; unset: each host is its own."""
     backward_ratio: float = 2.0

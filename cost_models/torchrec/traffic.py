@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ShardTraffic:
-    """Of n blocks, per shard. All arrays are [n]."""
+    """The traffic of n blocks, per shard. All arrays are [n]."""
 
     topology: TorchRecTopology
     tables: TorchRecTables

@@ -23,11 +23,11 @@ class NumberFormat:
     """How a vector of numbers is laid out."""
 
     bits: int
-    """Of one element by itself."""
+    """Bits of one element by itself."""
     block: int = 1
     """Elements that share bits; a vector is padded to whole blocks."""
     shared_bits: int = 0
-    """Of a block."""
+    """Bits shared by a block."""
     row_bytes: int = 0
     """Scale and bias of a row."""
     row_multiple: int = 1

@@ -32,7 +32,7 @@ BITS_OF: dict[DataType, int] = {
     "INT2": 2,
     "NFP8": 8,
 }
-"""Of one number."""
+"""Bits of one number."""
 
 
 class MultipassPrefetch(Record):
@@ -43,7 +43,7 @@ class MultipassPrefetch(Record):
 
 
 class CacheParams(Record):
-    """Of a cache in HBM of a table below it."""
+    """Settings of the cache in HBM of a table below it."""
 
     algorithm: Literal["LRU", "LFU"] | None = None
     load_factor: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -51,13 +51,13 @@ class CacheParams(Record):
     reserved_memory: Annotated[float, Field(ge=0)] | None = None
     """Bytes of HBM that FBGEMM leaves free when it makes the cache."""
     precision: DataType | None = None
-    """Of the cached rows. Unset: as the table is stored."""
+    """The data type of the cached rows. Unset: as the table is stored."""
     prefetch_pipeline: bool | None = None
     multipass_prefetch_config: MultipassPrefetch | None = None
 
 
 class KeyValueParams(Record):
-    """Of tables on drives and parameter servers."""
+    """Settings of tables on drives and parameter servers."""
 
     ssd_storage_directory: str | None = None
     ssd_rocksdb_write_buffer_size: int | None = None
@@ -90,17 +90,17 @@ class KernelSettings(Record):
     stochastic_rounding: bool | None = None
     bounds_check_mode: BoundsCheckMode | None = None
     output_dtype: DataType | None = None
-    """Of the vectors that the lookup writes."""
+    """The data type of the vectors that the lookup writes."""
     cache_params: CacheParams | None = None
     key_value_params: KeyValueParams | None = None
 
     @property
     def cache_dtype(self) -> Dtype | None:
-        """Of the rows in a cache, where it is stated and rows are stored in it."""
+        """The format of the rows in a cache, where it is stated and rows are stored in it."""
         cache = self.cache_params
         return DTYPE_OF.get(cache.precision) if cache is not None and cache.precision is not None else None
 
     @property
     def output_bytes(self) -> float | None:
-        """Of a number of the vectors that the lookup writes, where that is stated."""
+        """Bytes of a number of the vectors that the lookup writes, where that is stated."""
         return None if self.output_dtype is None else BITS_OF[self.output_dtype] / 8

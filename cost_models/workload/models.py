@@ -56,7 +56,7 @@ class TableProfile(Record):
     are looked up and pooled once, and their vectors travel once (inverse jagged tensors; RecD, arXiv:2211.05239). All
     tables of a group have one dedup_factor. Unset: ids are deduplicated, vectors of pooled tables are not."""
     dtype: Dtype | None = None
-    """Of the stored weights. Unset: the workload's."""
+    """The data type of the stored weights. Unset: the workload's."""
     precision_cache: Annotated[Share, Field(gt=0)] | None = None
     """Share of the rows, the hottest, that HBM holds in fp32 beside the table; they are updated there and written back
     in the table's own format when they cool down. Below HBM, the size of the cache is the plan's. Unset: none."""
@@ -160,7 +160,7 @@ class Dense(Record):
     """Numbers of one sample that are kept from the forward to the backward pass; they count as memory alone. Unset:
     inputs and outputs of all layers, and of totals none."""
     dtype: ComputeDtype = "tf32"
-    """Of the matrix products."""
+    """The data type of the matrix products."""
     optimizer: Optimizer = "sgd"
     extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
     """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen

@@ -35,7 +35,7 @@ DIMS = {16: 0.10, 32: 0.20, 64: 0.30, 96: 0.10, 128: 0.20, 192: 0.05, 256: 0.05}
 """Dimension → share of the tables."""
 MEAN_POOLING = 15.8
 POOLING_SIGMA = 1.0
-"""Of the logarithm."""
+"""The standard deviation of the logarithm."""
 POOLING_MOST = 500.0
 ZIPF_ALPHA = (0.6, 1.3)
 STEEPEST = 10.0

@@ -169,7 +169,7 @@ def _kinds_of_name(name: str) -> list[str]:
 
 
 def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
-    """By its suffix where it is a table, else by the keys at its top; `chain` holds the files based on it."""
+    """The kind of a file, by its suffix or the keys at its top; `chain` holds the files based on it."""
     from cost_models.workload.dialects import is_table_set
     from cost_models.workload.profiles import DELIMITERS, PARQUET
     from topologies.errors import InputError

@@ -52,7 +52,7 @@ def _of_unknown_device(device: str) -> Iterator[dict[str, Cell]]:
 
 
 def _of_file(file: NamedCoefficients, device: str | None = None) -> Iterator[dict[str, Cell]]:
-    """Of a device's file, or of the default for a device, residuals as they hold on that device."""
+    """The coefficients of a device's file, or the default's, with the residuals that hold on that device."""
     on = device or (file.name if isinstance(file, DeviceCoefficients) and file.name != "default" else None)
     if isinstance(file, CollectiveCoefficients):
         yield from _laws(file)

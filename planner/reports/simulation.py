@@ -63,7 +63,7 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
 
 
 def hidden_stages(plan: Plan) -> dict[str, str]:
-    """By the name of a stage that others hide, the stage in which the rest of it shows."""
+    """The stage in which the remainder of each hidden stage is counted, by the name of the hidden one."""
     model = planned_model(plan)
     return dict(model.hidden)
 

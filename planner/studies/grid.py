@@ -13,7 +13,7 @@ from topologies.documents import Document, Key
 from topologies.errors import Fault, InputError
 
 MOST_VALUES = 1_000_000
-"""Of one axis."""
+"""The most values of one axis."""
 
 
 @dataclass(frozen=True)

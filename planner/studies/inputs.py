@@ -24,7 +24,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True)
 class StudyInputs:
-    """Of one point."""
+    """The inputs of one point."""
 
     topology: Topology
     workload: Workload

@@ -182,7 +182,7 @@ def _answer(job: Job) -> Answer:
 
 
 def _gap(outcome: Outcome) -> float:
-    """Of an outcome with a plan."""
+    """The gap of an outcome with a plan."""
     assert outcome.step_s is not None
     return outcome.step_s / outcome.bound_s - 1 if outcome.bound_s else math.inf
 
@@ -195,7 +195,7 @@ def _placement(start: Start | None, formulation: Formulation) -> Placement | Non
 
 
 def _digest(formulation: Formulation) -> str:
-    """Of what the numbers of a placement mean."""
+    """The digest of everything that gives the numbers of a placement their meaning."""
     options, problem = formulation.options, formulation.problem
     arrays = (
         *(options.table, options.tier, options.cache_fraction, options.dtype),
@@ -243,7 +243,7 @@ def _capacity(model: CostModel) -> dict[str, int]:
 
 
 def _saves(plan: Plan, model: CostModel, found: list[Any]) -> dict[str, float]:
-    """By resource, the share of the step that 10 % more of it saves: of rates with the plan as it is; of memory at most
+    """The share of the step that 10 % more of each resource saves: of rates with the plan as it is; of memory at most
     so much, by the price of a byte in the proof of the bound."""
     assert plan.objective is not None
     saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in found}

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 from planner.studies.point import Answer, Job, answer, failed
 
 MOST_DEATHS = 2
-"""Of processes that computed a job alone, before it is given up."""
+"""The most processes that may die while they compute one job alone, before the job is given up."""
 WAIT_S = 0.2
 """Between looks at whether the user has had enough."""
 

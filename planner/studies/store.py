@@ -109,7 +109,7 @@ def _packed(data: object) -> bytes:
 
 
 def _checksum(key: str, content: bytes) -> str:
-    """Of content that belongs to a job: that of another job has another one."""
+    """The digest of content that belongs to a job; another job's differs."""
     return hashlib.sha256(key.encode() + b"\0" + content).hexdigest()
 
 

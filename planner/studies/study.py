@@ -47,7 +47,7 @@ class Range(Record):
     """What is multiplied by."""
     points: Annotated[int, Field(ge=2, le=100_000, strict=True)] | None = None
     spacing: Literal["linear", "log"] = "linear"
-    """Of `points`."""
+    """How the `points` are spaced."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

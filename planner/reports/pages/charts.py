@@ -33,7 +33,7 @@ STAGE_COLOURS = {
 MEMORY_COLOURS: dict[str, str] = dict(
     zip(MEMORY_TIERS, cycle(("#2166ac", "#1b7837", "#7b5a99", "#b8860b", "#4d9fc7")), strict=False)
 )
-"""By their position in the one list of memories, so that each has one."""
+"""The colour of each memory, by its position in the one list of memories, so that each has one."""
 LABEL_LENGTH, MOST_TICKS = 28, 12
 BAR_PX, SURROUNDINGS_PX, LEGEND_PX = 24, 96, 760
 
@@ -55,7 +55,7 @@ class Chart:
     """A chart with one view or several to choose from."""
 
     name: str
-    """Of its pictures' files, and of its place in a page."""
+    """The name of its picture files, and of its anchor in a page."""
     title: str
     views: tuple[View, ...]
     note: str = ""
@@ -76,7 +76,7 @@ class Bars:
     name: str
     values: Sequence[float | None]
     colour: str | Sequence[str]
-    """Of all bars, or of each."""
+    """The colour of all bars, or of each."""
     hovers: Sequence[str]
     texts: Sequence[str] = field(default_factory=tuple)
     width: float | None = None

@@ -13,7 +13,7 @@ from topologies.errors import InputError, MissingPackageError
 
 PictureFormat = Literal["png", "svg"]
 WIDTH_PX, DENSITY = 960, 2
-"""Of a picture; and the pixels that a PNG has for each of them."""
+"""The width of a picture, and the pixels that a PNG has for each of its pixels."""
 TITLE_PX = 44
 
 

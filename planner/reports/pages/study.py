@@ -15,7 +15,7 @@ from planner.reports.pages.study_heat_maps import heat_maps
 from planner.studies.results import FIGURES, StudyResults
 
 MOST_ROWS = 5000
-"""Of the table: a browser takes seconds to sort more."""
+"""The most rows of the table: a browser takes seconds to sort more."""
 CHARTS: tuple[Callable[[Points], Chart | LeftOut | None], ...] = (
     heat_maps,
     scaling,

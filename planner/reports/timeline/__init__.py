@@ -13,7 +13,7 @@ from planner.reports.timeline.slices import loads, sample, slices
 from topologies.errors import InputError
 
 MOST_RANKS = 8
-"""Of which traces are written unless others are asked for."""
+"""The most ranks of which traces are written unless others are asked for."""
 TRACE_NAME = re.compile(r"rank_(\d+)\.json\.gz")
 
 

@@ -28,7 +28,7 @@ COLLECTIVES = {
     "output dist (row-wise)": ("reduce_scatter", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"),
     "gradient dist (row-wise)": ("all_gather", "ncclDevKernel_AllGather_RING_LL"),
 }
-"""By task, names of the collective and of its kernel; any other exchange is an all-to-all."""
+"""The names of the collective and of its kernel, by task; any other exchange is an all-to-all."""
 
 FIRST_CORRELATION = 100_000
 """HolisticTraceAnalysis keeps places in the file in the smallest integers that hold the correlations: not too small."""
@@ -39,7 +39,7 @@ Event = dict[str, Any]
 def documents(
     simulation: Simulation, slices_of: Mapping[int, Sequence[Slice]], loads_of: Mapping[int, Sequence[Load]]
 ) -> dict[int, str]:
-    """By rank, the whole file. The same simulation gives the same text."""
+    """Return the whole file of every rank. The same simulation gives the same text."""
     flows = _flows(simulation, slices_of)
     return {
         rank: _document(simulation, rank, [*_Rank(simulation, rank).events(own, loads_of[rank]), *flows[rank]])
@@ -173,7 +173,7 @@ class _Rank:
         return self._span(cat, name, self._gpu, stream, _us(each.start), _us(each.end), **args)
 
     def _counter(self, load: Load) -> Iterator[Event]:
-        """Of several values within a microsecond the last."""
+        """The counter's values by microsecond; of several within one, the last counts."""
         values = {_us(time): round(share, 4) for time, share in zip(load.time, load.share.tolist(), strict=True)}
         for ts, share in values.items():
             yield {
@@ -193,7 +193,7 @@ def _stream_numbers(simulation: Simulation) -> dict[str, int]:
 
 
 def _flows(simulation: Simulation, slices_of: Mapping[int, Sequence[Slice]]) -> dict[int, list[Event]]:
-    """By rank: every exchange leads from the rank that enters it first to the one that enters it next, and so on."""
+    """The arrows of each rank: from the rank that enters an exchange first to the one that enters next, and so on."""
     entered: dict[int, list[tuple[int, int]]] = {}
     for rank, own in slices_of.items():
         for each in own:

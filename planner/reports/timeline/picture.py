@@ -189,7 +189,7 @@ def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[st
 
 
 def _links(found: Sequence[Load], step_s: float) -> list[Load]:
-    """Of one step, the most used first; links that are loaded alike are one line."""
+    """The links in use during one step, the most used first; links that are loaded alike are one line."""
     merged: list[Load] = []
     for load in found:
         kept = load.time < step_s

@@ -19,17 +19,17 @@ class Slice:
     """A task of one rank within the counted time; seconds from its beginning."""
 
     number: int
-    """Of the task in its program."""
+    """The number of the task in its program."""
     task: Task
     place: int
-    """Of the rank among those of the task."""
+    """The position of the rank among those of the task."""
     start: float
     end: float
 
 
 @dataclass(frozen=True)
 class Load:
-    """Of one link of a rank, in steps: what holds from each time until the next."""
+    """The use of one link of a rank as a step function: each value holds until the next time."""
 
     name: str
     """Sort and number, as in `nic_out 4`."""
@@ -88,7 +88,7 @@ def resources(simulation: Simulation, rank: int) -> list[int]:
 
 
 def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]:
-    """By rank, of every link of it that is used in the counted steps. Plays the steps again."""
+    """The loads of every link that is used in the counted steps, by rank. Simulates the steps again."""
     of_rank = {rank: resources(simulation, rank) for rank in ranks}
     record = _Record(sorted({each for found in of_rank.values() for each in found}))
     simulation.replay(record)
