@@ -62,7 +62,7 @@ class TorchRecTables:
     cache: CacheStatistics | None = None
     """Unset: no prefetch is charged."""
     stated_output_bytes: Floats | None = None
-    """[T] bytes of an element that lookups write, which only memory counts; NaN, and unset: as the weights are stored."""
+    """[T] bytes of an element that lookups write, counted as memory alone; NaN: as the weights are stored."""
 
     @property
     def output_bytes(self) -> Floats:
