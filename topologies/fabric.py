@@ -1,26 +1,19 @@
-"""The fabric of a cluster: which links traffic between two ranks crosses, and what binds a group of ranks.
+"""The fabric of a cluster as index arrays: which domain, PCIe switch, card and network switches serve each rank.
 
 Traffic takes the scale-up fabric where both ranks are in one domain, else PCIe where they are in one node,
-else their own network cards and the network. It is never relayed by a third rank. The same rules stand here
-twice: as numpy index arrays, with the flows of an all-to-all counted in closed form, and as a networkx graph
-whose cheapest paths obey them.
+else their own network cards and the network. It is never relayed by a third rank. The same rules stand twice:
+`flows` counts in closed form what an all-to-all puts on every link, and `fabric_graph` is a graph whose cheapest
+paths obey them.
 
 Every bandwidth is for one direction, in bytes/s; every latency is in seconds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.cluster import NodeGroup, Topology
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -28,29 +21,6 @@ Vertex = tuple[str | int, ...]
 """`("rank", 3)`, `("port", 3)`, `("scale-up", 0)`, `("pcie", 1)`, `("host", 0)`, `("nic", 3)`,
 `("switch", level, 2)`, `("core",)`, `("ddr", 0)`, `("ssd", 0)`, `("scm", 0)`, `("front-end", 0)`, `("remote", 0)` (the
 hosts of a node group); all numbers count over the whole cluster."""
-
-
-@dataclass(frozen=True)
-class Link:
-    """One directed link of the fabric."""
-
-    start: Vertex
-    end: Vertex
-    kind: str
-    bandwidth_bytes_per_s: float
-    latency_s: float
-
-    def __str__(self) -> str:
-        start, end = (" ".join(map(str, vertex)) for vertex in (self.start, self.end))
-        return f"{self.kind} ({start} → {end})"
-
-
-@dataclass(frozen=True)
-class Bottleneck:
-    """What a group of ranks can do at most, and the link that binds it (None: one rank sends nothing)."""
-
-    bytes_per_s: float
-    link: Link | None
 
 
 class Fabric:
@@ -156,55 +126,6 @@ class Fabric:
             return np.zeros(switches, dtype=np.int64)
         plane = np.arange(switches) // (self.rails if level == 0 else 1)
         return plane * levels[level].nodes // levels[level + 1].nodes
-
-    @cached_property
-    def graph(self) -> "nx.DiGraph[Vertex]":
-        """The directed graph: `bandwidth` (bytes/s), `latency` (s), `kind` and routing `cost` of each edge.
-
-        Latency stands on the edges that lead upwards, away from the rank, so that the sum over a path counts
-        every fabric once.
-        """
-        from topologies.fabric_graph import build
-
-        return build(self)
-
-    def path(self, a: int, b: int) -> tuple[Link, ...]:
-        """The links that traffic from rank `a` to rank `b` crosses, in order; none for `a` to itself."""
-        import networkx as nx
-
-        vertices = nx.dijkstra_path(self.graph, ("rank", a), ("rank", b), weight="cost")
-        return tuple(self.link(start, end) for start, end in pairwise(vertices))
-
-    def link(self, start: Vertex, end: Vertex) -> Link:
-        """The link between two neighbours in the graph."""
-        edge = self.graph.edges[start, end]
-        return Link(start, end, edge["kind"], edge["bandwidth"], edge["latency"])
-
-    def all_to_all_bytes_per_s(self, ranks: Sequence[int] | Ints) -> float:
-        """The bytes/s that each of `ranks` can send when every one sends equally to every other."""
-        return self._binding(ranks)[0]
-
-    def all_to_all(self, ranks: Sequence[int] | Ints) -> Bottleneck:
-        """`all_to_all_bytes_per_s` and the link that binds; the one next to the ranks when several do."""
-        rate, ends = self._binding(ranks)
-        return Bottleneck(rate, self.link(*ends) if ends else None)
-
-    def _binding(self, ranks: Sequence[int] | Ints) -> tuple[float, tuple[Vertex, Vertex] | None]:
-        from topologies.flows import upward_flows
-
-        group = np.asarray(ranks, dtype=np.int64)
-        if not len(group) or len(np.unique(group)) < len(group):
-            raise ValueError("a group has at least one rank, and none twice")
-        rate, ends = float("inf"), None
-        for flow in upward_flows(self, group):
-            crossing = flow.pairs > 0
-            if not crossing.any():
-                continue
-            bound = flow.bytes_per_s[crossing] * (len(group) - 1) / flow.pairs[crossing]
-            tightest = int(np.argmin(bound))
-            if bound[tightest] < rate:
-                rate, ends = float(bound[tightest]), flow.ends(int(np.flatnonzero(crossing)[tightest]))
-        return rate, ends
 
     def parent(self, level: int, switch: int) -> Vertex:
         """What the switch of a level hangs on; level -1 asks for the card of that number."""

@@ -1,22 +1,18 @@
-"""The flows of an all-to-all over every kind of link, counted in closed form.
+"""The flows of an all-to-all over every kind of link, counted in closed form, and the link that binds them.
 
 Between two ranks of the group flows one unit each way, so what goes up a link equals what comes down, and
 only the upward links are counted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from topologies.fabric import Fabric, Vertex
+from topologies.fabric import Fabric, Floats, Ints, Vertex
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Ends = tuple[Vertex, Vertex]
 
 
 @dataclass(frozen=True)
@@ -25,10 +21,39 @@ class Flow:
 
     pairs: Ints
     bytes_per_s: Floats
-    ends: Callable[[int], tuple["Vertex", "Vertex"]]
+    ends: Callable[[int], Ends]
 
 
-def upward_flows(fabric: "Fabric", group: Ints) -> Iterator[Flow]:
+@dataclass(frozen=True)
+class Bottleneck:
+    """What each of a group of ranks can send at most, and the link that binds it."""
+
+    bytes_per_s: float
+    ends: Ends | None
+    """Start and end of the link, the one next to the ranks when several bind; None: one rank sends nothing."""
+
+
+def all_to_all_bottleneck(fabric: Fabric, ranks: Sequence[int] | Ints) -> Bottleneck:
+    """The bytes/s that each of `ranks` can send when every one sends equally to every other, and what binds them.
+
+    Raises ValueError for an empty group and for a rank that is given twice.
+    """
+    group = np.asarray(ranks, dtype=np.int64)
+    if not len(group) or len(np.unique(group)) < len(group):
+        raise ValueError("a group has at least one rank, and none twice")
+    bottleneck = Bottleneck(float("inf"), None)
+    for flow in upward_flows(fabric, group):
+        crossing = flow.pairs > 0
+        if not crossing.any():
+            continue
+        bound = flow.bytes_per_s[crossing] * (len(group) - 1) / flow.pairs[crossing]
+        tightest = int(np.argmin(bound))
+        if bound[tightest] < bottleneck.bytes_per_s:
+            bottleneck = Bottleneck(float(bound[tightest]), flow.ends(int(np.flatnonzero(crossing)[tightest])))
+    return bottleneck
+
+
+def upward_flows(fabric: Fabric, group: Ints) -> Iterator[Flow]:
     """The flows of an all-to-all of the distinct ranks `group` [k], from the ranks upwards.
 
     O(k log k). The links that go from a port to its switch and to its card are left out: the port's own link
@@ -77,7 +102,7 @@ def upward_flows(fabric: "Fabric", group: Ints) -> Iterator[Flow]:
         )
 
 
-def _uplink(fabric: "Fabric", level: int, switch: int) -> tuple["Vertex", "Vertex"]:
+def _uplink(fabric: Fabric, level: int, switch: int) -> Ends:
     return ("switch", level, switch), fabric.parent(level, switch)
 
 
@@ -90,7 +115,7 @@ def _sums(owner: Ints, value: Ints, count: int) -> Ints:
 class _Peers:
     """For every rank of a group, how many others it reaches which way, among those with its own label."""
 
-    def __init__(self, fabric: "Fabric", group: Ints) -> None:
+    def __init__(self, fabric: Fabric, group: Ints) -> None:
         self.node = fabric.node_of_rank[group]
         # A rank without scale-up is alone in its domain.
         up = fabric.scale_up_bytes_per_s[group] > 0

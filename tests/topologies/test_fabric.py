@@ -13,15 +13,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from topologies.cluster import Topology
-from topologies.fabric import Fabric, Link
+from topologies.fabric import Fabric
+from topologies.fabric_graph import FabricGraph, Link
+from topologies.flows import all_to_all_bottleneck
 from topologies.loading import load_topology
 
 
 def _brute_force(fabric: Fabric, ranks: list[int]) -> float:
     """Bytes/s of each rank in an all-to-all, by walking the path of every ordered pair."""
     crossing: Counter[Link] = Counter()
+    graph = FabricGraph(fabric)
     for a, b in itertools.permutations(ranks, 2):
-        crossing.update(fabric.path(a, b))
+        crossing.update(graph.path(a, b))
     bounds = [link.bandwidth_bytes_per_s * (len(ranks) - 1) / pairs for link, pairs in crossing.items()]
     return min(bounds, default=math.inf)
 
@@ -71,10 +74,10 @@ def test_bottleneck_equals_walking_all_pairs(topology: Topology, data: st.DataOb
     world = topology.world_size
     ranks = data.draw(st.lists(st.integers(0, world - 1), min_size=1, max_size=12, unique=True))
     expected = _brute_force(fabric, ranks)
-    assert fabric.all_to_all_bytes_per_s(ranks) == pytest.approx(expected, rel=1e-12)
-    found = fabric.all_to_all(ranks)
-    assert found.bytes_per_s == pytest.approx(expected, rel=1e-12)
-    assert (found.link is None) == (len(ranks) == 1)
+    assert all_to_all_bottleneck(fabric, ranks).bytes_per_s == pytest.approx(expected, rel=1e-12)
+    bottleneck = all_to_all_bottleneck(fabric, ranks)
+    assert bottleneck.bytes_per_s == pytest.approx(expected, rel=1e-12)
+    assert (bottleneck.ends is None) == (len(ranks) == 1)
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,7 +87,7 @@ def test_paths_are_never_relayed_and_follow_the_order(topology: Topology, data: 
     fabric = Fabric(topology)
     assume(topology.world_size > 1)
     a, b = data.draw(st.lists(st.integers(0, topology.world_size - 1), min_size=2, max_size=2, unique=True))
-    path = fabric.path(a, b)
+    path = FabricGraph(fabric).path(a, b)
     assert path[0].start == ("rank", a)
     assert path[-1].end == ("rank", b)
     between = [link.end for link in path[:-1]]
@@ -100,56 +103,57 @@ def test_paths_are_never_relayed_and_follow_the_order(topology: Topology, data: 
 
 def test_dgx_a100_inside_a_node_is_bound_by_nvlink() -> None:
     """Eight accelerators of one node exchange at their NVLink rate, 300 GB/s."""
-    found = Fabric(load_topology("dgx-a100-80")).all_to_all(range(8))
-    assert found.bytes_per_s == 300e9
-    assert found.link is not None
-    assert found.link.kind == "nvlink3"
+    bottleneck = all_to_all_bottleneck(Fabric(load_topology("dgx-a100-80")), range(8))
+    assert bottleneck.bytes_per_s == 300e9
+    assert bottleneck.ends is not None
+    assert bottleneck.ends[0][0] == "rank"
+    assert bottleneck.ends[1][0] == "scale-up"
 
 
 def test_two_dgx_a100_are_bound_by_their_cards() -> None:
     """Of 15 peers 8 are behind the card of 25 GB/s, so each rank sends 25 x 15 / 8 GB/s."""
     fabric = Fabric(load_topology("dgx-a100-80", nodes=2))
-    found = fabric.all_to_all(range(16))
-    assert found.bytes_per_s == pytest.approx(25e9 * 15 / 8)
-    assert found.link is not None
-    assert (found.link.kind, found.link.start) == ("infiniband", ("nic", 0))
-    assert str(found.link) == "infiniband (nic 0 → core)"
+    bottleneck = all_to_all_bottleneck(fabric, range(16))
+    assert bottleneck.bytes_per_s == pytest.approx(25e9 * 15 / 8)
+    assert bottleneck.ends is not None
+    link = FabricGraph(fabric).link(*bottleneck.ends)
+    assert (link.kind, link.start) == ("infiniband", ("nic", 0))
+    assert str(link) == "infiniband (nic 0 → core)"
 
 
 def test_cards_that_are_shared_halve_the_rate() -> None:
     """Two V100 share a card of 12.5 GB/s: both send 8 of 15 parts through it."""
     fabric = Fabric(load_topology("dgx1-v100", nodes=2))
     assert fabric.nic_of_rank.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
-    assert fabric.all_to_all_bytes_per_s(range(16)) == pytest.approx(12.5e9 * 15 / 16)
+    assert all_to_all_bottleneck(fabric, range(16)).bytes_per_s == pytest.approx(12.5e9 * 15 / 16)
 
 
 def test_pcie_server_is_bound_by_the_uplinks_of_its_switches() -> None:
     """Four A40 behind a switch send 4 of 7 parts each over one uplink of 31.5 GB/s."""
     fabric = Fabric(load_topology("a40-8"))
-    found = fabric.all_to_all(range(8))
-    assert found.bytes_per_s == pytest.approx(31.5e9 * 7 / 16)
-    assert found.link is not None
-    assert (found.link.start, found.link.end) == (("pcie", 0), ("host", 0))
-    assert fabric.all_to_all_bytes_per_s(range(4)) == 31.5e9
+    bottleneck = all_to_all_bottleneck(fabric, range(8))
+    assert bottleneck.bytes_per_s == pytest.approx(31.5e9 * 7 / 16)
+    assert bottleneck.ends == (("pcie", 0), ("host", 0))
+    assert all_to_all_bottleneck(fabric, range(4)).bytes_per_s == 31.5e9
 
 
 def test_nvl72_is_one_domain_over_18_nodes() -> None:
     """The ranks of an NVL72 rack reach each other over NVLink alone, those of two racks over cards."""
     fabric = Fabric(load_topology("gb200-nvl72"))
     assert set(fabric.domain_of_rank) == {0}
-    assert fabric.all_to_all_bytes_per_s(range(72)) == 900e9
+    assert all_to_all_bottleneck(fabric, range(72)).bytes_per_s == 900e9
     two = Fabric(load_topology("gb200-nvl72", nodes=36))
-    assert two.all_to_all_bytes_per_s(range(144)) == pytest.approx(50e9 * 143 / 72)
+    assert all_to_all_bottleneck(two, range(144)).bytes_per_s == pytest.approx(50e9 * 143 / 72)
 
 
 def test_oversubscribed_leaves_bind() -> None:
     """Leaves of two nodes with 4:1 uplinks: 16 of 31 parts of 16 ranks leave over 2 x 8 x 25 / 4 GB/s."""
     overrides = ["network={levels: [{name: leaf, nodes: 2, oversubscription: 4}]}"]
     fabric = Fabric(load_topology("dgx-a100-80", nodes=4, overrides=overrides))
-    found = fabric.all_to_all(range(32))
-    assert found.bytes_per_s == pytest.approx(100e9 * 31 / (16 * 16))
-    assert found.link is not None
-    assert found.link.kind == "leaf"
+    bottleneck = all_to_all_bottleneck(fabric, range(32))
+    assert bottleneck.bytes_per_s == pytest.approx(100e9 * 31 / (16 * 16))
+    assert bottleneck.ends is not None
+    assert FabricGraph(fabric).link(*bottleneck.ends).kind == "leaf"
 
 
 def test_rails_join_equal_cards_on_one_leaf() -> None:
@@ -158,9 +162,9 @@ def test_rails_join_equal_cards_on_one_leaf() -> None:
     fabric = Fabric(load_topology("dgx-a100-80", nodes=4, overrides=overrides))
     assert fabric.rails == 8
     assert fabric.leaf_of_nic.tolist() == list(range(8)) * 4
-    assert [link.end for link in fabric.path(0, 8)][2:5] == [("switch", 0, 0), ("nic", 8), ("port", 8)]
-    assert ("core",) in [link.end for link in fabric.path(0, 9)]
-    assert fabric.all_to_all_bytes_per_s([0, 8, 16, 24]) == 25e9
+    assert [link.end for link in FabricGraph(fabric).path(0, 8)][2:5] == [("switch", 0, 0), ("nic", 8), ("port", 8)]
+    assert ("core",) in [link.end for link in FabricGraph(fabric).path(0, 9)]
+    assert all_to_all_bottleneck(fabric, [0, 8, 16, 24]).bytes_per_s == 25e9
 
 
 def test_several_cards_of_one_rank_are_one() -> None:
@@ -175,36 +179,36 @@ def test_latency_of_a_path_counts_every_fabric_once() -> None:
     """PCIe, the card and the one leaf that is crossed."""
     overrides = ["network={levels: [{name: leaf, nodes: 2, latency: 3us}]}"]
     fabric = Fabric(load_topology("dgx-a100-80", nodes=2, overrides=overrides))
-    assert sum(link.latency_s for link in fabric.path(0, 8)) == pytest.approx(1e-6 + 2e-6 + 3e-6)
-    assert sum(link.latency_s for link in fabric.path(0, 1)) == pytest.approx(1e-6)
+    assert sum(link.latency_s for link in FabricGraph(fabric).path(0, 8)) == pytest.approx(1e-6 + 2e-6 + 3e-6)
+    assert sum(link.latency_s for link in FabricGraph(fabric).path(0, 1)) == pytest.approx(1e-6)
 
 
 def test_host_tiers_hang_on_the_host() -> None:
     """DDR, SSD (reads and writes apart) and the front-end cards are links of the host."""
     fabric = Fabric(load_topology("zionex"))
-    assert fabric.link(("ddr", 0), ("host", 0)).bandwidth_bytes_per_s == 200e9
-    assert fabric.link(("ssd", 0), ("host", 0)).bandwidth_bytes_per_s == 6.4e9
-    assert fabric.link(("host", 0), ("ssd", 0)).bandwidth_bytes_per_s == 4e9
-    assert fabric.link(("front-end", 0), ("host", 0)).bandwidth_bytes_per_s == 50e9
+    assert FabricGraph(fabric).link(("ddr", 0), ("host", 0)).bandwidth_bytes_per_s == 200e9
+    assert FabricGraph(fabric).link(("ssd", 0), ("host", 0)).bandwidth_bytes_per_s == 6.4e9
+    assert FabricGraph(fabric).link(("host", 0), ("ssd", 0)).bandwidth_bytes_per_s == 4e9
+    assert FabricGraph(fabric).link(("front-end", 0), ("host", 0)).bandwidth_bytes_per_s == 50e9
 
 
 def test_a_single_rank_sends_nothing_and_bad_groups_are_refused() -> None:
     """A group of one has no bound; an empty group and a rank given twice are errors."""
     fabric = Fabric(load_topology("zionex"))
-    assert fabric.all_to_all([3]).link is None
-    assert fabric.path(3, 3) == ()
+    assert all_to_all_bottleneck(fabric, [3]).ends is None
+    assert FabricGraph(fabric).path(3, 3) == ()
     for ranks in ([], [1, 1]):
         with pytest.raises(ValueError, match="at least one rank"):
-            fabric.all_to_all_bytes_per_s(ranks)
+            all_to_all_bottleneck(fabric, ranks)
 
 
 def test_4096_ranks_are_fast() -> None:
     """Arrays and bottleneck of 512 nodes take a fraction of a second."""
     levels = "network={levels: [{name: leaf, nodes: 32, oversubscription: 2}], rails: true}"
     topology = load_topology("dgx-h100", nodes=512, overrides=[levels])
-    Fabric(load_topology("zionex")).all_to_all_bytes_per_s(range(8))  # imports
+    all_to_all_bottleneck(Fabric(load_topology("zionex")), range(8))  # imports
     start = time.perf_counter()
-    rate = Fabric(topology).all_to_all_bytes_per_s(np.arange(4096))
+    rate = all_to_all_bottleneck(Fabric(topology), np.arange(4096)).bytes_per_s
     assert time.perf_counter() - start < 0.5
     # 8 ranks of 32 nodes share 32 cards below a leaf with half their bandwidth above it
     assert rate == pytest.approx(32 * 50e9 / 2 * 4095 / (32 * (4096 - 8 - 31)))
@@ -213,8 +217,8 @@ def test_4096_ranks_are_fast() -> None:
 def test_arrays_do_not_import_networkx() -> None:
     """Only graph and paths load networkx."""
     code = (
-        "import sys; from topologies import Fabric, load_topology;"
-        " Fabric(load_topology('zionex-16')).all_to_all_bytes_per_s(range(128));"
+        "import sys; from topologies import Fabric, load_topology; from topologies.flows import all_to_all_bottleneck;"
+        " all_to_all_bottleneck(Fabric(load_topology('zionex-16')), range(128));"
         " sys.exit('networkx' in sys.modules or 'pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
