@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel
+from cost_models.resources import DEVICE
 from cost_models.shards import COLUMN_WISE, HBM, MEMORY_HBM, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
 from planner.formulation.option_space import NARROWEST_OF_FEW
 
@@ -83,7 +84,7 @@ class _Pieces:
 
     def lookup_seconds(self, table: Ints, halved: Ints) -> Floats:
         """Time on the rank's own device, forward and backward; shape of the arguments."""
-        device = [c for c, column in enumerate(self.model.columns) if column.resource == "device"]
+        device = [c for c, column in enumerate(self.model.columns) if column.resource == DEVICE]
         return np.asarray(self._costs[0][:, :, device].sum(axis=2)[table, halved])
 
     @cached_property

@@ -10,11 +10,11 @@ import numpy as np
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
+from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, WORLD, Blocks, Floats
 from cost_models.tables import LENGTH_BYTES, Tables
 
-ALL_TO_ALL_OUT = ("link_out", "nic_out")
-ALL_TO_ALL_IN = ("link_in", "nic_in")
+_REVERSED = {LINK_OUT: LINK_IN, LINK_IN: LINK_OUT, NIC_OUT: NIC_IN, NIC_IN: NIC_OUT}
 
 
 def _exchanged(blocks: Blocks) -> Floats:
@@ -36,10 +36,10 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
     link, nic = kind.link_all_to_all, kind.nic_all_to_all
     inside, outside = domain - 1, world - domain
     return {
-        "link_in": BlockLoad(fixed=got_lengths * inside, by_rows=got * inside) / link,
-        "link_out": BlockLoad(everywhere=sent * inside / link),
-        "nic_in": BlockLoad(fixed=got_lengths * outside, by_rows=got * outside) / nic,
-        "nic_out": BlockLoad(everywhere=sent * outside / nic),
+        LINK_IN: BlockLoad(fixed=got_lengths * inside, by_rows=got * inside) / link,
+        LINK_OUT: BlockLoad(everywhere=sent * inside / link),
+        NIC_IN: BlockLoad(fixed=got_lengths * outside, by_rows=got * outside) / nic,
+        NIC_OUT: BlockLoad(everywhere=sent * outside / nic),
     }
 
 
@@ -51,8 +51,7 @@ def output_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Ba
 def gradient_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
     """The output exchange backwards: the same bytes in the other direction, in the gradients' data type."""
     forward = _exchange(tables, blocks, kind, batching, tables.backward_wire_bytes, tables.backward_sum_bytes)
-    turned = {"link_out": "link_in", "link_in": "link_out", "nic_out": "nic_in", "nic_in": "nic_out"}
-    return {turned[resource]: load for resource, load in forward.items()}
+    return {_REVERSED[resource]: load for resource, load in forward.items()}
 
 
 def _exchange(
@@ -87,19 +86,19 @@ def _exchange(
     nic_in_all = np.where(extent == WORLD, 0.0, to_each * (world - domain) / world)
     link, nic = kind.link_all_to_all, kind.nic_all_to_all
     return {
-        "link_out": BlockLoad(fixed=link_out) / link,
-        "link_in": BlockLoad(fixed=link_in, everywhere=link_in_all) / link,
-        "nic_out": BlockLoad(fixed=nic_out) / nic,
-        "nic_in": BlockLoad(fixed=nic_in, everywhere=nic_in_all) / nic,
+        LINK_OUT: BlockLoad(fixed=link_out) / link,
+        LINK_IN: BlockLoad(fixed=link_in, everywhere=link_in_all) / link,
+        NIC_OUT: BlockLoad(fixed=nic_out) / nic,
+        NIC_IN: BlockLoad(fixed=nic_in, everywhere=nic_in_all) / nic,
     }
 
 
-def all_reduce_seconds(gradient_bytes: Floats | float, kind: RankKind) -> dict[str, Floats | float]:
+def all_reduce_seconds(gradient_bytes: Floats | float, kind: RankKind) -> dict[Resource, Floats | float]:
     """Ring inside the domain, then across domains with the shares: 2 (D-1)/D and 2/D (1 - D/W) of the bytes."""
     domain, world = kind.domain_ranks, kind.world_size
     link = 2 * gradient_bytes * (domain - 1) / domain / kind.link_all_reduce
     nic = 2 * gradient_bytes / domain * (1 - domain / world) / kind.nic_all_reduce
-    return {"link_out": link, "link_in": link, "nic_out": nic, "nic_in": nic}
+    return {LINK_OUT: link, LINK_IN: link, NIC_OUT: nic, NIC_IN: nic}
 
 
 def replica_all_reduce(tables: Tables, blocks: Blocks, kind: RankKind, gradient_bytes: float) -> Loads:

@@ -20,8 +20,8 @@ from cost_models import coefficients
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients import Coefficient, NamedCoefficients
 from cost_models.kinds import CoefficientsUsed, usable_bytes
-from cost_models.loads import Resource
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
+from cost_models.resources import DEVICE, Resource
 from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
@@ -77,7 +77,7 @@ class HugeCTRModel(CostModel):
         row = self.tables.row_bytes(every, self.tables.dim) + self.tables.row_state_bytes(every, self.tables.dim)
         self.table_bytes: Floats = self.tables.rows.astype(float) * row
         self.coefficients = CoefficientsUsed(software=numbers)
-        self.stages, self.columns, self.constants = ("rating",), (Column(0, "device"),), np.zeros(1)
+        self.stages, self.columns, self.constants = ("rating",), (Column(0, DEVICE),), np.zeros(1)
         counts = [group.count * group.accelerators.count for group in topology.nodes]
         self.kind_of_rank: Ints = np.repeat(np.arange(len(counts)), counts)
         self.node_of_rank: Ints = np.zeros(world, dtype=np.int64)

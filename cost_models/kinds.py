@@ -27,7 +27,8 @@ from cost_models.collective_laws import (
     wire_bytes,
 )
 from cost_models.dense_size import dense_size
-from cost_models.shards import SHARED_BY
+from cost_models.resources import FRONT_END, PCIE, Resource
+from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
 from topologies.cluster import MEMORY_TIERS, MemoryTier, NodeGroup, Topology
@@ -133,11 +134,12 @@ class RankKind:
     """Usable capacity after the reserve of each pool, by memory (see `SHARED_BY`)."""
 
     @property
-    def ranks_sharing(self) -> dict[str, int]:
+    def ranks_sharing(self) -> dict[Resource, int]:
         """How many ranks share each thing on the way to the memories below HBM that it has, those included."""
         ranks = {"rank": 1, "node": self.node_ranks, "group": self.group_ranks}
-        cards = {"front_end": self.node_ranks} if "remote" in self.memories else {}
-        return {"pcie": self.pcie_ranks, **{memory: ranks[SHARED_BY[memory]] for memory in self.memories}, **cards}
+        cards = {FRONT_END: self.node_ranks} if "remote" in self.memories else {}
+        memories = {Resource(memory): ranks[SHARED_BY[memory]] for memory in self.memories}
+        return {PCIE: self.pcie_ranks, **memories, **cards}
 
     @property
     def lookup_bytes_per_s(self) -> float:

@@ -2,19 +2,8 @@
 
 from dataclasses import dataclass
 
+from cost_models.resources import Resource
 from cost_models.shards import Floats
-
-Resource = str
-"""A word for something that a stage can be bound by; `step.py` says which rank shares which one:
-
-device     the accelerator's compute stream and HBM        link_out, link_in  its port into the scale-up domain
-host_link  its own PCIe link                               nic_out, nic_in    the scale-out card that serves it
-pcie       the uplink of its PCIe switch to the host       uplinkN_out, _in   the switch of an oversubscribed level
-fetches    its waiting for the misses of its caches, from one memory after the other
-ddr, ssd, scm  host memory, storage, storage-class memory of its node
-front_end  the cards of its node for training data and remote hosts
-remote     the remote hosts of its node group
-"""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import MemoryRates, RankKind
-from cost_models.loads import BlockLoad, Loads, Resource
+from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, cached_share, is_cached_beside
+from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     DATA_PARALLEL,
@@ -142,13 +143,13 @@ class Lookup:
         moved = missed * self._fetched_row
         waited = terms.fetched_bytes(missed, self._fetched_row, self._software)
         loads: Loads = {
-            "host_link": BlockLoad(by_rows=waited / kind.pcie_bytes_per_s),
-            "pcie": BlockLoad(by_rows=moved / kind.pcie_bytes_per_s),
+            HOST_LINK: BlockLoad(by_rows=waited / kind.pcie_bytes_per_s),
+            PCIE: BlockLoad(by_rows=moved / kind.pcie_bytes_per_s),
         }
         if rates := kind.memories.get(memory):
-            loads[memory] = BlockLoad(by_rows=terms.exchange_seconds(missed, self._fetched_row, rates))
+            loads[Resource(memory)] = BlockLoad(by_rows=terms.exchange_seconds(missed, self._fetched_row, rates))
             if rates.is_remote:
-                loads["front_end"] = BlockLoad(by_rows=moved / kind.front_end_bytes_per_s)
+                loads[FRONT_END] = BlockLoad(by_rows=moved / kind.front_end_bytes_per_s)
         return loads
 
     def fetches(self, *, is_prefetched: bool) -> Loads:
@@ -159,15 +160,15 @@ class Lookup:
         ranks with as much from each memory are; prefetched, when ranks drift apart, for as long as it takes one alone.
         """
         sharing = self._kind.ranks_sharing
-        found = {name: np.zeros(len(self._blocks)) for name in (*sharing, "fetches")}
+        seconds = {resource: np.zeros(len(self._blocks)) for resource in (*sharing, FETCHES)}
         for memory in self._kind.memories:
-            busy = {name: np.asarray(load.by_rows) for name, load in self.fetch(memory).items()}
-            found["fetches"] += np.maximum.reduce(list(busy.values()))
-            for name, ranks in sharing.items():
+            busy = {resource: np.asarray(load.by_rows) for resource, load in self.fetch(memory).items()}
+            seconds[FETCHES] += np.maximum.reduce(list(busy.values()))
+            for resource, ranks in sharing.items():
                 beside = {other: 1 if is_prefetched else sharing.get(other, 1) for other in busy}
                 takes = [load * beside[other] for other, load in busy.items() if beside[other] <= ranks]
-                found[name] += np.maximum(busy.get(name, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
-        return {name: BlockLoad(by_rows=seconds) for name, seconds in found.items()}
+                seconds[resource] += np.maximum(busy.get(resource, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
+        return {resource: BlockLoad(by_rows=of_blocks) for resource, of_blocks in seconds.items()}
 
     def backward(self) -> Loads:
         """Gradients of the rows summed, rows and optimizer state read and written.
@@ -249,10 +250,10 @@ class Lookup:
         kind, none = self._kind, np.zeros(len(self._blocks))
         waited_s = sum((each.bytes / kind.memories[name].link_bytes_per_s for name, each in host.items()), none)
         moved = sum((each.bytes for each in host.values()), none)
-        own_s: dict[Resource, Floats] = {name: each.busy_s for name, each in host.items()}
-        own_s["pcie"] = moved / kind.pcie_bytes_per_s
+        own_s = {Resource(name): each.busy_s for name, each in host.items()}
+        own_s[PCIE] = moved / kind.pcie_bytes_per_s
         shared = {name: _after(on_device, ranks, own_s.get(name, none)) for name, ranks in kind.ranks_sharing.items()}
-        return {"device": _after(on_device, 1, waited_s), **shared}
+        return {DEVICE: _after(on_device, 1, waited_s), **shared}
 
 
 def _after(on_device: BlockLoad, ranks: int, seconds: Floats) -> BlockLoad:

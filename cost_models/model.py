@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.error_bars import ErrorBars
 from cost_models.kinds import CoefficientsUsed
-from cost_models.loads import Resource
+from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,
     MEMORY_TIERS,
@@ -240,7 +240,7 @@ class CostModel(ABC):
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
         self.show_copy(busy)
         if self.copy_seconds is not None and busy[:, -1].any():
-            binding[-1] = "pcie"
+            binding[-1] = PCIE
         critical = tuple(critical_rank(of_stage) for of_stage in busy.T)
         seconds = busy + self.constants
         return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
@@ -289,7 +289,7 @@ class MemoryModel(CostModel):
     """The bytes of another cost model and none of its seconds: all that the question whether anything fits needs."""
 
     stages = ("memory",)
-    columns = (Column(0, "device"),)
+    columns = (Column(0, DEVICE),)
 
     def __init__(self, whole: CostModel) -> None:
         super().__init__(whole.topology, whole.workload, whole.reserve)

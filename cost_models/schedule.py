@@ -1,44 +1,24 @@
-"""The schedule of a step: its stages, what runs in which, and the resources that ranks share.
+"""The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
-A stage ends with a collective, so everybody waits for the slowest. The misses of caches end with none, but ranks that
-get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
-stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead,
-under the prefetch pipeline so do its misses; what the latter two do not hide (see `StepModel`) shows in the stage
-`dense`. The bottom MLP works beside the exchanges of embeddings.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
-from cost_models.loads import Resource
 from cost_models.model import Column
-from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, SHARED_BY, Floats, Ints, MemoryTier
+from cost_models.resources import DEVICE, FETCHES, FRONT_END, NIC_OUT, PCIE, WAYS, Resource
+from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
+from cost_models.stages import STAGES, StepSetting, hidden_stages, stage_of_terms
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
-_ORDER = (
-    "input_dist",
-    "cache_fetch",
-    "lookup_forward",
-    "output_dist",
-    "dense",
-    "gradient_dist",
-    "lookup_backward",
-    "all_reduce",
-    "overhead",
-)
-_COLLECTIVES = frozenset({"input_dist", "output_dist", "gradient_dist", "all_reduce"})
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
-_EXCHANGE = ("link_out", "link_in", "nic_out", "nic_in")
-_OF_NODE = {"front_end", *(memory for memory, shared_by in SHARED_BY.items() if shared_by == "node")}
-WITH_IDS = "_with_ids"
-"""Marks a link's load with the next batch's ids, less what other stages hide of them, beside its load without."""
+_REDUCED = frozenset({"all_reduce", "replica_all_reduce"})
+_EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 
 
 @dataclass(frozen=True)
@@ -46,7 +26,6 @@ class Uplink:
     """The way up from the switches of an oversubscribed network level, in one direction."""
 
     resource: Resource
-    level: int
     seconds_per_card_second: Floats
     """[K] load on the uplink for one second of an all-to-all's traffic on the card of a rank."""
 
@@ -64,48 +43,35 @@ class Schedule:
         self._topology, self._workload = topology, workload
         self._kinds, self._software = kinds, software
         self.fabric = Fabric(topology)
-        self.stage_of_term: dict[str, str] = self._assign_stages()
+        self._setting = StepSetting(
+            is_training=workload.mode == "training",
+            has_pipeline=workload.mode == "training" and workload.pipeline != "none",
+            has_prefetch=workload.mode == "training" and workload.pipeline == "prefetch",
+            has_memories=bool(self.memories),
+            all_reduce_overlaps=software.all_reduce_overlaps_dense,
+        )
+        self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
         self.columns: tuple[Column, ...] = tuple(dict.fromkeys(self._list_columns()))
         self._index = {(column.stage, column.resource): i for i, column in enumerate(self.columns)}
 
-    def _assign_stages(self) -> dict[str, str]:
-        """Stage of each term, in the order of the step."""
-        pipeline, training = self._workload.pipeline, self._workload.mode == "training"
-        stages = {
-            "input_dist": "input_dist" if pipeline == "none" or not training else "dense",
-            "lookup_forward": "lookup_forward",
-            "output_dist": "output_dist",
-            "bottom_mlp_forward": "output_dist",
-            "dense": "dense",
-        }
-        if self.memories:
-            stages["fetch"] = "dense" if pipeline == "prefetch" and training else "cache_fetch"
-        if training:
-            stages["gradient_dist"] = stages["bottom_mlp_backward"] = "gradient_dist"
-            stages["lookup_backward"] = "lookup_backward"
-            overlaps = self._software.all_reduce_overlaps_dense
-            stages["all_reduce"] = "dense" if overlaps else "all_reduce"
-            stages["replica_all_reduce"] = "gradient_dist" if overlaps else "all_reduce"
-        stages["overhead"] = "overhead"
-        return dict(sorted(stages.items(), key=lambda item: _ORDER.index(item[1])))
-
     def _list_columns(self) -> list[Column]:
-        exchange = [name for name in _EXCHANGE if self._has(name)] + [uplink.resource for uplink in self.uplinks]
-        in_place = [memory for memory in self.memories if memory in BYTE_ADDRESSABLE]
-        host = ["pcie", *in_place] if in_place else []
-        with_ids = [name + WITH_IDS for name in exchange] if self.ids_overlap else []
-        bottom = ["device"] if self._workload.dense.bottom_mlp else []
+        exchange = [resource for resource in _EXCHANGE if self._has(resource)]
+        exchange += [uplink.resource for uplink in self.uplinks]
+        in_place = [Resource(memory) for memory in self.memories if memory in BYTE_ADDRESSABLE]
+        host = [PCIE, *in_place] if in_place else []
+        with_ids = [replace(resource, with_ids=True) for resource in exchange] if self.ids_overlap else []
+        bottom = [DEVICE] if self._workload.dense.bottom_mlp else []
         resources = {
             "input_dist": with_ids or exchange,
-            "lookup_forward": ["device", *host],
-            "fetch": self.fetched_over,
+            "lookup_forward": [DEVICE, *host],
+            "cache_fetch": self.fetched_over,
             "output_dist": exchange,
             "bottom_mlp_forward": bottom,
             "bottom_mlp_backward": bottom,
-            "dense": ["device"],
+            "dense": [DEVICE],
             "gradient_dist": exchange,
-            "lookup_backward": ["device", *host],
+            "lookup_backward": [DEVICE, *host],
             "all_reduce": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "replica_all_reduce": exchange,
             "overhead": [],
@@ -117,7 +83,7 @@ class Schedule:
         ]
 
     def _has(self, resource: Resource) -> bool:
-        if resource.startswith("nic"):
+        if resource.kind == "nic":
             return any(kind.domain_ranks < kind.world_size for kind in self._kinds)
         return True
 
@@ -129,13 +95,13 @@ class Schedule:
     @property
     def fetched_over(self) -> tuple[Resource, ...]:
         """What cache misses load: what ranks share on the way to each memory, and the rank that waits for them."""
-        cards = ("front_end",) if "remote" in self.memories else ()
-        return ("pcie", *cards, *self.memories, "fetches")
+        cards = (FRONT_END,) if "remote" in self.memories else ()
+        return (PCIE, *cards, *map(Resource, self.memories), FETCHES)
 
     @property
     def is_prefetched(self) -> bool:
         """Whether cache misses have a stream of their own, beside the step before."""
-        return self.stage_of_term.get("fetch") == "dense"
+        return self.stage_of_term.get("cache_fetch") == "dense"
 
     @property
     def ids_overlap(self) -> bool:
@@ -145,12 +111,8 @@ class Schedule:
     @property
     def hidden(self) -> dict[str, str]:
         """By the name of a stage that others hide, the stage in which the rest of it shows."""
-        is_hidden = {
-            "input_dist": self.ids_overlap,
-            "cache_fetch": self.is_prefetched,
-            "all_reduce": self.stage_of_term.get("all_reduce") == "dense",
-        }
-        return {name: "dense" for name, so in is_hidden.items() if so}
+        hidden = hidden_stages(self._setting)
+        return {name: shown for name, shown in hidden.items() if name != "input_dist" or self.ids_overlap}
 
     @property
     def all_reduce_meets_ids(self) -> bool:
@@ -166,23 +128,21 @@ class Schedule:
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
         reached = [(resource, 1.0)]
-        if resource.startswith("nic"):
-            way = resource.removeprefix("nic")
+        if resource.kind == "nic":
             card = self._kinds[kind]
-            achieved = card.nic_all_reduce / card.nic_all_to_all if term.endswith("all_reduce") else 1.0
+            achieved = card.nic_all_reduce / card.nic_all_to_all if term in _REDUCED else 1.0
             reached += [
                 (uplink.resource, float(uplink.seconds_per_card_second[kind]) * achieved)
                 for uplink in self.uplinks
-                if uplink.resource.endswith(way)
+                if uplink.resource.way == resource.way
             ]
-        if self._software.exchange_in_phases and term in _EXCHANGED and resource.startswith("link"):
-            way = resource.removeprefix("link")
-            reached.append((f"nic{way}", self._share_of_card(kind)))
+        if self._software.exchange_in_phases and term in _EXCHANGED and resource.kind == "link":
+            reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
         if term == "input_dist" and self.ids_overlap:
-            reached = [(name + WITH_IDS, factor) for name, factor in reached]
+            reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "all_reduce" and self.all_reduce_meets_ids:
-            reached += [(name + WITH_IDS, factor) for name, factor in reached]
-        columns = ((self.column(term, name), factor) for name, factor in reached)
+            reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
+        columns = ((self.column(term, one), factor) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
 
     def _share_of_card(self, kind: int) -> float:
@@ -196,7 +156,7 @@ class Schedule:
         """[S] seconds that a stage takes whatever its loads: latencies and the fixed overhead."""
         constants = np.zeros(len(self.stages))
         for i, stage in enumerate(self.stages):
-            if stage in _COLLECTIVES and self._topology.world_size > 1:
+            if STAGES[stage].is_collective and self._topology.world_size > 1:
                 constants[i] = self._collective_latency_s(stage)
             if stage == "overhead":
                 constants[i] = self._software.step_overhead_s.value
@@ -210,13 +170,13 @@ class Schedule:
         ]
         by_path = self._software.collective_latency_s.value + self._path_latency_s()
         inside = max(by_path if latency is None else latency for latency in measured)
-        return max(inside, by_path) if self._has("nic_out") else inside
+        return max(inside, by_path) if self._has(NIC_OUT) else inside
 
     def _path_latency_s(self) -> float:
         """Of the longest path between two ranks: inside a domain or, where cards are needed, through the network."""
         groups, levels = self._topology.nodes, self._topology.network.levels
         inside = [group.links.scale_up or group.links.pcie for group in groups]
-        if not self._has("nic_out"):
+        if not self._has(NIC_OUT):
             return max(link.latency for link in inside)
         cards = [group.links.scale_out.latency for group in groups if group.links.scale_out]
         return max(cards, default=0.0) + sum(level.latency for level in levels)
@@ -229,8 +189,8 @@ class Schedule:
         cards = [(nics.count * nics.bandwidth if (nics := group.links.scale_out) else np.inf) for group in groups]
         card_rate = np.repeat(cards, [group.count for group in groups])
         kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
-        found: list[Uplink] = []
-        if not self._has("nic_out"):
+        uplinks: list[Uplink] = []
+        if not self._has(NIC_OUT):
             return ()
         for level, switches in enumerate(self._topology.network.levels):
             if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
@@ -244,8 +204,8 @@ class Schedule:
                 beyond_domain = max(kind.world_size - kind.domain_ranks, 1)
                 own = np.isfinite(rate) & (kind_of_node == k)
                 factor[k] = (outside[own] / beyond_domain * kind.nic_all_to_all / rate[own]).max(initial=0.0)
-            found += [Uplink(f"uplink{level}_{way}", level, factor) for way in ("out", "in")]
-        return tuple(found)
+            uplinks += [Uplink(Resource("uplink", way, level), factor) for way in WAYS]
+        return tuple(uplinks)
 
     @cached_property
     def kind_of_rank(self) -> Ints:
@@ -259,18 +219,19 @@ class Schedule:
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
-        resource = resource.removesuffix(WITH_IDS)
-        if resource in {"device", "link_out", "link_in", "fetches"}:
-            found = np.arange(self._topology.world_size)
-        elif resource in {"nic_out", "nic_in"}:
-            found = np.asarray(self.fabric.nic_of_rank)
-        elif resource == "pcie":
-            found = np.asarray(self.fabric.pcie_switch_of_rank)
-        elif resource in _OF_NODE:
-            found = self.node_of_rank
-        elif resource == "remote":
-            found = self.kind_of_rank
+        if resource.level is not None:
+            instance = np.asarray(self.fabric.switch_of_node[resource.level])[self.node_of_rank]
         else:
-            level = next(uplink.level for uplink in self.uplinks if uplink.resource == resource)
-            found = np.asarray(self.fabric.switch_of_node[level])[self.node_of_rank]
-        return np.unique(found, return_inverse=True)[1].astype(np.int64)
+            instance = self._instances[resource.row.shared_by]
+        return np.unique(instance, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def _instances(self) -> dict[str, Ints]:
+        """By who shares a resource, [W] which instance each rank uses."""
+        return {
+            "rank": np.arange(self._topology.world_size),
+            "card": np.asarray(self.fabric.nic_of_rank),
+            "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
+            "node": self.node_of_rank,
+            "group": self.kind_of_rank,
+        }

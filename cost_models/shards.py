@@ -7,8 +7,38 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.cluster import MEMORY_TIERS as MEMORY_TIERS
-from topologies.cluster import MemoryTier as MemoryTier
+from cost_models.tiers import BELOW_HBM as BELOW_HBM
+from cost_models.tiers import BYTE_ADDRESSABLE as BYTE_ADDRESSABLE
+from cost_models.tiers import DDR as DDR
+from cost_models.tiers import DDR_CACHED as DDR_CACHED
+from cost_models.tiers import DDR_SPLIT as DDR_SPLIT
+from cost_models.tiers import EVERYWHERE as EVERYWHERE
+from cost_models.tiers import HBM as HBM
+from cost_models.tiers import HOME as HOME
+from cost_models.tiers import HOME_OF_TIER as HOME_OF_TIER
+from cost_models.tiers import IS_CACHED as IS_CACHED
+from cost_models.tiers import IS_IN_PLACE as IS_IN_PLACE
+from cost_models.tiers import IS_SPLIT as IS_SPLIT
+from cost_models.tiers import KEEPS_STATE_BELOW as KEEPS_STATE_BELOW
+from cost_models.tiers import MEMORIES as MEMORIES
+from cost_models.tiers import MEMORY_DDR as MEMORY_DDR
+from cost_models.tiers import MEMORY_HBM as MEMORY_HBM
+from cost_models.tiers import MEMORY_REMOTE as MEMORY_REMOTE
+from cost_models.tiers import MEMORY_SCM as MEMORY_SCM
+from cost_models.tiers import MEMORY_SSD as MEMORY_SSD
+from cost_models.tiers import MEMORY_TIERS as MEMORY_TIERS
+from cost_models.tiers import PARTLY_IN_HBM as PARTLY_IN_HBM
+from cost_models.tiers import PLACEMENT_TIERS as PLACEMENT_TIERS
+from cost_models.tiers import REMOTE_CACHED as REMOTE_CACHED
+from cost_models.tiers import SCM as SCM
+from cost_models.tiers import SCM_CACHED as SCM_CACHED
+from cost_models.tiers import SHARED_BY as SHARED_BY
+from cost_models.tiers import SSD_CACHED as SSD_CACHED
+from cost_models.tiers import STATE_PLACES as STATE_PLACES
+from cost_models.tiers import TIERS as TIERS
+from cost_models.tiers import MemoryTier as MemoryTier
+from cost_models.tiers import PlacementTier as PlacementTier
+from cost_models.tiers import StatePlace as StatePlace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,67 +63,6 @@ SHARDINGS: tuple[Sharding, ...] = (
     "grid_shard",
 )
 DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(7)
-
-MEMORY_HBM, MEMORY_DDR, MEMORY_SSD, MEMORY_SCM, MEMORY_REMOTE = range(len(MEMORY_TIERS))
-SHARED_BY: dict[MemoryTier, Literal["rank", "node", "group"]] = {
-    "hbm": "rank",
-    "ddr": "node",
-    "ssd": "node",
-    "scm": "node",
-    "remote": "group",
-}
-"""Whose ranks draw on one pool of each memory."""
-EVERYWHERE: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd")
-"""Memories that are counted and named whether a cluster has them or not; the others where it does."""
-BELOW_HBM: tuple[MemoryTier, ...] = MEMORY_TIERS[1:]
-BYTE_ADDRESSABLE: tuple[Literal["ddr", "scm"], ...] = ("ddr", "scm")
-"""Memories below HBM that kernels read and write in place; of the others whole rows are fetched, with their state."""
-
-PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split", "scm_cached", "scm", "remote_cached"]
-"""Where a table lives."""
-
-
-@dataclass(frozen=True)
-class TierForm:
-    """How a table is held."""
-
-    home: MemoryTier
-    """The memory of what HBM does not hold."""
-    how: Literal["whole", "cached", "in_place", "split"]
-    """All in HBM; all at home, behind a row cache in HBM; all at home, read there (UVM); the rows that are read most in
-    HBM and the others at home, read there (Sethi et al., RecShard, ASPLOS 2022)."""
-
-
-TIER_FORMS: dict[PlacementTier, TierForm] = {
-    "hbm": TierForm("hbm", "whole"),
-    "ddr_cached": TierForm("ddr", "cached"),
-    "ddr": TierForm("ddr", "in_place"),
-    "ssd_cached": TierForm("ssd", "cached"),
-    "ddr_split": TierForm("ddr", "split"),
-    "scm_cached": TierForm("scm", "cached"),
-    "scm": TierForm("scm", "in_place"),
-    "remote_cached": TierForm("remote", "cached"),
-}
-PLACEMENT_TIERS: tuple[PlacementTier, ...] = tuple(TIER_FORMS)
-HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED = range(len(PLACEMENT_TIERS))
-PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset(
-    tier for tier, form in TIER_FORMS.items() if form.how in ("cached", "split")
-)
-"""Tiers of which a share of the rows is in HBM too, or instead."""
-HOME_OF_TIER: dict[PlacementTier, MemoryTier] = {tier: form.home for tier, form in TIER_FORMS.items()}
-"""The memory that holds what HBM does not."""
-
-StatePlace = Literal["with_table", "ddr", "scm"]
-STATE_PLACES: tuple[StatePlace, ...] = ("with_table", *BYTE_ADDRESSABLE)
-"""Where the optimizer state of a table is: where its rows are at home, or in a memory that kernels write in place."""
-
-# The same by index into PLACEMENT_TIERS.
-HOME: Ints = np.array([MEMORY_TIERS.index(form.home) for form in TIER_FORMS.values()])
-IS_CACHED, IS_IN_PLACE, IS_SPLIT = (
-    np.array([form.how == how for form in TIER_FORMS.values()]) for how in ("cached", "in_place", "split")
-)
-KEEPS_STATE_BELOW = IS_CACHED & np.array([form.home in BYTE_ADDRESSABLE for form in TIER_FORMS.values()])
-"""Tiers whose cache holds rows alone: their optimizer state is updated at home (FBGEMM: state of managed tables)."""
 
 RANK, NODE, WORLD = range(3)
 """The extent of a block: one rank, every rank of one node (rows cut), every rank (rows cut or replicated)."""

@@ -7,7 +7,6 @@ same software on the same hardware tell more than the sum of the terms, whose er
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,25 +33,23 @@ from cost_models.error_bars import (
     outside,
     width,
 )
-from cost_models.loads import Resource
-from cost_models.model import BATCH_COPY
+from cost_models.model import BATCH_COPY, Evaluation
+from cost_models.resources import DEVICE, FETCHES, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HBM,
     HOME,
+    MEMORIES,
     MEMORY_HBM,
     PLACEMENT_TIERS,
-    TIER_FORMS,
+    TIERS,
     Floats,
     Ints,
     PlacedShards,
     state_memory,
 )
+from cost_models.step_costs import StepCosts
 from topologies.cluster import NodeGroup
-
-if TYPE_CHECKING:
-    from cost_models.model import Evaluation
-    from cost_models.step import StepModel
 
 UNSEEN_STEPS_90 = 0.25
 """Error of the sum of the terms under software of which no whole step was measured (assumed)."""
@@ -65,17 +62,17 @@ _UPDATED_BELOW: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software"
 _BY_TIER: dict[str, list[tuple[_Place, ...]]] = {
     "lookup_forward": [
         {"whole": (("device", "lookup_efficiency"),), "cached": _CACHED}.get(
-            form.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup"))
+            row.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup"))
         )
-        for form in TIER_FORMS.values()
+        for row in TIERS.values()
     ],
     "lookup_backward": [
         _UPDATED_BELOW
-        if form.home in BYTE_ADDRESSABLE
+        if row.home in BYTE_ADDRESSABLE
         else (("device", "lookup_efficiency"), ("software", "backward_passes"))
-        for form in TIER_FORMS.values()
+        for row in TIERS.values()
     ],
-    "cache_fetch": [_CACHED for _ in TIER_FORMS],
+    "cache_fetch": [_CACHED for _ in TIERS],
 }
 """Stage and tier of a table: the coefficients that its time on the device, or over the host's links, goes with."""
 _MEASURED_INSTEAD = {
@@ -89,8 +86,11 @@ _MEASURED_INSTEAD = {
 }
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
-_BY_DATA_SHEET = {"ssd": "storage", "scm": "storage-class memory", "front_end": "front-end cards", "remote": "hosts"}
-_HOST = {"pcie": "pcie_efficiency", "ddr": "ddr_efficiency"}
+_DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
+_DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
+_EFFICIENCY: dict[Resource, str] = {PCIE: "pcie_efficiency"}
+_EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
+"""The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
 
 
 def is_measured(name: str, device: str) -> bool:
@@ -101,7 +101,7 @@ def is_measured(name: str, device: str) -> bool:
     return bool(evidence.fitted_on) and is_of(evidence, device)
 
 
-def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation") -> ErrorBars:
+def error_bars(model: StepCosts, placed: PlacedShards, evaluation: Evaluation) -> ErrorBars:
     """Of a placement's step and stages."""
     causes = [list(_StageErrors(model, placed, evaluation, stage).causes()) for stage in range(len(model.stages))]
     stages = tuple(ErrorBand(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
@@ -116,7 +116,7 @@ def error_bars(model: "StepModel", placed: PlacedShards, evaluation: "Evaluation
     return ErrorBars(_step_bar(model, placed, of_step), stages)
 
 
-def _step_bar(model: "StepModel", placed: PlacedShards, causes: list[Cause]) -> ErrorBand:
+def _step_bar(model: StepCosts, placed: PlacedShards, causes: list[Cause]) -> ErrorBand:
     software, evidence = model.coefficients.software, model.coefficients.software.steps
     terms = combined(causes)
     if evidence is None:
@@ -131,7 +131,7 @@ def _step_bar(model: "StepModel", placed: PlacedShards, causes: list[Cause]) -> 
     return ErrorBand(float(np.hypot(of_steps, terms)), words, _spec_only(causes))
 
 
-def _step_case(model: "StepModel") -> dict[Quantity, float]:
+def _step_case(model: StepCosts) -> dict[Quantity, float]:
     return {
         "ranks": float(model.topology.world_size),
         "samples_per_rank": model.batching.samples_per_rank,
@@ -140,7 +140,7 @@ def _step_case(model: "StepModel") -> dict[Quantity, float]:
     }
 
 
-def _is_covered(model: "StepModel", placed: PlacedShards, evidence: StepEvidence) -> bool:
+def _is_covered(model: StepCosts, placed: PlacedShards, evidence: StepEvidence) -> bool:
     """Whether the measured steps ran on this hardware: training, with all tables and their state in HBM."""
     groups = model.topology.nodes
     crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
@@ -197,7 +197,7 @@ class _ErrorParts:
 class _StageErrors:
     """What governs one stage of an evaluated placement."""
 
-    def __init__(self, model: "StepModel", placed: PlacedShards, evaluation: "Evaluation", stage: int) -> None:
+    def __init__(self, model: StepCosts, placed: PlacedShards, evaluation: Evaluation, stage: int) -> None:
         self._model, self._placed, self._stage = model, placed, stage
         self._name = model.stages[stage]
         self._seconds = float(evaluation.stage_seconds[stage])
@@ -221,20 +221,20 @@ class _StageErrors:
             return
         if self._name == BATCH_COPY:
             yield self._of("device", "pcie_efficiency", busy, {})
-        elif self._resource == "device":
+        elif self._resource == DEVICE:
             yield from self._on_device(self._parts(self._resource, busy))
-        elif self._resource == "fetches":
+        elif self._resource == FETCHES:
             yield from self._on_fetches(self._parts(self._resource, busy))
-        elif self._resource in _HOST:
-            yield from self._on_host(_HOST[self._resource], self._parts(self._resource, busy), busy)
-        elif self._resource.startswith(("link", "nic")):
+        elif self._resource in _EFFICIENCY:
+            yield from self._on_host(_EFFICIENCY[self._resource], self._parts(self._resource, busy), busy)
+        elif self._resource.kind in ("link", "nic"):
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)
 
     def _by_data_sheet(self, resource: Resource, seconds: float) -> Cause:
-        of = _BY_DATA_SHEET.get(resource)
-        name = f"{of} of {self._group.name}" if of else "network switches"
+        is_uplink = resource.level is not None
+        name = "network switches" if is_uplink else f"{_DATA_SHEET_WORDS[resource.kind]} of {self._group.name}"
         return Cause(name, self._group.name, seconds / self._seconds, DATA_SHEET_90, "spec")
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
@@ -275,9 +275,9 @@ class _StageErrors:
 
     def _on_fetches(self, parts: _ErrorParts) -> Iterator[Cause]:
         """What one rank waits for: by the memory that misses come from."""
-        for form, seconds in zip(TIER_FORMS.values(), parts.by_tier.tolist(), strict=True):
-            if seconds and form.home in _BY_DATA_SHEET:
-                yield self._by_data_sheet(form.home, seconds)
+        for tier, seconds in zip(TIERS.values(), parts.by_tier.tolist(), strict=True):
+            if seconds and MEMORIES[tier.home].efficiency is None and tier.home != "hbm":
+                yield self._by_data_sheet(Resource(tier.home), seconds)
             elif seconds:
                 yield from (self._of(where, name, seconds, {}) for where, name in _CACHED)
 
@@ -301,7 +301,7 @@ class _StageErrors:
     def _exchange(self, resource: Resource, seconds: float) -> Cause:
         reduces = self._name == "all_reduce" or (self._name == "dense" and self._software.all_reduce_overlaps_dense)
         operation: CollectiveOperation = "all_reduce" if reduces else "all_to_all"
-        return self._card(operation, seconds) if resource.startswith("nic") else self._port(operation, seconds)
+        return self._card(operation, seconds) if resource.kind == "nic" else self._port(operation, seconds)
 
     def _card(self, operation: CollectiveOperation, seconds: float) -> Cause:
         nics = self._group.links.scale_out

@@ -217,19 +217,17 @@ class NodeGroup(Record):
 
     def memory(self, tier: MemoryTier) -> "Memory | Storage | StorageClass | RemoteHosts | None":
         """The memory of this tier; None where the nodes have none."""
-        return self._owner(tier)[1]
-
-    def memory_path(self, tier: MemoryTier) -> str:
-        """Where it stands in a topology file, below the node group."""
-        return self._owner(tier)[0]
-
-    def _owner(self, tier: MemoryTier) -> "tuple[str, Memory | Storage | StorageClass | RemoteHosts | None]":
         if tier == "hbm":
-            return "accelerators.hbm", self.accelerators.hbm
+            return self.accelerators.hbm
         if tier == "remote":
-            return "remote", self.remote
-        found: Memory | Storage | StorageClass | None = getattr(self.host, tier)
-        return f"host.{tier}", found
+            return self.remote
+        memory: Memory | Storage | StorageClass | None = getattr(self.host, tier)
+        return memory
+
+    @staticmethod
+    def memory_path(tier: MemoryTier) -> str:
+        """Where it stands in a topology file, below the node group."""
+        return {"hbm": "accelerators.hbm", "remote": "remote"}.get(tier, f"host.{tier}")
 
     def memory_bytes(self, tier: MemoryTier) -> int:
         """Capacity of one pool: HBM of an accelerator, what a node has, all remote hosts; 0 where there is none."""

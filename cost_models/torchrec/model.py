@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.kinds import CoefficientsUsed
-from cost_models.loads import Resource
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
+from cost_models.resources import DEVICE, Resource
 from cost_models.shards import (
     DATA_PARALLEL,
     DDR,
@@ -53,7 +53,7 @@ class TorchRecModel(CostModel):
         self.tables = Tables.of(workload, world)
         self.coefficients = CoefficientsUsed(software=numbers)
         self.cache_fractions = {"ddr_cached": (numbers.cache_fraction.value,)}
-        self.stages, self.columns = ("rating",), (Column(0, "device"),)
+        self.stages, self.columns = ("rating",), (Column(0, DEVICE),)
         self.constants = np.zeros(1)
         self.kind_of_rank: Ints = np.repeat(
             np.arange(len(topology.nodes)), [group.count * group.accelerators.count for group in topology.nodes]

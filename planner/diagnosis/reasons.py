@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cost_models.loads import Resource
 from cost_models.model import CostModel
+from cost_models.resources import Resource
 from cost_models.shards import MemoryTier, PlacementTier, Sharding
 from planner.diagnosis.fixed_part import FixedCost
 from planner.diagnosis.sensitivity import Gain

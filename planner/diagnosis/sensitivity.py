@@ -1,10 +1,11 @@
 """What a little more of each resource would bring to a placement as it stands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cost_models.model import CostModel
-from cost_models.shards import BELOW_HBM, PlacedShards
+from cost_models.resources import RESOURCE_KINDS
+from cost_models.shards import BELOW_HBM, MEMORIES, PlacedShards
 from cost_models.workload.models import TableProfile
 from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
@@ -27,7 +28,7 @@ class Gain:
 def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
     """The gain from each resource that the cluster has, the largest first; those that bring nothing are left out."""
     now = model.evaluate(placed)
-    binding = {resource.split("_")[0].rstrip("0123456789") for resource in now.binding if resource is not None}
+    binding = {resource.kind for resource in now.binding if resource is not None}
     found = []
     for resource, (serves, grow) in RESOURCES.items():
         groups = tuple(grow(group) for group in model.topology.nodes)
@@ -99,21 +100,25 @@ def _more_flops(group: NodeGroup) -> NodeGroup:
     return group.model_copy(update={"accelerators": accelerators})
 
 
-_BELOW_HBM = {"fetches", "pcie", *BELOW_HBM, "front"}
-"""Who waits for one of them waits for what ranks fetch from the others, too."""
+_BELOW_HBM = {kind.name for kind in RESOURCE_KINDS.values() if kind.is_below_hbm}
+
+
+def _memories(shared_by: str) -> Iterator[tuple[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]]]:
+    """The rates of every memory below HBM that a node's, or a node group's, ranks share."""
+    for name in (name for name in BELOW_HBM if MEMORIES[name].shared_by == shared_by):
+        for words, rate in MEMORIES[name].growth.items():
+            yield words, (_BELOW_HBM, _growing(*NodeGroup.memory_path(name).split("."), rate))
+
+
 RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
     "scale-out bandwidth": ({"nic", "uplink"}, _growing("links", "scale_out", "bandwidth")),
     "PCIe bandwidth": ({"device", "link", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
-    "DDR bandwidth": (_BELOW_HBM, _growing("host", "ddr", "bandwidth")),
-    "SSD bandwidth": (_BELOW_HBM, _growing("host", "ssd", "read_bandwidth")),
-    "SSD IOPS": (_BELOW_HBM, _growing("host", "ssd", "iops")),
-    "SCM bandwidth": (_BELOW_HBM, _growing("host", "scm", "read_bandwidth")),
+    **dict(_memories("node")),
     "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),
-    "bandwidth of remote hosts' cards": (_BELOW_HBM, _growing("remote", "network_bandwidth")),
-    "memory bandwidth of remote hosts": (_BELOW_HBM, _growing("remote", "bandwidth")),
+    **dict(_memories("group")),
 }
 """What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 

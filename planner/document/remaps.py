@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory import cached_rows, remap_row_bytes
-from cost_models.shards import TIER_FORMS, Ints
+from cost_models.shards import TIERS, Ints
 from planner.document.plan import Plan, Remap, TablePlan
 from planner.document.shards import Shards
 
@@ -27,7 +27,7 @@ TALLIED = 1 << 16
 
 def is_split(table: TablePlan) -> bool:
     """Whether a part of the table's rows is in HBM and the others are read in place."""
-    return TIER_FORMS[table.tier].how == "split"
+    return TIERS[table.tier].how == "split"
 
 
 def hot_row_count(rows: int, share: float) -> int:

@@ -19,6 +19,7 @@ from cost_models.shards import (
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
+    TIERS,
     Blocks,
     Floats,
     Ints,
@@ -34,16 +35,7 @@ from planner.problem.numbers import Bools
 
 MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
 """Block types of a space up to which it is searched; above them one with fewer cuts."""
-CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {
-    "hbm": (0.0,),
-    "ddr": (0.0,),
-    "ddr_cached": (0.02, 0.1, 0.3),
-    "ssd_cached": (0.05, 0.2),
-    "ddr_split": (0.02, 0.1, 0.3),
-    "scm_cached": (0.02, 0.1, 0.3),
-    "scm": (0.0,),
-    "remote_cached": (0.05, 0.2),
-}
+CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {name: tier.cache_fractions for name, tier in TIERS.items()}
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 
 CacheFractions = Mapping[PlacementTier, Floats]

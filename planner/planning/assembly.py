@@ -13,7 +13,7 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
-    TIER_FORMS,
+    TIERS,
     block_rows,
 )
 from cost_models.workload.formats import DTYPES
@@ -147,7 +147,7 @@ def _tables(
         tier = PLACEMENT_TIERS[options.tier[option]]
         profile = workload.tables[table]
         fraction, remap = float(options.cache_fraction[option]), None
-        if TIER_FORMS[tier].how == "split":
+        if TIERS[tier].how == "split":
             remap = Remap(hot_rows=hot_row_count(profile.rows, fraction), ids="ranked")
             shards = replace(shards, hot_rows=hot_rows_of_shards(shards, remap.hot_rows, profile.rows))
         plans.append(

@@ -198,7 +198,7 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
         "stages": [
             {
                 **each.stage.model_dump(mode="json"),
-                "resource": each.resource,
+                "resource": None if each.resource is None else str(each.resource),
                 "constant_s": each.constant_s,
                 "bound_s": each.bound_s,
                 "contributors": [{"table": part.table, "seconds": part.seconds} for part in each.contributors[:KEPT]],
@@ -236,7 +236,7 @@ def plan_records(reasons: PlanReasons) -> list[dict[str, Cell]]:
             "stage_s": each.stage.seconds,
             "bound_s": each.bound_s,
             "critical_rank": each.stage.critical_rank,
-            "resource": each.resource,
+            "resource": None if each.resource is None else str(each.resource),
             "table": part.table,
             "seconds": part.seconds,
         }

@@ -44,7 +44,8 @@ def render(plan: Plan, console: "Console") -> None:
     _render_objective(plan, plan.objective, model, console)
     render_error_bar(plan.objective, console)
     if model.quantity == "step":
-        console.print(_stage_table(plan, model, [resource_words(name or "", topology) for name in binding]))
+        words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]
+        console.print(_stage_table(plan, model, words))
         console.print()
     console.print(_memory_table(plan, model))
     console.print()
@@ -147,7 +148,7 @@ def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> TextGrid:
         share = f"{stage.seconds / plan.objective.step_s:.1%}"
         bar = stage.error_bar
         factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
-        table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words or "fixed cost")
+        table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words)
     for name, behind in model.hidden.items():
         table.add_row(name, "hidden", "", "", "", f"the remainder is in {behind}")
     return table

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cost_models.resources import Resource
 from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.reports.tables import TextGrid
@@ -48,7 +49,11 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
 
     busy = TextGrid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
     for sort, use in simulation.busy().items():
-        words = resource_words(sort, simulation.network.topology) if sort != "front_end" else "front-end cards"
+        words = (
+            resource_words(Resource.parse(sort), simulation.network.topology)
+            if sort != "front_end"
+            else "front-end cards"
+        )
         busy.add_row(words, f"{use.mean():.1%}", f"{use.max():.1%}", str(int(use.argmax())))
     console.print(busy)
     if late := _late_data(judgement):

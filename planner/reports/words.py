@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cost_models.model import CostModel
-from cost_models.schedule import WITH_IDS
+from cost_models.resources import WAY_WORDS, Resource
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.solvers.finishing import CROWDED
@@ -13,33 +13,12 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-RESOURCE_WORDS = {
-    "device": "accelerator (HBM, kernels)",
-    "host": "host (fixed overhead)",
-    "host_link": "its own PCIe link",
-    "pcie": "PCIe switch",
-    "fetches": "its own cache misses",
-    "ddr": "DDR of its node",
-    "ssd": "SSD of its node",
-    "scm": "storage-class memory of its node",
-    "front_end": "front-end cards of its node",
-    "remote": "remote hosts",
-    "link_out": "scale-up link, sending",
-    "link_in": "scale-up link, receiving",
-    "nic_out": "scale-out card, sending",
-    "nic_in": "scale-out card, receiving",
-}
 
-
-def resource_words(name: str, topology: Topology) -> str:
-    """What a resource is called; `uplink0_out` is the way up from the first network level."""
-    if name.endswith(WITH_IDS):
-        return f"{resource_words(name.removesuffix(WITH_IDS), topology)}, with the next ids"
-    if not name.startswith("uplink"):
-        return RESOURCE_WORDS.get(name, name)
-    level, _, way = name.removeprefix("uplink").partition("_")
-    direction = "sending" if way == "out" else "receiving"
-    return f"uplink of {topology.network.levels[int(level)].name}, {direction}"
+def resource_words(resource: Resource, topology: Topology) -> str:
+    """What a resource is called; an uplink by the name of the network level that it leaves."""
+    level = "" if resource.level is None else f" {topology.network.levels[resource.level].name}"
+    way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
+    return f"{resource.row.label}{level}{way}{', with the next ids' if resource.with_ids else ''}"
 
 
 def amount(value: float, model: CostModel) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.schedule import WITH_IDS
+from cost_models.resources import Resource
+from cost_models.stages import STAGES
 from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
@@ -263,7 +264,7 @@ def _column(resource: str) -> str:
     return resource.lower().replace("flop/s", "flops").replace("-", "_").replace(" ", "_")
 
 
-def _limit(plan: Plan, binding: tuple[str | None, ...]) -> str:
+def _limit(plan: Plan, binding: tuple[Resource | None, ...]) -> str:
     """What takes most of the step: the time of each stage laid to what binds it."""
     seconds: dict[str, float] = {}
     for stage, resource in zip(plan.stages, binding, strict=True):
@@ -272,14 +273,9 @@ def _limit(plan: Plan, binding: tuple[str | None, ...]) -> str:
     return max(seconds, key=lambda what: seconds[what])
 
 
-def _bound_by(stage: str, resource: str | None) -> str:
+def _bound_by(stage: str, resource: Resource | None) -> str:
     if resource is None:
         return "overhead"
-    resource = resource.removesuffix(WITH_IDS)
-    if resource.startswith(("link", "nic", "uplink")):
-        return "network"
-    if resource in {"ssd", "front_end", "remote"}:
-        return "storage"
-    if resource in {"fetches", "pcie", "ddr", "scm"}:
-        return "host"
-    return "hbm" if stage.startswith("lookup") else "dense"
+    if resource.row.limit is not None:
+        return resource.row.limit
+    return "hbm" if stage in STAGES and STAGES[stage].is_lookup else "dense"

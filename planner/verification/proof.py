@@ -60,7 +60,7 @@ def _written_packing(model: CostModel, problem: Problem, packed: Packed) -> Proo
     functions = tuple(
         FunctionPrice(
             stage=model.stages[model.columns[column].stage],
-            resource=model.columns[column].resource,
+            resource=str(model.columns[column].resource),
             group=groups[kind],
             family=family,
             parameter=parameter,
@@ -85,9 +85,8 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
             share = float(value[d, c] * instances[d, c])
             if share > 0 and not (shared[c] and d):
                 name = None if shared[c] else group
-                stage = model.stages[column.stage]
-                weight = ResourceWeight(stage=stage, resource=column.resource, group=name, share=share, ranks=ranks)
-                weights.append(weight)
+                stage, resource = model.stages[column.stage], str(column.resource)
+                weights.append(ResourceWeight(stage=stage, resource=resource, group=name, share=share, ranks=ranks))
     return tuple(weights)
 
 
@@ -114,7 +113,7 @@ def _places(model: CostModel, problem: Problem) -> list[tuple[str, tuple[int, ..
 def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """What makes the multipliers no proof at all, whatever they sum up to."""
     places: set[tuple[str | None, tuple[int, ...] | None]] = set(_places(model, problem))
-    columns = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
+    columns = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     _, shared = instances_of_columns(problem)
     for weight in proof.weights:
         c, place = columns.get((weight.stage, weight.resource)), (weight.group, weight.ranks)
@@ -144,7 +143,7 @@ def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Itera
     if proof.packing is None:
         return
     yield from faults_of(_plain(proof.packing), model, problem)
-    columns = {(model.stages[column.stage], column.resource) for column in model.columns}
+    columns = {(model.stages[column.stage], str(column.resource)) for column in model.columns}
     groups = {group.name for group in model.topology.nodes}
     for entry in proof.packing.functions:
         there = (entry.stage, entry.resource) in columns and entry.group in groups
@@ -183,7 +182,7 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
 
 def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: Problem) -> float:
     """What a packing proves: its threshold, or less where its multipliers do not reach that."""
-    column_of = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
+    column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     kind_of = {group.name: k for k, group in enumerate(model.topology.nodes)}
     functions = tuple(
         PricedFunction(
@@ -229,7 +228,7 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
     """The prices of a proof without faults."""
     places = _places(model, problem)
     instances, _ = instances_of_columns(problem)
-    index = {(model.stages[column.stage], column.resource): c for c, column in enumerate(model.columns)}
+    index = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     weight = np.zeros_like(instances)
     for entry in proof.weights:
         c = index[entry.stage, entry.resource]

@@ -6,6 +6,7 @@ import pytest
 from cost_models import collectives
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
+from cost_models.resources import Resource
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, ROW_WISE, SHARDINGS, WORLD, Blocks
 from cost_models.step import StepModel
 from tests.oracles.instances import node_group, topology, workload
@@ -51,7 +52,7 @@ class Case:
     def part(self, loads: Loads, resource: str, part: str) -> np.ndarray:
         """[7] bytes of one part of a load."""
         rate = self.kind.nic_all_to_all if resource.startswith("nic") else self.kind.link_all_to_all
-        return np.broadcast_to(getattr(loads.get(resource, BlockLoad()), part) * rate, len(SHARDINGS))
+        return np.broadcast_to(getattr(loads.get(Resource.parse(resource), BlockLoad()), part) * rate, len(SHARDINGS))
 
     def total(self, loads: Loads, resource: str) -> np.ndarray:
         """[7] bytes over all ranks of the world, for a block of each sharding."""
@@ -84,7 +85,7 @@ def test_traffic_within_a_domain_uses_no_card(cluster: str) -> None:
     case = Case(CLUSTERS[cluster])
     for loads in (case.ids, case.outputs, case.gradients, case.all_reduce):
         for resource in ("nic_out", "nic_in"):
-            load = loads[resource]
+            load = loads[Resource.parse(resource)]
             assert not any(np.any(part) for part in (load.fixed, load.by_rows, load.everywhere))
         if cluster == "one rank":
             assert not np.any(case.total(loads, "link_out"))
@@ -163,7 +164,7 @@ def test_replicas_reduce_a_dense_gradient() -> None:
     """1,000 rows x 64 columns x 4 bytes: 2 (D-1)/D of them by the port, 2/D (1 - D/W) by the card."""
     case = Case(CLUSTERS["two nodes"])
     gradient = 1000 * DIM * 4
-    seconds = {name: np.asarray(load.fixed) for name, load in case.all_reduce.items()}
+    seconds = {str(resource): np.asarray(load.fixed) for resource, load in case.all_reduce.items()}
     assert seconds["link_out"][DATA_PARALLEL] * case.kind.link_all_reduce == pytest.approx(gradient)
     assert seconds["nic_out"][DATA_PARALLEL] * case.kind.nic_all_reduce == pytest.approx(gradient / 2)
     for values in seconds.values():

@@ -130,7 +130,7 @@ def test_misses_err_as_what_they_come_from(pipeline: str, stage: int):
     """Of drives the data sheet, whichever of a rank or its node has to wait; never a network switch."""
     given = (f"pipeline={pipeline}", "software=torchrec")
     drives = bars_of("dgx-h100", workload=given, tier=SSD_CACHED).stages[stage]
-    assert any(name.startswith("storage of ") for name in drives.spec_only)
+    assert any(name.startswith("SSD of ") for name in drives.spec_only)
     assert "network switches" not in drives.spec_only
 
 
@@ -142,9 +142,9 @@ def test_a_rank_waits_for_each_memory_in_turn():
     blocks = Blocks(table, np.full(len(table), TABLE_WISE), tier, model.tables.dim, np.full(len(table), 0.05))
     placed = PlacedShards(blocks, np.zeros_like(table), model.tables.rows, np.ones(len(table), dtype=bool))
     evaluation, stage = model.evaluate(placed), model.stages.index("cache_fetch")
-    assert (evaluation.binding[stage], evaluation.critical_rank[stage]) == ("fetches", 0)
+    assert (str(evaluation.binding[stage]), evaluation.critical_rank[stage]) == ("fetches", 0)
     bar = model.error_bars(placed).stages[stage]
-    assert [name for name in bar.spec_only if "of dgx-h100" in name] == ["storage of dgx-h100"]
+    assert [name for name in bar.spec_only if "of dgx-h100" in name] == ["SSD of dgx-h100"]
     assert "cache_fetch_passes" in bar.basis
 
 

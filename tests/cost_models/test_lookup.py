@@ -6,6 +6,7 @@ import pytest
 from cost_models.kinds import RankKind
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
+from cost_models.resources import Resource
 from cost_models.shards import DATA_PARALLEL, DDR, DDR_CACHED, HBM, SSD_CACHED, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from tests.oracles.instances import node_group, topology, workload
@@ -32,7 +33,7 @@ class Case:
         self.unique = float(self.model.tables.access.unique_rows(one, np.array([float(LOOKUPS)]))[0])
 
     def seconds(self, loads: Loads, resource: str) -> float:
-        load = loads.get(resource)
+        load = loads.get(Resource.parse(resource))
         return 0.0 if load is None else float(np.sum(load.fixed) + np.sum(load.by_rows))
 
     def fetch(self) -> Loads:

@@ -5,6 +5,7 @@ import pytest
 
 from cost_models.kinds import IN_FLIGHT_BYTES, rank_kinds
 from cost_models.lookup import Lookup
+from cost_models.resources import Resource
 from cost_models.shards import (
     MEMORY_HBM,
     MEMORY_REMOTE,
@@ -83,9 +84,11 @@ def test_rows_are_read_in_whole_accesses() -> None:
     rows = software.uvm_forward_passes_per_lookup.value * BATCH * IDS
     rows += software.uvm_forward_passes_per_row.value * unique_rows(model)
     loads = lookup_of(model, SCM).forward()
-    shared = float(np.sum(loads["scm"].by_rows - loads["ddr"].by_rows))
+    shared = float(np.sum(loads[Resource("scm")].by_rows - loads[Resource("ddr")].by_rows))
     assert shared == pytest.approx(rows * 512 / 40e9)
-    alone = float(np.sum(loads["pcie"].by_rows)) - float(np.sum(loads["ddr"].by_rows)) * kind.node_ranks
+    alone = (
+        float(np.sum(loads[Resource("pcie")].by_rows)) - float(np.sum(loads[Resource("ddr")].by_rows)) * kind.node_ranks
+    )
     assert alone == pytest.approx(rows * 288 / kind.pcie_bytes_per_s)
 
 
@@ -93,10 +96,11 @@ def test_reads_and_writes_have_rates_of_their_own() -> None:
     """A missed row is read at the read bandwidth, an evicted one written at the write bandwidth."""
     model = model_of()
     lookup = lookup_of(model, SCM_CACHED, 0.1)
-    moved = float(lookup.fetch("scm")["pcie"].by_rows[0]) * model.kinds[0].pcie_bytes_per_s
+    moved = float(lookup.fetch("scm")[Resource("pcie")].by_rows[0]) * model.kinds[0].pcie_bytes_per_s
     missed = moved / 288
-    assert float(lookup.fetch("scm")["scm"].by_rows[0]) == pytest.approx(missed * 512 * (1 / 40e9 + 1 / 10e9))
-    assert not float(lookup.fetch("ddr")["ddr"].by_rows[0])
+    own_s = float(lookup.fetch("scm")[Resource("scm")].by_rows[0])
+    assert own_s == pytest.approx(missed * 512 * (1 / 40e9 + 1 / 10e9))
+    assert not float(lookup.fetch("ddr")[Resource("ddr")].by_rows[0])
 
 
 def test_latency_limits_what_is_read_in_place() -> None:
@@ -117,12 +121,12 @@ def test_rows_of_remote_hosts_bring_their_state() -> None:
     model = model_of("adam")
     lookup = lookup_of(model, REMOTE_CACHED, 0.1)
     loads, kind = lookup.fetch("remote"), model.kinds[0]
-    missed = float(loads["pcie"].by_rows[0]) * kind.pcie_bytes_per_s / (3 * 288)
-    plain = lookup_of(model, SCM_CACHED, 0.1).fetch("scm")["pcie"].by_rows[0]
+    missed = float(loads[Resource("pcie")].by_rows[0]) * kind.pcie_bytes_per_s / (3 * 288)
+    plain = lookup_of(model, SCM_CACHED, 0.1).fetch("scm")[Resource("pcie")].by_rows[0]
     assert missed == pytest.approx(float(plain) * kind.pcie_bytes_per_s / 288)
     efficiency = 0.6  # of ethernet cards
-    assert float(loads["front_end"].by_rows[0]) == pytest.approx(missed * 3 * 288 / (12.5e9 * efficiency))
-    assert float(loads["remote"].by_rows[0]) == pytest.approx(missed * 3 * 288 / (2 * 12.5e9 * efficiency))
+    assert float(loads[Resource("front_end")].by_rows[0]) == pytest.approx(missed * 3 * 288 / (12.5e9 * efficiency))
+    assert float(loads[Resource("remote")].by_rows[0]) == pytest.approx(missed * 3 * 288 / (2 * 12.5e9 * efficiency))
 
 
 def test_hosts_are_shared_by_the_group() -> None:
@@ -131,7 +135,7 @@ def test_hosts_are_shared_by_the_group() -> None:
     model = model_of()
     evaluation = model.evaluate(whole(model, REMOTE_CACHED, 0.1))
     stage = model.stages.index("cache_fetch")
-    one = float(lookup_of(model, REMOTE_CACHED, 0.1).fetch("remote")["remote"].by_rows[0])
+    one = float(lookup_of(model, REMOTE_CACHED, 0.1).fetch("remote")[Resource("remote")].by_rows[0])
     assert evaluation.stage_seconds[stage] == pytest.approx(RANKS * one + model.kinds[0].memories["remote"].latency_s)
     assert [pool.tolist() for pool in model.memory_pool_of_rank[MEMORY_SCM:]] == [[0, 0, 1, 1], [0, 0, 0, 0]]
 

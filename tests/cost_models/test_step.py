@@ -137,7 +137,7 @@ def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str
     small, large = (model.block_costs(Blocks(one, one + 1, one + 1, one + 64, np.array([f])), 0) for f in (0.02, 0.5))
     saved = small.by_rows[0] - large.by_rows[0]
     gains = {
-        (model.stages[column.stage], column.resource)
+        (model.stages[column.stage], str(column.resource))
         for column, gain in zip(model.columns, saved, strict=True)
         if gain > 0
     }
@@ -148,14 +148,14 @@ def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str
 def test_columns_exist_only_for_what_can_bind() -> None:
     """One node has no cards in its step, no DDR no PCIe, and two nodes have both directions of their cards."""
     single = StepModel(topology(node_group("a", ddr_bytes=None)), workload(TABLES))
-    assert {column.resource for column in single.columns} == {
+    assert {str(column.resource) for column in single.columns} == {
         *("device", "link_out", "link_in", "link_out_with_ids", "link_in_with_ids")
     }
     double = StepModel(topology(node_group("a", nodes=2, ssd_bytes=1e12)), workload(TABLES))
-    found = {column.resource for column in double.columns}
+    found = {str(column.resource) for column in double.columns}
     assert {"nic_out", "nic_in", "pcie", "ddr", "ssd"} <= found
     uplinks = StepModel(topology(node_group("a", nodes=2), oversubscription=4.0), workload(TABLES))
-    assert {column.resource for column in uplinks.columns} - found == {
+    assert {str(column.resource) for column in uplinks.columns} - found == {
         *("uplink0_out", "uplink0_in", "uplink0_out_with_ids", "uplink0_in_with_ids")
     }
 
@@ -166,7 +166,7 @@ def test_an_oversubscribed_uplink_takes_as_much_longer_as_it_is_oversubscribed()
     plain = StepModel(topology(node_group("a", nodes=2)), workload(TABLES))
     one = np.zeros(1, dtype=np.int64)
     costs = model.block_costs(Blocks(one, one + 3, one, one + 64, np.zeros(1)), 0)  # row_wise: all ranks send alike
-    seconds = {(model.stages[c.stage], c.resource): costs.fixed[0, i] for i, c in enumerate(model.columns)}
+    seconds = {(model.stages[c.stage], str(c.resource)): costs.fixed[0, i] for i, c in enumerate(model.columns)}
     card, uplink = seconds["output_dist", "nic_out"], seconds["output_dist", "uplink0_out"]
     assert 2 * uplink == pytest.approx(4 * card * plain.kinds[0].nic_all_to_all / 25e9)
 
@@ -194,7 +194,9 @@ def test_ids_travel_beside_the_update_too() -> None:
     def loads(model: StepModel, stage: str, resource: str) -> tuple[float, float]:
         costs = model.block_costs(blocks, 0)
         (column,) = (
-            c for c, each in enumerate(model.columns) if (model.stages[each.stage], each.resource) == (stage, resource)
+            c
+            for c, each in enumerate(model.columns)
+            if (model.stages[each.stage], str(each.resource)) == (stage, resource)
         )
         return float(costs.fixed[0, column] + costs.by_rows[0, column]), float(model.base_loads[0, column])
 
@@ -219,7 +221,7 @@ def test_prefetched_misses_hide_where_ids_do() -> None:
     model = StepModel(topology(node_group("a", ssd_bytes=1e12)), workload(TABLES, pipeline="prefetch"))
     stage = model.stages.index("dense")
     hidden = -float(model.constants[stage])
-    base = {c.resource: model.base_loads[0, i] for i, c in enumerate(model.columns) if c.stage == stage}
+    base = {str(c.resource): model.base_loads[0, i] for i, c in enumerate(model.columns) if c.stage == stage}
     assert hidden > 0
     assert [base[name] for name in ("pcie", "ddr", "ssd", "fetches")] == [0] * 4
     assert base["device"] >= hidden
@@ -242,7 +244,9 @@ def test_phases_of_an_exchange_add_up_on_the_card() -> None:
         model = StepModel(cluster, workload(TABLES, software=software))
         row = model.block_costs(blocks, 0).fixed[0]
         stage = model.stages.index("output_dist")
-        costs[software] = {column.resource: row[c] for c, column in enumerate(model.columns) if column.stage == stage}
+        costs[software] = {
+            str(column.resource): row[c] for c, column in enumerate(model.columns) if column.stage == stage
+        }
     link, card = (costs["torchrec"][name] for name in ("link_out", "nic_out"))
     assert link > 0
     assert costs["hugectr"]["nic_out"] == pytest.approx(card + link)

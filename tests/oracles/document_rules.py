@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, TIER_FORMS, Floats, Ints
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, TIERS, Floats, Ints
 from planner.formulation.policy import Policy
 
 COLUMN_UNIT = 4
@@ -161,7 +161,7 @@ def _states(tier: str, named: Sequence[str] | None, *, has: bool) -> list[str]:
     """With the rows, unless the policy names places; state that is where the rows are at home is with them."""
     if named is None or not has:
         return ["with_table"]
-    form = TIER_FORMS[tier]
+    form = TIERS[tier]
     found = ["with_table"] if "with_table" in named or (form.home in named and form.how != "split") else []
     return found + [place for place in named if place not in ("with_table", form.home)]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.validation.tiers import MIXES, SHAPES, Case, cluster, random_case
+from cost_models.resources import Resource
 from cost_models.shards import (
     DDR_CACHED,
     IS_CACHED,
@@ -99,12 +100,16 @@ def test_one_memory_costs_what_it_did(seed: int) -> None:
     latency_s = sum(rates.latency_s for rates in model.kinds[0].memories.values())
     load = {name: np.zeros(model.topology.world_size) for name in ("pcie", "ddr", "fetches")}
     for c, column in enumerate(model.columns):
-        if column.stage == stage and column.resource in load:
+        if column.stage == stage and str(column.resource) in load:
             for k in range(model.kind_count):
                 costs = model.block_costs(placed.blocks, k)
                 mine = model.kind_of_rank[placed.rank] == k
-                np.add.at(load[column.resource], placed.rank[mine], costs.by_rows[mine, c])
-    busiest = max(np.bincount(model.resource_of_rank(name), weights=own).max() for name, own in load.items())
-    pooled = max(np.bincount(model.resource_of_rank(name), weights=load[name]).max() for name in ("pcie", "ddr"))
+                np.add.at(load[str(column.resource)], placed.rank[mine], costs.by_rows[mine, c])
+    busiest = max(
+        np.bincount(model.resource_of_rank(Resource.parse(name)), weights=own).max() for name, own in load.items()
+    )
+    pooled = max(
+        np.bincount(model.resource_of_rank(Resource.parse(name)), weights=load[name]).max() for name in ("pcie", "ddr")
+    )
     assert busiest == pytest.approx(pooled)
     assert model.evaluate(placed).stage_seconds[stage] == pytest.approx(busiest, abs=latency_s * 1.01)

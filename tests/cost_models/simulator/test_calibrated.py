@@ -9,6 +9,7 @@ import pytest
 from cost_models.calibration.files import collective_file
 from cost_models.coefficients import USER_DIRECTORY, CollectiveCoefficients, ProtocolLaw, forget
 from cost_models.lookup import Lookup
+from cost_models.resources import DEVICE
 from cost_models.shards import COLUMN_WISE, DATA_PARALLEL, HBM, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
@@ -128,7 +129,7 @@ def test_cut_columns_are_put_in_order(measured: None) -> None:
     model = StepModel(cluster, workload)
     every = np.arange(8)
     halves = Blocks(every, every * 0 + COLUMN_WISE, every * 0 + HBM, every * 0 + 32, every * 0.0)
-    on_device = [i for i, column in enumerate(model.columns) if column.resource == "device"]
+    on_device = [i for i, column in enumerate(model.columns) if column.resource == DEVICE]
     torn = 1024 * 32 * 4 / TERMS["regroup_bytes_per_s"]
     found = model.block_costs(halves, 0).everywhere[:, on_device].sum(axis=1)
     assert found == pytest.approx(np.full(8, torn))
@@ -182,7 +183,7 @@ def test_evicted_rows_by_hand(measured: None) -> None:
     summed = 3 * (vectors * once + (ids * 256 - vectors) * again)
     rewritten = distinct * (5 * 256 * once + 2e-8) + ids * 1e-8
     for loads, seconds in ((lookup.forward(), read), (lookup.backward(), summed + rewritten)):
-        on_device = loads["device"]
+        on_device = loads[DEVICE]
         assert np.sum(on_device.fixed) + np.sum(on_device.by_rows) == pytest.approx(seconds)
 
 
@@ -191,7 +192,7 @@ def test_cutting_columns_gains_no_cache(measured: None) -> None:
     """The parts of a table find none of its rows in the caches either, and each of them pays for its ids and rows."""
     cluster, workload = inputs()
     model = StepModel(cluster, workload)
-    on_device = [i for i, column in enumerate(model.columns) if column.resource == "device"]
+    on_device = [i for i, column in enumerate(model.columns) if column.resource == DEVICE]
 
     def seconds(columns: int) -> float:
         one = np.zeros(1, dtype=np.int64)

@@ -5,6 +5,7 @@ import pytest
 
 from cost_models.coefficients import replaced
 from cost_models.lookup import Lookup
+from cost_models.resources import DEVICE
 from cost_models.shards import COLUMN_WISE, DDR, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.demand import Counter, Demand
 from cost_models.step import StepModel
@@ -59,7 +60,7 @@ def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: s
     lookup = Lookup(model.tables, blocks, model.kinds[0], model.batching, software)
     forward, backward = found.forward_s.sum(axis=0), found.backward_s.sum(axis=0)
     for loads, seconds in ((lookup.forward(), forward), (lookup.backward(), backward)):
-        load, busy = loads["device"], np.asarray(seconds)
+        load, busy = loads[DEVICE], np.asarray(seconds)
         if tier == DDR_CACHED and seconds is backward:  # state in host memory, counted apart
             busy = busy + found.backward_host_bytes.sum(axis=0) / model.kinds[0].pcie_bytes_per_s
         own = np.bincount(rank, weights=np.broadcast_to(load.fixed + load.by_rows, rank.shape), minlength=4)
@@ -92,7 +93,7 @@ def test_rows_that_were_measured_as_distinct_are_updated_once_each(factor: float
     expected = 131_072 * again * (256 + 32)
     assert counted(model, blocks).backward_host_bytes.sum() == pytest.approx(expected, rel=0.01)
     loads = Lookup(model.tables, blocks, model.kinds[0], model.batching, model.coefficients.software).backward()
-    on_device = np.sum(loads["device"].by_rows) - expected / model.kinds[0].memories["ddr"].link_bytes_per_s
+    on_device = np.sum(loads[DEVICE].by_rows) - expected / model.kinds[0].memories["ddr"].link_bytes_per_s
     assert 0 < on_device == pytest.approx(counted(model, blocks).backward_s.sum(), rel=0.01)
 
 
@@ -106,7 +107,7 @@ def test_only_caches_of_tables_below_hbm_are_searched(tier: int, is_searched: bo
         with replaced({("software", "torchrec", "cache_search_s"): seconds}):
             model = StepModel(CLUSTER, asked)
             lookup = Lookup(model.tables, alone(tier), model.kinds[0], model.batching, model.coefficients.software)
-            closed = float(np.sum(lookup.forward()["device"].by_rows))
+            closed = float(np.sum(lookup.forward()[DEVICE].by_rows))
             found.append((closed, float(counted(model, alone(tier)).forward_s.sum())))
     (closed, played), (closed_searched, played_searched) = found
     assert (closed_searched > closed) is is_searched

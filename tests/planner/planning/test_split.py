@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import planner
+from cost_models.resources import PCIE
 from cost_models.shards import DDR, DDR_SPLIT, HBM, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from planner.document.plan import Plan
@@ -47,7 +48,7 @@ def test_a_split_at_either_end_is_a_table_in_one_memory(model: StepModel, share:
 def test_more_hot_rows_are_faster(model: StepModel) -> None:
     """Less comes over PCIe, and what HBM gains host memory loses."""
     costs = [model.block_costs(whole(model, DDR_SPLIT, share), 0) for share in (0.01, 0.1, 0.3, 0.9)]
-    pcie = [c for c, column in enumerate(model.columns) if column.resource == "pcie"]
+    pcie = [c for c, column in enumerate(model.columns) if column.resource == PCIE]
     for before, after in pairwise(costs):
         assert (after.by_rows[:, pcie] <= before.by_rows[:, pcie]).all()
         assert (after.bytes_by_rows[:, 0] > before.bytes_by_rows[:, 0]).all()

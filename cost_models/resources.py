@@ -1,0 +1,100 @@
+"""The resources that a stage can be bound by: values with a kind, a direction and a level, and one row for each kind.
+
+Strings such as `nic_out` or `uplink0_in_with_ids` are their spelling in files and tables, nothing else.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cost_models.tiers import BELOW_HBM, MEMORIES, Limit
+
+Way = Literal["out", "in"]
+WAYS: tuple[Way, Way] = ("out", "in")
+WAY_WORDS: dict[Way, str] = {"out": "sending", "in": "receiving"}
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """What resources of one kind have in common."""
+
+    name: str
+    label: str
+    """What reports call it, beside its direction; of an uplink, before the name of its level."""
+    shared_by: Literal["rank", "card", "pcie_switch", "node", "group", "switch"]
+    """Whose ranks use one instance of it."""
+    limit: Limit | None = None
+    """What a study calls a step that waits for it; None where that depends on the stage."""
+    is_below_hbm: bool = False
+    """Whether it is on the way to memories below HBM: who waits for one of these waits for what ranks fetch from the
+    others, too."""
+
+
+RESOURCE_KINDS: dict[str, ResourceKind] = {
+    kind.name: kind
+    for kind in (
+        ResourceKind("device", "accelerator (HBM, kernels)", "rank"),
+        ResourceKind("host", "host (fixed overhead)", "rank"),
+        ResourceKind("link", "scale-up link", "rank", "network"),
+        ResourceKind("nic", "scale-out card", "card", "network"),
+        ResourceKind("uplink", "uplink of", "switch", "network"),
+        ResourceKind("host_link", "its own PCIe link", "rank", "host", is_below_hbm=True),
+        ResourceKind("pcie", "PCIe switch", "pcie_switch", "host", is_below_hbm=True),
+        ResourceKind("fetches", "its own cache misses", "rank", "host", is_below_hbm=True),
+        ResourceKind("front_end", "front-end cards of its node", "node", "storage", is_below_hbm=True),
+        *(
+            ResourceKind(
+                memory,
+                row.label if row.shared_by == "group" else f"{row.label} of its {row.shared_by}",
+                row.shared_by,
+                row.limit,
+                is_below_hbm=True,
+            )
+            for memory, row in MEMORIES.items()
+            if memory in BELOW_HBM
+        ),
+    )
+}
+
+
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<ids>_with_ids)?")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something that ranks load: of one kind, in one direction where it has two."""
+
+    kind: str
+    """A name of RESOURCE_KINDS."""
+    way: Way | None = None
+    level: int | None = None
+    """Of an uplink: the network level whose switches it leaves, counted from 0 at the leaves."""
+    with_ids: bool = False
+    """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
+
+    def __str__(self) -> str:
+        level = "" if self.level is None else str(self.level)
+        way = "" if self.way is None else f"_{self.way}"
+        return f"{self.kind}{level}{way}{'_with_ids' if self.with_ids else ''}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Resource":
+        """The resource that a file or a command line spells so. Raises ValueError for what is no resource."""
+        spelling = _SPELLING.fullmatch(text)
+        if spelling is None or spelling["kind"] not in RESOURCE_KINDS:
+            raise ValueError(f"there is no resource {text!r}; kinds are {', '.join(RESOURCE_KINDS)}")
+        way: Way | None = None if spelling["way"] is None else ("out" if spelling["way"] == "out" else "in")
+        level = None if spelling["level"] is None else int(spelling["level"])
+        return cls(spelling["kind"], way, level, spelling["ids"] is not None)
+
+    @property
+    def row(self) -> ResourceKind:
+        """What it has in common with others of its kind."""
+        return RESOURCE_KINDS[self.kind]
+
+
+DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END = (
+    Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end")
+)
+LINK_OUT, LINK_IN = (Resource("link", way) for way in WAYS)
+NIC_OUT, NIC_IN = (Resource("nic", way) for way in WAYS)

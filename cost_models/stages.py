@@ -1,0 +1,120 @@
+"""The stages of a step and the terms that run in them, one row each.
+
+A stage ends with a collective, so everybody waits for the slowest. The misses of caches end with none, but ranks that
+get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
+stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead,
+under the prefetch pipeline so do its misses; what the latter two do not hide (see `StepCosts`) shows in the stage
+`dense`. The bottom MLP works beside the exchanges of embeddings.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepSetting:
+    """What decides which stages a step has and what overlaps."""
+
+    is_training: bool
+    has_pipeline: bool
+    """Whether the next batch's ids travel during a training step."""
+    has_prefetch: bool
+    """Whether the next batch's cache misses come during a training step."""
+    has_memories: bool
+    """Whether a node has a memory below HBM."""
+    all_reduce_overlaps: bool
+    """Whether the runtime reduces the dense gradients during the backward pass."""
+
+
+Condition = Callable[[StepSetting], bool]
+
+
+def _always(_: StepSetting) -> bool:
+    return True
+
+
+def _never(_: StepSetting) -> bool:
+    return False
+
+
+def _training(setting: StepSetting) -> bool:
+    return setting.is_training
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """One stage of a step; a step runs its stages in the order of STAGES."""
+
+    name: str
+    is_collective: bool = False
+    """Whether it ends with one, whose latency it takes whatever is placed."""
+    is_lookup: bool = False
+    """Whether devices read rows in it."""
+
+
+@dataclass(frozen=True)
+class TermSpec:
+    """One kind of work, and the stage that it runs in."""
+
+    name: str
+    stage: str
+    when: Condition = _always
+    """In which steps there is such work."""
+    overlaps: Condition = _never
+    """In which steps it runs beside the work of another stage, and shows there."""
+    beside: str = "dense"
+    """That other stage."""
+
+
+STAGES: dict[str, StageSpec] = {
+    spec.name: spec
+    for spec in (
+        StageSpec("input_dist", is_collective=True),
+        StageSpec("cache_fetch"),
+        StageSpec("lookup_forward", is_lookup=True),
+        StageSpec("output_dist", is_collective=True),
+        StageSpec("dense"),
+        StageSpec("gradient_dist", is_collective=True),
+        StageSpec("lookup_backward", is_lookup=True),
+        StageSpec("all_reduce", is_collective=True),
+        StageSpec("overhead"),
+    )
+}
+TERMS: tuple[TermSpec, ...] = (
+    TermSpec("input_dist", "input_dist", overlaps=lambda setting: setting.has_pipeline),
+    TermSpec("lookup_forward", "lookup_forward"),
+    TermSpec("output_dist", "output_dist"),
+    TermSpec("bottom_mlp_forward", "output_dist"),
+    TermSpec("dense", "dense"),
+    TermSpec(
+        "cache_fetch",
+        "cache_fetch",
+        when=lambda setting: setting.has_memories,
+        overlaps=lambda setting: setting.has_prefetch,
+    ),
+    TermSpec("gradient_dist", "gradient_dist", when=_training),
+    TermSpec("bottom_mlp_backward", "gradient_dist", when=_training),
+    TermSpec("lookup_backward", "lookup_backward", when=_training),
+    TermSpec("all_reduce", "all_reduce", when=_training, overlaps=lambda setting: setting.all_reduce_overlaps),
+    TermSpec(
+        "replica_all_reduce",
+        "all_reduce",
+        when=_training,
+        overlaps=lambda setting: setting.all_reduce_overlaps,
+        beside="gradient_dist",
+    ),
+    TermSpec("overhead", "overhead"),
+)
+
+
+def stage_of_terms(setting: StepSetting) -> dict[str, str]:
+    """The stage in which each term of such a step shows, in the order of the stages."""
+    order = list(STAGES)
+    shown = {term.name: term.beside if term.overlaps(setting) else term.stage for term in TERMS if term.when(setting)}
+    return dict(sorted(shown.items(), key=lambda item: order.index(item[1])))
+
+
+def hidden_stages(setting: StepSetting) -> dict[str, str]:
+    """By the name of a stage whose own work runs beside another one, that other stage."""
+    own = (term for term in TERMS if term.name == term.stage)
+    return {term.stage: term.beside for term in own if term.when(setting) and term.overlaps(setting)}
