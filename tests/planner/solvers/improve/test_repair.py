@@ -11,10 +11,7 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks
-from planner.solvers.construct.rounding import mend
 from planner.solvers.improve.repair import repaired
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults
@@ -84,41 +81,3 @@ def test_what_fits_is_a_placement_and_most_that_is_too_full_comes_to_fit(ranks: 
             assert load_state(tight, found).overflow_bytes() <= 1e-3
             fits += 1
     assert fits >= 15
-
-
-def test_options_are_mended_until_they_fit_together() -> None:
-    """Random options of three times what HBM holds: mended, they take no more of any tier than there is."""
-    for seed in range(10):
-        random = np.random.default_rng(seed)
-        sizes = list(random.uniform(0.2e6, 3e6, 24))
-        problem = problem_of(sizes, 2, hbm_bytes=3e9, ddr_bytes=8e9)
-        fluid = Fluid(problem)
-        relaxed = solve_relaxation(fluid)
-        start = problem.table_block_start
-        in_hbm = np.array([int(start[t]) for t in range(problem.tables)])
-        usable = np.ones(len(problem.block_option), dtype=bool)
-        before = fluid.usage(relaxed.prices, in_hbm)[1]
-        after = fluid.usage(relaxed.prices, mend(fluid, relaxed, in_hbm, usable, 1.0))[1]
-        assert (before > fluid.capacity).any()
-        assert (after <= fluid.capacity * (1 + 1e-5)).all()
-
-
-def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:
-    """Some starts use only blocks that are small for a node's memory, whatever they take of a rank's."""
-    policy = Policy(tiers=("hbm", "ddr"))
-    tables = [{"name": f"t{i}", "rows": 300_000, "dim": 128} for i in range(64)]
-    cluster = topology(node_group("a", ranks=4, nodes=2, hbm_bytes=0.6e9, ddr_bytes=2.9e9))
-    model = planning_model("physical", cluster, workload(tables), policy)
-    problem = build_problem(model, enumerate_options(model, policy))
-    relaxed = solve_relaxation(Fluid(problem))
-    ddr = next(m for m, pool in enumerate(problem.pool_of_rank) if len(np.unique(pool)) == 2)
-    tight = np.arange(len(problem.pool_capacity)) == ddr
-    by_caps = dict(capped_blocks(problem, relaxed, tight))
-    without = dict(capped_blocks(problem, relaxed, np.zeros_like(tight)))
-    shared = [caps for caps in by_caps if caps[1] in SHARED_POOL_CAPS and caps[0] > caps[1]]
-    assert shared
-    assert not any(caps[0] > caps[1] for caps in without)
-    share = problem.extremes.pool_demand[0, :, ddr]
-    whole = problem.block_extent < 2
-    largest = {caps: float(share[mask & whole].max()) for caps, mask in by_caps.items()}
-    assert min(largest[caps] for caps in shared) < max(largest.values())

@@ -1,0 +1,54 @@
+"""The start portfolio: placements that fit, whose steps are what is said, and of which the incumbent hears."""
+
+import numpy as np
+
+from planner.problem.load_state import load_state
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bounding import bound_of, relaxed_optimum
+from planner.solvers.incumbent import Incumbent
+from planner.solvers.limits import SearchLimits
+from planner.solvers.start_portfolio import StartPortfolio
+from tests.oracles.optima import tiny_optima
+from tests.oracles.placements import faults
+
+CASES = [(problem, best_s) for problem, best_s in tiny_optima(0, 45) if np.isfinite(best_s)]
+
+
+def test_starts_are_placements_that_fit() -> None:
+    """Each with its step; the incumbent keeps the best of them, and on most problems some are near the optimum."""
+    good = 0
+    for problem, best_s in CASES:
+        fluid = Fluid(problem)
+        relaxed = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
+        starts = StartPortfolio(fluid, relaxed, incumbent).starts()
+        for placement, step_s in starts:
+            state = load_state(problem, placement)
+            assert faults(problem, placement) == []
+            assert state.overflow_bytes() == 0
+            assert abs(state.step_s() - step_s) <= 1e-9 * step_s
+        assert incumbent.best_s == min((step_s for _, step_s in starts), default=np.inf)
+        good += incumbent.best_s <= best_s * 1.1
+    assert good >= 0.7 * len(CASES)
+
+
+def test_the_first_start_is_one() -> None:
+    """Made before all others, whatever it is worth; where there is none, there are no others with as much memory."""
+    for problem, _ in CASES:
+        fluid = Fluid(problem)
+        relaxed = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
+        first = StartPortfolio(fluid, relaxed, incumbent).first()
+        assert len(first) <= 1
+        for placement, step_s in first:
+            assert faults(problem, placement) == []
+            assert incumbent.best_s == step_s
+
+
+def test_a_search_that_is_done_makes_no_more() -> None:
+    """Within a wide gap the first start ends it."""
+    for problem, _ in CASES[:10]:
+        fluid = Fluid(problem)
+        relaxed = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=1e6), lambda *_: None)
+        assert len(StartPortfolio(fluid, relaxed, incumbent).starts()) <= 1
