@@ -16,6 +16,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.improver import Improver
+from planner.solvers.improve.state import SearchState
 from tests.oracles.placements import faults, just_large_enough, random_placement, tiny_placement
 from topologies.loading import load_topology
 
@@ -36,6 +37,14 @@ def middle_model() -> StepModel:
 def run(improver: Improver, rounds: int = ROUNDS) -> int:
     """Make rounds at rising norms; return how many blocks they moved."""
     return sum(improver.round(number, 3 + 4 * number // rounds) for number in range(rounds))
+
+
+def check_books(state: SearchState) -> None:
+    """Compare loads and free memory with those of the placement, which is legal."""
+    now = load_state(state.problem, state.placement())
+    assert faults(state.problem, state.placement()) == []
+    np.testing.assert_allclose(state.loads.load, now.load, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(state.loads.free, now.free, rtol=1e-9, atol=1e-2)
 
 
 def check(problem: Problem, start: Placement, improver: Improver) -> None:

@@ -44,7 +44,6 @@ def test_below_a_plan_all_faster_ones_are_tried() -> None:
             continue
         incumbent = incumbent_of(Fluid(problem))
         search = ExhaustiveSearch(problem, incumbent)
-
         tried = search.whatever_fits()
         if tried is None or tried.placement is None:
             continue
