@@ -6,6 +6,7 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from cost_models.coefficients import (
     Coefficient,
@@ -27,6 +28,7 @@ from cost_models.collective_laws import (
     wire_bytes,
 )
 from cost_models.dense_size import dense_size
+from cost_models.groups import RankGroup
 from cost_models.resources import FRONT_END, PCIE, Resource
 from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
@@ -151,15 +153,16 @@ class RankKind:
         """Smallest access of device memory."""
         return self.lookup.sector_bytes
 
-    @property
-    def nodes_or_domains(self) -> float:
-        """How many scale-up domains the world has."""
-        return self.world_size / self.domain_ranks
+    @cached_property
+    def world(self) -> RankGroup:
+        """All ranks, as this one meets them."""
+        return RankGroup(self.node_ranks, self.domain_ranks, self.world_size)
 
-    @property
-    def nic_ranks_share(self) -> float:
-        """Share of the world that only the NIC reaches."""
-        return (self.world_size - self.domain_ranks) / self.world_size
+    @cached_property
+    def extents(self) -> tuple[RankGroup, RankGroup, RankGroup]:
+        """The ranks that hold a block of each extent: RANK, NODE and WORLD."""
+        node = RankGroup(self.node_ranks, min(self.node_ranks, self.domain_ranks), self.node_ranks)
+        return RankGroup(1, 1, 1), node, self.world
 
 
 def rank_kinds(topology: Topology, workload: Workload) -> tuple[RankKind, ...]:

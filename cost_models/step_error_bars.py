@@ -311,7 +311,7 @@ class _StageErrors:
         if operation == "all_reduce":
             evidence = link.all_reduce_growth or link.all_reduce_efficiency
         kind = self._model.kinds[self._kind]
-        error = error_90(evidence, self._device, {"scale_up_domains": kind.nodes_or_domains})
+        error = error_90(evidence, self._device, {"scale_up_domains": kind.world.domains})
         if link.name.startswith("default") or evidence.kind == "assumed":
             return Cause(f"network {nics.kind}", link.name, seconds / self._seconds, error, "spec")
         return Cause(f"{operation} of {link.name}", link.name, seconds / self._seconds, error, evidence.kind)

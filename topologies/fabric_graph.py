@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import networkx as nx
 
-from topologies.cluster import NodeGroup
+from topologies.cluster import Memory, NodeGroup
 from topologies.fabric import Fabric, Vertex
 
 SCALE_UP_COST, PCIE_COST, CARD_COST, SWITCH_COST = 1.0, 10.0, 1000.0, 1e-3
@@ -96,10 +96,10 @@ def _add_rank(builder: _Builder, fabric: Fabric, rank: int, group: NodeGroup) ->
 
 def _add_host(builder: _Builder, fabric: Fabric, node: int, group: NodeGroup) -> None:
     host = ("host", node)
-    if ddr := group.host.ddr:
-        builder.join(host, ("ddr", node), "ddr", ddr.bandwidth, 0.0, PCIE_COST)
-    for kind, memory in (("ssd", group.host.ssd), ("scm", group.host.scm)):
-        if memory is not None:
+    for kind, memory in group.host:
+        if isinstance(memory, Memory):
+            builder.join(host, (kind, node), kind, memory.bandwidth, 0.0, PCIE_COST)
+        elif memory is not None:
             builder.graph.add_edge(host, (kind, node), kind=kind, bandwidth=memory.write_bandwidth, **_FREE)
             builder.graph.add_edge((kind, node), host, kind=kind, bandwidth=memory.read_bandwidth, **_FREE)
     if nics := group.links.front_end:

@@ -7,7 +7,17 @@ from cost_models import collectives
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.resources import Resource
-from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, ROW_WISE, SHARDINGS, WORLD, Blocks
+from cost_models.shards import (
+    DATA_PARALLEL,
+    EXTENT_OF_SHARDING,
+    NODE,
+    RANK,
+    ROW_WISE,
+    SHARDINGS,
+    TABLE_ROW_WISE,
+    WORLD,
+    Blocks,
+)
 from cost_models.step import StepModel
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -23,12 +33,20 @@ def spanning() -> Topology:
     return topology(group)
 
 
+def islands() -> Topology:
+    """Two nodes of four ranks, each of two scale-up domains."""
+    group = node_group("a", nodes=2, ranks=4)
+    group["links"]["scale_up"]["domain"] = 2
+    return topology(group)
+
+
 CLUSTERS = {
     "one rank": topology(node_group("a", ranks=1)),
     "one node": topology(node_group("a", ranks=4)),
     "two nodes": topology(node_group("a", nodes=2, ranks=2)),
     "PCIe only": topology(node_group("a", nodes=3, ranks=4, has_scale_up=False)),
     "domains that span nodes": spanning(),
+    "two domains on a node": islands(),
     "NVL72": load_topology("gb200-nvl72"),
 }
 
@@ -66,6 +84,16 @@ class Case:
             + np.where(replicated, holders, 1) * self.part(loads, resource, "by_rows")
             + self.kind.world_size * self.part(loads, resource, "everywhere")
         )
+
+
+def test_sums_cross_the_domains_of_a_node_by_card() -> None:
+    """Four ranks in two domains of two: half of the whole inside, a quarter between them; then the samples beyond."""
+    case = Case(CLUSTERS["two domains on a node"])
+    whole = BATCH * DIM * 4
+    reduced, sent = whole / 2, 0.0
+    assert case.part(case.outputs, "link_out", "fixed")[TABLE_ROW_WISE] == pytest.approx(reduced + sent)
+    between, beyond = whole / 2 / 2, whole / 4 * 4 / 8
+    assert case.part(case.outputs, "nic_out", "fixed")[TABLE_ROW_WISE] == pytest.approx(between + beyond)
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
