@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from planner.problem.arrays import Problem
-from planner.problem.load_state import LoadState, load_state
+from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.improve.insertion import Insertion
 from planner.solvers.improve.ruin_and_recreate import Ruin
-from planner.solvers.improve.target import Target
 from tests.oracles.brute_force import optimum
-from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import faults, just_large_enough, tiny_placement
 
 STEPS = 150
@@ -36,34 +33,6 @@ def ruined(problem: Problem, placement: Placement, usable: np.ndarray, steps: in
 def test_there_are_cases() -> None:
     """Enough random placements to say something."""
     assert len(CASES) >= 15
-
-
-def _has_options(seed: int) -> bool:
-    """Whether every table of the tiny instance fits somewhere."""
-    fluid = Fluid(tiny_instance(seed).problem)
-    return bool(np.isfinite(fluid.price(fluid.no_prices())[0]).all())
-
-
-@pytest.mark.parametrize("seed", [seed for seed in range(0, 120, 3) if _has_options(seed)])
-def test_an_offer_costs_what_it_says(seed: int) -> None:
-    """The value grows as offered where a table's blocks share no resource, and by at least its least."""
-    problem = tiny_instance(seed).problem
-    fluid = Fluid(problem)
-    relaxed = solve_relaxation(fluid)
-    target = Target(problem, relaxed.prices, relaxed.stage_seconds)
-    insertion = Insertion(problem, target, all_of(problem))
-    state = LoadState(problem)
-    for table in range(problem.tables):
-        before, offer = target.value(state), insertion.best(state, table)
-        if offer is None:
-            continue
-        insertion.charge(state, offer.blocks, 1.0)
-        grown = target.value(state) - before
-        apart = len(offer.blocks) == 1 or problem.extremes.sharing.max() == 1
-        has_everywhere = problem.everywhere[:, [block for block, _ in offer.blocks]].any()
-        if apart and not has_everywhere:
-            assert grown == pytest.approx(offer.growth, rel=1e-6, abs=1e-12 + 1e-9 * abs(before))
-        assert offer.growth >= insertion.least(table) * (1 - 1e-9) - 1e-12
 
 
 @pytest.mark.parametrize(("seed", "problem", "placement"), CASES, ids=[str(seed) for seed, *_ in CASES])
