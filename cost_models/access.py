@@ -32,7 +32,7 @@ LOG_LOOKUPS = np.arange(0.0, 33.0)
 CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
 BISECTIONS = 40
-"""Of one e-fold of ids: what a window of ids reads is met to twelve digits."""
+"""Points in one e-fold of ids: what a window of ids reads is met to twelve digits."""
 STEEPEST = 10.0
 """The largest exponent that a profile may have."""
 

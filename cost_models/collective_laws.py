@@ -44,7 +44,7 @@ class CollectiveLaw:
     residual_90: float = 0.0
     """Relative error that nine in ten measurements stay within, sizes among them that the fit has not seen."""
     ranks: int = 0
-    """Of the measurements; 0: not said."""
+    """How many ranks the measurements had; 0: not said."""
     buffer_bytes: tuple[float, float] = (0.0, np.inf)
     """Smallest and largest buffer of the measurements."""
     sums_apart: bool = False

@@ -26,7 +26,7 @@ class DensePass:
 
     @property
     def total_s(self) -> float:
-        """Of the whole dense part."""
+        """Seconds of the whole dense part."""
         return self.bottom_forward_s + self.bottom_backward_s + self.rest_s
 
 

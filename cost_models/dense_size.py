@@ -16,7 +16,7 @@ PartName = Literal["bottom_mlp", "interaction", "top_mlp"]
 
 @dataclass(frozen=True)
 class DenseSize:
-    """Of one sample's forward pass, and of the parameters."""
+    """The size of one sample's forward pass, and of the parameters."""
 
     macs: int = 0
     parameters: int = 0

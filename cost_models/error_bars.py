@@ -75,7 +75,7 @@ class Cause:
     source: str
     """The coefficient file."""
     share: float
-    """Of the time that it governs."""
+    """The part of the time that it governs, between 0 and 1."""
     error_90: float
     """Relative error of that part."""
     kind: Kind

@@ -63,12 +63,12 @@ class MemoryRates:
     read_bytes_per_s: float
     write_bytes_per_s: float
     link_bytes_per_s: float
-    """Of a rank's own link while its kernels wait for rows that are read in place."""
+    """What a rank's own link gives while its kernels wait for rows that are read in place."""
     access_bytes: int = 1
     """The smallest piece that is read or written."""
     accesses_per_s: float = math.inf
     cards_bytes_per_s: float = math.inf
-    """Of the network cards before it, in one direction."""
+    """Rate of the network cards before it, in one direction."""
     latency_s: float = 0.0
     """From a request for missed rows until the first one is there, where that is not negligible."""
 
@@ -116,20 +116,20 @@ class RankKind:
     flops_per_s: float
     """Achieved, in the workload's dense data type."""
     link_all_to_all: float
-    """Of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
+    """Rate of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
     link_all_reduce: float
     sums_slowdown: float
     """Time of partial sums that are reduced (or gathered, backwards) over that of an all-to-all of as many bytes."""
     link_all_to_all_latency_s: float | None
-    """Of the protocol that carries the step's balanced load; None where nothing was measured."""
+    """Latency of the protocol that carries the step's balanced load; None where nothing was measured."""
     link_all_reduce_latency_s: float | None
     nic_all_to_all: float
-    """Of the card that serves the rank (all its cards together); infinite when no traffic leaves the domain."""
+    """Rate of the card that serves the rank (all its cards together); infinite when no traffic leaves the domain."""
     nic_all_reduce: float
     pcie_bytes_per_s: float
-    """Of the rank's own link to the host, and of the uplink of its switch."""
+    """Rate of the rank's own link to the host, and of the uplink of its switch."""
     front_end_bytes_per_s: float
-    """Of its node's cards for training data and remote hosts; 0 without any."""
+    """Rate of its node's cards for training data and remote hosts; 0 without any."""
     memories: Mapping[MemoryTier, MemoryRates]
     """Those below HBM that it has."""
     memory_bytes: tuple[int, ...]
@@ -145,7 +145,7 @@ class RankKind:
 
     @property
     def lookup_bytes_per_s(self) -> float:
-        """Of device memory, for rows."""
+        """Rate of device memory for rows."""
         return self.lookup.hbm_bytes_per_s
 
     @property

@@ -42,7 +42,7 @@ class _Crossing:
     bytes: Floats
     """Over PCIe."""
     busy_s: Floats
-    """Of the memory."""
+    """Busy time of the memory."""
 
 
 class Lookup:

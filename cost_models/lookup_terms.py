@@ -23,13 +23,13 @@ class Reads:
     unique: Numbers
     """Distinct rows."""
     id_bytes: Numbers
-    """Of one id with its weight."""
+    """Bytes of one id with its weight."""
     row_bytes: Numbers
-    """Of one row, in whole sectors."""
+    """Bytes of one row, in whole sectors."""
     output_bytes: Numbers
-    """Of all vectors that the forward pass writes."""
+    """Bytes of all vectors that the forward pass writes."""
     table_bytes: Numbers
-    """Of the table's rows: what a cache of the device would have to hold."""
+    """Bytes of the table's rows: what a cache of the device would have to hold."""
     state_bytes: Numbers = 0.0
     """Optimizer state of one row, in whole sectors."""
     state_arrays: Numbers = 0.0

@@ -27,9 +27,9 @@ from cost_models.tables import Tables
 Component = Literal["weights", "optimizer", "gradients", "cache", "ids", "outputs", "remap"]
 
 CACHE_INDEX_BYTES_PER_ROW = 4
-"""Of every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
+"""Bytes of the index for every row of a cached table (FBGEMM's hash lookup; TorchRec 1.8 storage model)."""
 CACHE_INDEX_BYTES_PER_SLOT = 16
-"""Of every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
+"""Bytes of the index for every row that the cache can hold (tags and LRU stamps; TorchRec 1.8 storage model)."""
 PREFETCH_SCRATCH = 7
 """Times the ids of a cached table are in HBM more while its misses are prefetched: sorted, made distinct, with their
 places in the cache (TorchRec 1.8 storage model, from snapshots of the memory)."""

@@ -107,11 +107,11 @@ class CostModel(ABC):
     quantity: Literal["step", "rating"] = "step"
     """What the stages add up to: the time of a step, or a figure of merit that leaves parts of a step out."""
     unit: Literal["s", ""] = "s"
-    """Of that sum; none where a rating is a bare number."""
+    """The unit of that sum; none where a rating is a bare number."""
     tied_shardings: tuple[int, ...] = (TABLE_COLUMN_WISE,)
     """Shardings whose blocks must be on different ranks of one node."""
     cache_fractions: Mapping[PlacementTier, tuple[float, ...]] = MappingProxyType({})
-    """By tier, the cache fractions that are tried, where the model has its own."""
+    """The cache fractions that are tried in each tier, where the model has its own."""
     chooses_dtypes: bool = False
     """Whether it costs a table in any format, not in the workload's alone."""
     without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
@@ -122,8 +122,7 @@ class CostModel(ABC):
     coefficients: CoefficientsUsed
     stages: tuple[str, ...]
     hidden: Mapping[str, str] = MappingProxyType({})
-    """By the name of a stage that others hide, the stage in which what they do not hide of it shows."""
-    """S names, in the order of the step."""
+    """Maps a stage that others hide to the stage in which the rest of it shows."""
     columns: tuple[Column, ...]
     constants: Floats
     """[S] seconds that a stage takes whatever its loads."""

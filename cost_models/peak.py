@@ -17,7 +17,7 @@ from cost_models.workload.formats import written_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Pipeline, Workload
 
 GRADIENT_COPIES = 2
-"""Of received embeddings: as the backward pass of the dense part leaves them, and as they are sent. Of a shard's
+"""Copies of received embeddings: as the backward pass of the dense part leaves them, and as they are sent. Of a shard's
 vectors: as they arrive, and as the update reads them."""
 
 
@@ -62,7 +62,7 @@ class Peak:
 
     @cached_property
     def samples_per_rank(self) -> float:
-        """Of a step."""
+        """The samples of a rank in a step."""
         return self.workload.batch(self.world_size) / self.world_size
 
     @cached_property
@@ -79,7 +79,7 @@ class Peak:
 
     @cached_property
     def loaded_bytes(self) -> float:
-        """Of the ids with their numbers of one batch of a rank, as they were loaded."""
+        """Bytes of the ids of one batch of a rank with their numbers, as they were loaded."""
         tables = Tables.of(self.workload, self.world_size)
         per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         return self.samples_per_rank * (per_sample + NUMBER_BYTES * self.workload.dense.numerical_features)
@@ -97,7 +97,7 @@ class Peak:
 
     @property
     def _hidden_bytes(self) -> float:
-        """By how much a rank without shards takes more after the forward pass than in the exchange."""
+        """Bytes that a rank without shards takes more after the forward pass than in the exchange."""
         return sum(self._after_forward.values()) - sum(self._in_exchange.values())
 
     @cached_property

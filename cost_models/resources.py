@@ -68,7 +68,7 @@ class Resource:
     """A name of RESOURCE_KINDS."""
     way: Way | None = None
     level: int | None = None
-    """Of an uplink: the network level whose switches it leaves, counted from 0 at the leaves."""
+    """The network level whose switches an uplink leaves, counted from 0 at the leaves."""
     with_ids: bool = False
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
 

@@ -110,7 +110,7 @@ class Schedule:
 
     @property
     def hidden(self) -> dict[str, str]:
-        """By the name of a stage that others hide, the stage in which the rest of it shows."""
+        """Maps a stage that others hide to the stage in which the rest of it shows."""
         hidden = hidden_stages(self._setting)
         return {name: shown for name, shown in hidden.items() if name != "input_dist" or self.ids_overlap}
 
@@ -163,7 +163,7 @@ class Schedule:
         return constants
 
     def _collective_latency_s(self, stage: str) -> float:
-        """Of the protocol measured inside the domain, or where there is none, or cards are needed, of the path."""
+        """The latency of the protocol measured in the domain or, without one or where cards are needed, of the path."""
         measured = [
             kind.link_all_reduce_latency_s if stage == "all_reduce" else kind.link_all_to_all_latency_s
             for kind in self._kinds
@@ -173,7 +173,7 @@ class Schedule:
         return max(inside, by_path) if self._has(NIC_OUT) else inside
 
     def _path_latency_s(self) -> float:
-        """Of the longest path between two ranks: inside a domain or, where cards are needed, through the network."""
+        """The latency of the longest path between two ranks: in a domain or, with cards, over the network."""
         groups, levels = self._topology.nodes, self._topology.network.levels
         inside = [group.links.scale_up or group.links.pcie for group in groups]
         if not self._has(NIC_OUT):
@@ -227,7 +227,7 @@ class Schedule:
 
     @cached_property
     def _instances(self) -> dict[str, Ints]:
-        """By who shares a resource, [W] which instance each rank uses."""
+        """[W] which instance each rank uses of a resource, by who shares it."""
         return {
             "rank": np.arange(self._topology.world_size),
             "card": np.asarray(self.fabric.nic_of_rank),

@@ -115,6 +115,6 @@ def stage_of_terms(setting: StepSetting) -> dict[str, str]:
 
 
 def hidden_stages(setting: StepSetting) -> dict[str, str]:
-    """By the name of a stage whose own work runs beside another one, that other stage."""
+    """Map each stage whose own work runs beside another stage to that one."""
     own = (term for term in TERMS if term.name == term.stage)
     return {term.stage: term.beside for term in own if term.when(setting) and term.overlaps(setting)}

@@ -125,9 +125,9 @@ class StepCosts(CostModel):
         return np.asarray(np.bincount(switch, weights=seconds)[switch])
 
     def _hidden_seconds(self) -> float:
-        """Of the time that the next batch's ids travel, from one forward pass to the next one that needs them, what
-        the update of the embeddings and the fixed overhead take; with the prefetch pipeline, a step earlier, what the
-        lookups take too, and beside them cache misses come. The least of all kinds of rank, for a load spread evenly.
+        """How long the update of the embeddings and the fixed overhead hide the next batch's ids, which travel from one
+        forward pass to the one that needs them. Under the prefetch pipeline, a step earlier, the lookups hide them too,
+        and cache misses beside them. It is the least of all kinds of rank, for a load spread evenly.
         """
         count, world = len(self.tables.rows), self.topology.world_size
         zeros = np.zeros(count, dtype=np.int64)

@@ -102,7 +102,7 @@ def is_measured(name: str, device: str) -> bool:
 
 
 def error_bars(model: StepCosts, placed: PlacedShards, evaluation: Evaluation) -> ErrorBars:
-    """Of a placement's step and stages."""
+    """The 90 % bands of a placement's step and stages."""
     causes = [list(_StageErrors(model, placed, evaluation, stage).causes()) for stage in range(len(model.stages))]
     stages = tuple(ErrorBand(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
     shares = evaluation.stage_seconds / max(evaluation.step_s, 1e-300)

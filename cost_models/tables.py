@@ -51,11 +51,11 @@ class Tables:
     pooled: Ints
     """1 for a bag, 0 for a sequence."""
     dtype: tuple[Dtype, ...]
-    """Of the stored rows."""
+    """The format of the stored rows."""
     precision_cache: Floats
     """Share of the rows that are also held in fp32; 0 where there is no such cache."""
     cache_dtype: tuple[Dtype | None, ...]
-    """Of the rows in a cache; None where it is that of the stored rows."""
+    """The format of rows in a cache; None where it is that of the stored rows."""
     state_arrays: Ints
     """Element-wise optimizer state arrays (fp32)."""
     state_bytes_per_row: Ints
@@ -69,9 +69,9 @@ class Tables:
     """The same where the network sums rows or gathers their gradients."""
     backward_sum_bytes: float
     written_bytes: float
-    """Of one element that the lookup writes."""
+    """Bytes of one element that the lookup writes."""
     codec_bytes: tuple[float, float]
-    """Of device memory that encoding or decoding one element on the wire moves: forward, backward."""
+    """Bytes of device memory that encoding or decoding one element on the wire moves: forward, backward."""
     training: bool
 
     @classmethod

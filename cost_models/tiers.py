@@ -37,7 +37,7 @@ class MemoryRow:
     efficiency: str | None = None
     """The device coefficient of the share of its rate that is achieved; None: the data sheet is all that is known."""
     growth: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By name, the rates of its description in a topology that a study of more hardware raises."""
+    """The rates of its description in a topology that a study of more hardware raises, by what reports call them."""
 
 
 MEMORIES: dict[MemoryTier, MemoryRow] = {

@@ -146,7 +146,7 @@ class DeviceCoefficients(NamedCoefficients):
     rows out of the caches from step to step: distinct rows come from memory, and a cache (l2_speedup) serves those that
     the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
     lookup_launch_s: Coefficient | None = None
-    """Of a forward pass, instead of the software's."""
+    """Time of a forward pass's launch, instead of the software's."""
     l2_reach_bytes: Coefficient | None = None
     """Instead of l2_reach."""
     update_passes_per_lookup: Coefficient | None = None
@@ -158,19 +158,19 @@ class DeviceCoefficients(NamedCoefficients):
     update_passes_per_row: Coefficient | None = None
     """Row reads for each distinct row that is rewritten, instead of the software's."""
     update_launch_s: Coefficient | None = None
-    """Of a backward pass, instead of the software's."""
+    """Time of a backward pass's launch, instead of the software's."""
     copy_bytes_per_s: Coefficient | None = None
     """Between host and device, instead of pcie_efficiency."""
     stream_bytes_per_s: Coefficient | None = None
     """Device memory read and written in order, instead of activation_efficiency."""
     id_cut_s: Coefficient | None = None
-    """Of tables cut by rows: the time to sort an id by the rank that holds its row. Unset: not counted."""
+    """Time to sort an id by the rank that holds its row, for tables cut by rows. Unset: not counted."""
     dense_update_bytes_per_s: Coefficient | None = None
-    """Of a replicated table that is updated as a whole: its gradient made, averaged and applied. Unset: not counted."""
+    """Rate at which the gradient of a replicated table is made, averaged and applied as a whole. Unset: not counted."""
     regroup_bytes_per_s: Coefficient | None = None
-    """Of vectors from several kinds of sharding: joined by sample, their gradients taken apart. Unset: not counted."""
+    """Rate at which vectors from several kinds of sharding are joined by sample. Unset: not counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
-    """Of matrix products by data type, instead of flop_utilization."""
+    """Rate of matrix products by data type, instead of flop_utilization."""
 
 
 class LinkCoefficients(NamedCoefficients):
@@ -201,7 +201,7 @@ class CollectiveCoefficients(NamedCoefficients):
     """Whether partial sums (tables cut by rows) travel at the rates of reduce_scatter and all_gather. Unset: at that of
     all_to_all, as NCCL moves them."""
     bytes_per_s: float
-    """Of one port in one direction, by the data sheet."""
+    """Rate of one port in one direction, by the data sheet."""
     unit: str
     kind: Kind
     source: str
@@ -222,7 +222,8 @@ class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
     step_overhead_s: Coefficient
-    """Of the version that a plan is made for; older ones may have keys of their own, `step_overhead_s_VERSION`."""
+    """Overhead of the version that a plan is made for; older ones may have keys of their own,
+    `step_overhead_s_VERSION`."""
     step_overhead_s_23_04: Coefficient | None = None
     step_overhead_s_23_09: Coefficient | None = None
     forward_launch_s: Coefficient
