@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.node_bounds import Widths
+from planner.certificates.tilings import OptionTilings
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
@@ -162,7 +162,7 @@ def priced_shares(
     return placed, anywhere, paid
 
 
-def cheapest_wholes(problem: Problem, values: Floats, widths: list[Widths]) -> tuple[Floats, Ints, list[Ints]]:
+def cheapest_wholes(problem: Problem, values: Floats, widths: list[OptionTilings]) -> tuple[Floats, Ints, list[Ints]]:
     """[T] least value of each table, its columns cut into whole blocks; [T] the option; and the tilings behind it.
 
     `values` [B] are those of the blocks, infinite where one may not be.
@@ -186,7 +186,7 @@ def cheapest_wholes(problem: Problem, values: Floats, widths: list[Widths]) -> t
     return cheapest, best_options[first], tilings
 
 
-def taken_blocks(problem: Problem, chosen: Ints, widths: list[Widths], tilings: list[Ints]) -> Floats:
+def taken_blocks(problem: Problem, chosen: Ints, widths: list[OptionTilings], tilings: list[Ints]) -> Floats:
     """[B] how often each block is taken by the chosen options [T] and their tilings."""
     options = np.zeros(len(problem.option_table), dtype=bool)
     options[chosen] = True

@@ -26,7 +26,7 @@ from planner.certificates.lagrangian import (
     least_step_of_block_s,
 )
 from planner.certificates.multipliers import Bound, Packed, Prices
-from planner.certificates.node_bounds import widths_of
+from planner.certificates.tilings import option_tilings
 from planner.document.certificates import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
 from planner.problem.arrays import Problem
 from planner.problem.integrality import grain_seconds
@@ -195,7 +195,7 @@ def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: P
     prices = _multipliers(_plain(packing), model, problem)
     values = block_values(problem, prices.weight, prices.byte, placed) + anywhere
     usable = np.asarray(problem.allowed.any(axis=0)) & (least_step_of_block_s(problem, least) < packing.threshold_s)
-    cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), widths_of(problem))
+    cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), option_tilings(problem))
     value = dual_value_s(problem, prices, cheapest, grain_seconds(problem)) - paid * (1 + ROUNDING)
     return min(value, packing.threshold_s)
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.certificates.block_costs import NodeChoice
 from planner.certificates.branch_nodes import Cases, State
 from planner.certificates.branch_trees import CaseNode, CaseTree
 from planner.certificates.multipliers import Prices
-from planner.certificates.node_bounds import CaseBounds, NodeChoice
+from planner.certificates.node_bounds import CaseBounds
 from planner.certificates.node_weights import Multipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem

@@ -25,7 +25,7 @@ from planner.certificates.dual_feasible import (
     transformed,
 )
 from planner.certificates.multipliers import Bound, Packed, Prices
-from planner.certificates.node_bounds import widths_of
+from planner.certificates.tilings import option_tilings
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.problem.rounding import COARSE_ROUNDING
@@ -81,7 +81,7 @@ class _Relaxation:
         self._problem = problem
         self._usable = step_of_block(fluid, prices) < threshold_s
         self._rooms = stage_rooms(problem, threshold_s, least_of_stages(fluid, prices)) + COARSE_ROUNDING * threshold_s
-        self._widths = widths_of(problem)
+        self._widths = option_tilings(problem)
         self.keys: list[tuple[int, int, str, float]] = []
         self._shares: list[tuple[Floats, Floats]] = []
         self._room: list[float] = []

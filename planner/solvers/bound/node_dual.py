@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from planner.certificates.block_costs import NodeChoice
 from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_bounds import NodeChoice
 from planner.certificates.node_weights import Multipliers
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.column_reduction import Slim

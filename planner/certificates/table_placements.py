@@ -1,0 +1,150 @@
+"""All placements of one table by itself: an option, what it is made of, and where each of its blocks is."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.certificates.partial_plans import PartialPlanBounds
+from planner.certificates.work_budget import WorkBudget, WorkExceededError
+from planner.problem.arrays import Problem
+from planner.problem.extents import NODE, RANK
+from planner.problem.load_state import place_block
+from planner.problem.numbers import Floats
+
+MOST_PLACEMENTS = 4_000
+"""Placements of one table at most."""
+NUMBERS_PER_PAIR = 8
+"""Numbers that take as long as one of the numbers of a block at a place, which are worked out one block at a time."""
+
+
+@dataclass(frozen=True)
+class TablePlacements:
+    """All placements of one table. n of them."""
+
+    items: list[list[tuple[int, int]]]
+    """(block, place) of each."""
+    added: Floats
+    """[n, R, W] what each adds to the rows of a partial plan."""
+    linear: Floats
+    """[n, J] what each adds to the functionals of a partial plan."""
+
+
+class TableEnumeration:
+    """The enumeration of what each table of a problem may be; equal blocks of a table are not told apart."""
+
+    def __init__(self, problem: Problem, bounds: PartialPlanBounds, budget: WorkBudget) -> None:
+        self._problem, self._bounds, self._budget = problem, bounds, budget
+
+    def placements(self, table: int) -> TablePlacements | None:
+        """The placements of a table that fit by themselves; None where there are none."""
+        problem, bounds = self._problem, self._bounds
+        blocks = np.arange(*problem.table_block_start[table : table + 2])
+        pairs = [(int(block), place) for block in blocks for place in self._places(int(block))]
+        if not pairs:
+            return None
+        self._budget.spend(NUMBERS_PER_PAIR * len(pairs) * bounds.base.size)
+        rows = np.stack([self._rows_of(block, place) for block, place in pairs])
+        base = bounds.linear(bounds.base[None])
+        fits = bounds.is_possible(bounds.base + rows, bounds.linear(rows) + base)
+        number = {pair: i for i, pair in enumerate(pairs) if fits[i]}
+        items: list[list[tuple[int, int]]] = []
+        for option in range(problem.option_start[table], problem.option_start[table + 1]):
+            for placement in self._placements_of_option(option, number):
+                items.append(placement)
+                self._budget.spend(bounds.base.size)
+                if len(items) > MOST_PLACEMENTS:
+                    raise WorkExceededError
+        if not items:
+            return None
+        count = np.zeros((len(items), len(pairs)))
+        for i, placement in enumerate(items):
+            for pair in placement:
+                count[i, number[pair]] += 1.0
+        added = np.tensordot(count, rows, axes=1)
+        kept = np.ones(len(items), dtype=bool)
+        covers = np.stack([self._ranks_of(block, place) for block, place in pairs])
+        for g, group in enumerate(bounds.groups):
+            if table in group.tables:
+                zones = group.zone_of_rank[:, None] == group.zone_of_rank
+                touched = ((count @ covers) > 0) @ zones > 0
+                added[:, bounds.columns + bounds.pools + g] = touched
+                if g < len(problem.together):
+                    first = group.zone_of_rank[touched.argmax(axis=1)]
+                    kept &= (touched == (group.zone_of_rank == first[:, None])).all(axis=1)
+        linear = bounds.linear(added)
+        kept &= bounds.is_possible(bounds.base + added, linear + base)
+        which = np.flatnonzero(kept)
+        return TablePlacements([items[i] for i in which], added[which], linear[which]) if len(which) else None
+
+    def _places(self, block: int) -> list[int]:
+        problem, extent = self._problem, self._problem.block_extent[block]
+        allowed = problem.may_hold(block)
+        if extent == RANK:
+            return [int(rank) for rank in np.flatnonzero(allowed)]
+        if extent == NODE:
+            return [int(node) for node in np.flatnonzero(np.logical_and.reduceat(allowed, problem.node_start[:-1]))]
+        return [-1] if allowed.all() else []
+
+    def _rows_of(self, block: int, place: int) -> Floats:
+        """[R, W] what a block adds at a place."""
+        state = self._bounds.blank.copy()
+        state.load[:], state.free[:] = 0.0, 0.0
+        place_block(self._problem, state, block, place)
+        state.add_everywhere(self._problem.everywhere[:, block])
+        marks = np.zeros((len(self._bounds.groups), self._problem.world))
+        return np.concatenate([state.load, -state.free, marks])
+
+    def _ranks_of(self, block: int, place: int) -> Floats:
+        """[W] 1 for ranks that hold a part of the block."""
+        extent = self._problem.block_extent[block]
+        every = np.arange(self._problem.world)
+        if extent == RANK:
+            return np.asarray((every == place).astype(float))
+        on_node = (self._problem.node_of_rank == place).astype(float)
+        return np.asarray(on_node if extent == NODE else np.ones(len(every)))
+
+    def _placements_of_option(self, option: int, number: dict[tuple[int, int], int]) -> Iterator[list[tuple[int, int]]]:
+        """Items of each placement of an option whose blocks may be at their places: the keys of `number`."""
+        problem = self._problem
+        start, stop = problem.block_start[option : option + 2].tolist()
+        places_of = {b: [place for block, place in number if block == b] for b in range(start, stop)}
+        is_colocated = bool(problem.option_tied[option])
+        for counts in self._counts(option, places_of):
+            if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
+                raise WorkExceededError
+            groups = [itertools.combinations_with_replacement(places_of[b], n) for b, n in counts]
+            for combination in itertools.product(*groups):
+                items = [(b, place) for (b, _), places in zip(counts, combination, strict=True) for place in places]
+                if not is_colocated or self._is_on_one_node([place for _, place in items]):
+                    yield items
+
+    def _is_on_one_node(self, ranks: list[int]) -> bool:
+        """Whether the ranks are different ones of one node."""
+        return len(set(ranks)) == len(ranks) and len({int(self._problem.node_of_rank[rank]) for rank in ranks}) == 1
+
+    def _counts(self, option: int, places_of: dict[int, list[int]]) -> Iterator[list[tuple[int, int]]]:
+        """(block, how often) of each way to make up an option of blocks that have a place."""
+        problem = self._problem
+        whole = int(problem.option_units[option])
+        if not whole:
+            if all(places_of.values()):
+                yield [(block, int(problem.block_count[block])) for block in places_of]
+            return
+        widths = [(block, int(problem.block_units[block])) for block, places in places_of.items() if places]
+        stack: list[tuple[int, int, list[tuple[int, int]]]] = [(len(widths), whole, [])]
+        steps = 0
+        while stack:
+            at, left, taken = stack.pop()
+            steps += 1
+            if steps > 10 * MOST_PLACEMENTS:
+                raise WorkExceededError
+            if not left:
+                yield taken
+            elif at:
+                block, units = widths[at - 1]
+                for times in range(left // units + 1):
+                    more = [(block, times)] if times else []
+                    stack.append((at - 1, left - times * units, [*taken, *more]))
