@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
 
 
@@ -34,19 +34,19 @@ class NodeChoice(NamedTuple):
 class BlockCosts:
     """The costs of all blocks of a branch node at its multipliers. G groups of equal ranks."""
 
-    def __init__(self, cases: Cases, state: State, multipliers: Multipliers) -> None:
-        self.cases, self.problem, self.labels = cases, cases.problem, state.labels
-        problem, self._room = cases.problem, cases.room(state)
+    def __init__(self, rules: BranchingRules, state: State, multipliers: NodeMultipliers) -> None:
+        self.rules, self.problem, self.labels = rules, rules.problem, state.labels
+        problem, self._room = rules.problem, rules.room(state)
         self.ranks, self.count, self.nodes = self._room.ranks, self._room.count, self._room.nodes
         """[G] first rank and number of ranks of each group; first node of each sort."""
         self._kind = problem.kind_of_rank[self.ranks]
         both = np.concatenate([multipliers.weight, multipliers.byte])[:, self.ranks]
-        self._fixed = np.stack([cases.fixed[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
-        self._by_rows = np.stack([cases.by_rows[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
+        self._fixed = np.stack([rules.fixed[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
+        self._by_rows = np.stack([rules.by_rows[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
         of_kind = np.stack([multipliers.weight[:, problem.kind_of_rank == k].sum(axis=1) for k in range(problem.kinds)])
         self.everywhere = np.einsum("kbc,kc->b", problem.everywhere, of_kind)
         """[B] cost of what each block loads wherever it is."""
-        self.on_rank = np.where(self._room.on_rank, (self._fixed + self._by_rows)[cases.of_rank], np.inf)
+        self.on_rank = np.where(self._room.on_rank, (self._fixed + self._by_rows)[rules.of_rank], np.inf)
         """[RANK blocks, G] cost on each group of ranks, without what a block loads everywhere."""
         self._where = np.zeros(len(problem.block_option) + 1, dtype=np.int64)
         self.least = self._least()
@@ -54,15 +54,15 @@ class BlockCosts:
 
     def _least(self) -> Floats:
         """[B + 1] least cost of each block; the group or sort of node with that cost goes to `_where`."""
-        problem, cases, room = self.problem, self.cases, self._room
+        problem, rules, room = self.problem, self.rules, self._room
         least = np.full(len(problem.block_option) + 1, np.inf)
-        own, node, world = cases.of_rank, cases.of_node, cases.of_world
+        own, node, world = rules.of_rank, rules.of_node, rules.of_world
         self._where[own], least[own] = self.on_rank.argmin(axis=1), self.on_rank.min(axis=1)
         if len(node):
             on_node = np.stack([self._on_node(int(n)) for n in room.nodes], axis=1)
             on_node[~room.on_node] = np.inf
             self._where[node], least[node] = on_node.argmin(axis=1), on_node.min(axis=1)
-        share = cases.world_share[:, room.ranks]
+        share = rules.world_share[:, room.ranks]
         on_world = self._fixed[world] @ room.count + (self._by_rows[world] * share) @ room.count
         least[world] = np.where(room.on_world, on_world, np.inf)
         least[:-1] += self.everywhere
@@ -70,11 +70,11 @@ class BlockCosts:
 
     def _on_node(self, node: int) -> Floats:
         """[NODE blocks] cost of each on a node."""
-        blocks, start = self.cases.of_node, self.problem.node_start
+        blocks, start = self.rules.of_node, self.problem.node_start
         labels = self.labels[start[node] : start[node + 1]]
         groups = np.unique(labels)
         times = (labels[:, None] == groups).astype(float)
-        share = self.cases.node_share[len(labels)] @ times
+        share = self.rules.node_share[len(labels)] @ times
         return np.asarray(
             self._fixed[blocks][:, groups] @ times.sum(axis=0) + (self._by_rows[blocks][:, groups] * share).sum(axis=1)
         )
@@ -83,33 +83,33 @@ class BlockCosts:
 
     def charge(self, seconds: Floats, size: Floats, block: int, group: int) -> None:
         """Add a RANK block on one rank of a group to the loads of the groups, `seconds` [G, C] and `size` [G, M]."""
-        cases, problem = self.cases, self.problem
-        ask = cases.fixed[self._kind[group], block] + cases.by_rows[self._kind[group], block]
-        seconds[group] += ask[: cases.columns]
-        size[group] += ask[cases.columns :]
+        rules, problem = self.rules, self.problem
+        ask = rules.fixed[self._kind[group], block] + rules.by_rows[self._kind[group], block]
+        seconds[group] += ask[: rules.columns]
+        size[group] += ask[rules.columns :]
         seconds += self.count[:, None] * problem.everywhere[self._kind, block]
 
     def charge_cheapest(self, seconds: Floats, size: Floats, taken: Floats) -> None:
         """Add blocks that are `taken` [B] so often, each where it is cheapest, to the loads of the groups."""
-        cases, problem = self.cases, self.problem
-        total = np.zeros((len(self.ranks), cases.fixed.shape[2]))
+        rules, problem = self.rules, self.problem
+        total = np.zeros((len(self.ranks), rules.fixed.shape[2]))
         for g in range(len(self.ranks)):
-            here = cases.of_rank[self._where[cases.of_rank] == g]
+            here = rules.of_rank[self._where[rules.of_rank] == g]
             here = here[taken[here] > 0]
-            total[g] += taken[here] @ cases.whole[self._kind[g], here]
-        on_node = np.flatnonzero(taken[cases.of_node])
+            total[g] += taken[here] @ rules.whole[self._kind[g], here]
+        on_node = np.flatnonzero(taken[rules.of_node])
         for i in on_node.tolist():
-            block = int(cases.of_node[i])
+            block = int(rules.of_node[i])
             node = int(self.nodes[self._where[block]])
             ranks = np.arange(problem.node_start[node], problem.node_start[node + 1])
-            for rank, share in zip(ranks, cases.node_share[len(ranks)][i], strict=True):
+            for rank, share in zip(ranks, rules.node_share[len(ranks)][i], strict=True):
                 kind, group = problem.kind_of_rank[rank], self.labels[rank]
-                total[group] += taken[block] * (cases.fixed[kind, block] + cases.by_rows[kind, block] * share)
-        world = np.flatnonzero(taken[cases.of_world])
+                total[group] += taken[block] * (rules.fixed[kind, block] + rules.by_rows[kind, block] * share)
+        world = np.flatnonzero(taken[rules.of_world])
         if len(world):
-            blocks, share = cases.of_world[world], cases.world_share[world][:, self.ranks]
-            ask = cases.fixed[self._kind][:, blocks] + cases.by_rows[self._kind][:, blocks] * share.T[..., None]
+            blocks, share = rules.of_world[world], rules.world_share[world][:, self.ranks]
+            ask = rules.fixed[self._kind][:, blocks] + rules.by_rows[self._kind][:, blocks] * share.T[..., None]
             total += self.count[:, None] * np.einsum("gbc,b->gc", ask, taken[blocks])
-        seconds += total[:, : cases.columns]
+        seconds += total[:, : rules.columns]
         seconds += self.count[:, None] * np.einsum("gbc,b->gc", problem.everywhere[self._kind], taken)
-        size += total[:, cases.columns :]
+        size += total[:, rules.columns :]

@@ -1,10 +1,10 @@
-"""Cases: plans told apart by what they do with some tables, and the least that each case takes.
+"""Branch nodes: plans told apart by what they do with some tables, and the least that each branch node takes.
 
-A case decides parts of tables: which block the largest part is, or between which widths, and where it is. Its bound is
-the Lagrangian one with a weight for every instance of a resource and a price for every memory pool: the decided parts
-load their places, and every other table costs at least its cheapest option where that may be. A block may not be where
-it overfills the memory or makes the step as long as the threshold. Ranks that nothing tells apart are equal: a case
-that places a part on one of them stands for all.
+A branch node decides parts of tables: which block the largest part is, or between which widths, and where it is. Its
+bound is the Lagrangian one with a weight for every instance of a resource and a price for every memory pool: the
+decided parts load their places, and every other table costs at least its cheapest option where that may be. A block may
+not be where it overfills the memory or makes the step as long as the threshold. Ranks that nothing tells apart are
+equal: a branch node that places a part on one of them stands for all.
 
 Nothing here searches: the branching solver and the check of a proof both take their arithmetic from this module.
 """
@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.node_weights import Multipliers, WeightRules, opens
+from planner.certificates.node_weights import NodeMultipliers, WeightRules, opens
 from planner.certificates.parts import Decisions, Part, PartRules
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import NODE, RANK, WORLD
@@ -28,7 +28,7 @@ from planner.problem.symmetry import labels, node_labels, rank_symmetry
 
 @dataclass(frozen=True)
 class State:
-    """A case on its ranks."""
+    """A branch node on its ranks."""
 
     decisions: Decisions
     load: Floats
@@ -49,7 +49,8 @@ class State:
 
 @dataclass(frozen=True)
 class Room:
-    """Where the blocks may be in a case: by memory, by the threshold, by the kind of rank. G groups of equal ranks."""
+    """Where the blocks may be in a branch node: by memory, by the threshold, by the kind of rank. G groups of equal
+    ranks."""
 
     ranks: Ints
     """[G] first rank of each group."""
@@ -67,8 +68,8 @@ class Room:
     """[B] whether the block may be somewhere."""
 
 
-class Cases:
-    """All cases of one problem under a threshold: no plan that takes `threshold_s` or more is of interest.
+class BranchingRules:
+    """All branch nodes of one problem under a threshold: no plan that takes `threshold_s` or more is of interest.
 
     `least` [S] are seconds that every plan takes in each stage.
     """
@@ -97,9 +98,9 @@ class Cases:
         self.weights = WeightRules(problem)
         self.first_of_pool = opens(problem.pool_of_rank)
         self.fixed_options = np.flatnonzero(problem.option_units == 0)
-        self.tied = np.flatnonzero(problem.option_tied)
+        self.colocated_options = np.flatnonzero(problem.option_colocated)
 
-    # -- the places of a case ------------------------------------------------------------------------------------
+    # -- the places of a branch node ------------------------------------------------------------------------------
 
     @cached_property
     def _colors(self) -> Ints:
@@ -107,7 +108,7 @@ class Cases:
         return rank_symmetry(self.problem).color
 
     def state(self, decisions: Decisions) -> State:
-        """Loads, free memory and equal ranks of a case."""
+        """Loads, free memory and equal ranks of a branch node."""
         state = self._blank.copy()
         for table in sorted(decisions):
             for part in self.parts.placed(decisions[table]):
@@ -115,14 +116,14 @@ class Cases:
         return self._settled(decisions, state)
 
     def _settled(self, decisions: Decisions, state: LoadState) -> State:
-        """A case by its loads."""
+        """A branch node by its loads."""
         problem = self.problem
         held = []
         for table in sorted(decisions):
             placed = self.parts.placed(decisions[table])
             if problem.grouped[table]:
                 held.append(self._ranks_held(placed).astype(float))
-            if placed and problem.option_tied[problem.block_option[placed[0].first]]:
+            if placed and problem.option_colocated[problem.block_option[placed[0].first]]:
                 mark = np.zeros(problem.world)
                 mark[[part.place for part in placed if part.place is not None]] = 1.0
                 held.append(mark)
@@ -165,7 +166,7 @@ class Cases:
         """[W] ranks that the policy leaves to a table, by its rank set and by what tables of its groups hold."""
         problem = self.problem
         found: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
-        for groups, stay in ((problem.together, True), (problem.apart, False)):
+        for groups, stay in ((problem.affinity_groups, True), (problem.anti_affinity_groups, False)):
             for group in groups:
                 if table not in group.tables:
                     continue
@@ -198,10 +199,10 @@ class Cases:
         return int(np.flatnonzero(labels == labels[place])[0])
 
     def child(self, state: State, table: int, index: int, part: Part) -> State | None:
-        """The case with one more decision: the table's part number `index`; None where no plan is of it."""
+        """The branch node with one more decision: the table's part number `index`; None where no plan is of it."""
         problem, place = self.problem, part.place
         before = state.decisions.get(table, ())[:index]
-        if before and place is not None and problem.option_tied[problem.block_option[part.first]]:
+        if before and place is not None and problem.option_colocated[problem.block_option[part.first]]:
             ranks = [other.place for other in before if other.place is not None]
             if place in ranks or problem.node_of_rank[place] != problem.node_of_rank[ranks[0]]:
                 return None
@@ -220,7 +221,7 @@ class Cases:
         return after if self.is_possible(after) else None
 
     def is_possible(self, state: State) -> bool:
-        """Whether a plan below the threshold may be of the case: its parts fit and are not too slow."""
+        """Whether a plan below the threshold may be of the branch node: its parts fit and are not too slow."""
         capacity = max(float(of_pool.max(initial=0.0)) for of_pool in self.problem.pool_capacity)
         if state.free.min() < -(1.0 + ROUNDING * capacity):
             return False
@@ -229,7 +230,7 @@ class Cases:
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
-    def spread(self, multipliers: Multipliers, part: Part) -> float:
+    def spread(self, multipliers: NodeMultipliers, part: Part) -> float:
         """What the widest block of a part's range is worth above the narrowest."""
         rank = part.place
         kind = self.problem.kind_of_rank[rank]
@@ -238,7 +239,7 @@ class Cases:
         return float(abs(ask[1] - ask[0]))
 
     def plan(self, state: State) -> Placement | None:
-        """The placement that a case is, where it decides everything."""
+        """The placement that a branch node is, where it decides everything."""
         if len(state.decisions) < self.problem.tables:
             return None
         if any(self.parts.is_inexact(parts) or self.parts.is_unfinished(parts) for parts in state.decisions.values()):
@@ -249,7 +250,7 @@ class Cases:
     # -- where blocks may be --------------------------------------------------------------------------------------
 
     def room(self, state: State) -> Room:
-        """Where the blocks may be in a case."""
+        """Where the blocks may be in a branch node."""
         if not state.rooms:
             state.rooms.append(self._room(state))
         return state.rooms[0]

@@ -1,45 +1,45 @@
-"""Trees of cases: do their leaves hold every plan, and what do they prove together."""
+"""Trees of branch nodes: do their leaves hold every plan, and what do they prove together."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_bounds import CaseBounds
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.node_bounds import NodeBounds
+from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 from planner.problem.rounding import ROUNDING
 
 
-class CaseNode(NamedTuple):
-    """A case of a tree."""
+class BranchNode(NamedTuple):
+    """A branch node of a tree."""
 
     parent: int
     """-1 for the root."""
     part: Part | None
-    """What the case decides of the table and the part by which its parent is divided; None for the root."""
+    """What the branch node decides of the table and the part by which its parent is divided; None for the root."""
     divides: tuple[int, int] | None
-    """Table and number of the part by which the case is divided; None for a leaf."""
-    multipliers: Multipliers | None
+    """Table and number of the part by which the branch node is divided; None for a leaf."""
+    multipliers: NodeMultipliers | None
     """None for those of the parent."""
 
 
-class CaseTree(NamedTuple):
-    """Cases that together hold every plan below the threshold; parents come before their children."""
+class BranchTree(NamedTuple):
+    """Branch nodes that together hold every plan below the threshold; parents come before their children."""
 
     threshold_s: float
-    nodes: tuple[CaseNode, ...]
+    nodes: tuple[BranchNode, ...]
 
 
-def tree_faults(problem: Problem, tree: CaseTree, least: Floats) -> Iterator[str]:
-    """What keeps a tree from being a proof: cases that leave something out, or weights that are none."""
+def tree_faults(problem: Problem, tree: BranchTree, least: Floats) -> Iterator[str]:
+    """What keeps a tree from being a proof: branch nodes that leave something out, or weights that are none."""
     yield from _Walk(problem, tree, least).faults
 
 
-def tree_bound_s(problem: Problem, tree: CaseTree, least: Floats) -> float:
+def tree_bound_s(problem: Problem, tree: BranchTree, least: Floats) -> float:
     """What a tree without faults proves: no plan is faster. Every plan takes `least` [S] seconds in the stages."""
     return _Walk(problem, tree, least).bound_s
 
@@ -47,9 +47,9 @@ def tree_bound_s(problem: Problem, tree: CaseTree, least: Floats) -> float:
 class _Walk:
     """One walk over a tree, from the root to the leaves."""
 
-    def __init__(self, problem: Problem, tree: CaseTree, least: Floats) -> None:
-        self.cases = Cases(problem, tree.threshold_s, least)
-        self.bounds = CaseBounds(self.cases)
+    def __init__(self, problem: Problem, tree: BranchTree, least: Floats) -> None:
+        self.rules = BranchingRules(problem, tree.threshold_s, least)
+        self.bounds = NodeBounds(self.rules)
         self.faults: list[str] = []
         self.bound_s = tree.threshold_s
         children: dict[int, list[int]] = {}
@@ -58,7 +58,7 @@ class _Walk:
                 self.faults.append(f"case {number}: not in the order of a tree")
                 return
             children.setdefault(node.parent, []).append(number)
-        found: dict[int, tuple[State, Multipliers, float]] = {}
+        found: dict[int, tuple[State, NodeMultipliers, float]] = {}
         for number, node in enumerate(tree.nodes):
             entered = self._enter(tree, number, found)
             if entered is None:
@@ -79,23 +79,24 @@ class _Walk:
 
     def _gap(self, state: State, divides: tuple[int, int], parts: list[Part]) -> str | None:
         table, index = divides
-        if not 0 <= table < self.cases.problem.tables:
+        if not 0 <= table < self.rules.problem.tables:
             return "is divided by a table that does not exist"
-        return gap_in(self.cases, state, table, index, parts)
+        return gap_in(self.rules, state, table, index, parts)
 
     def _enter(
-        self, tree: CaseTree, number: int, found: dict[int, tuple[State, Multipliers, float]]
-    ) -> tuple[State, Multipliers, float] | None:
-        """State, multipliers and the parent's bound of a case; None where no plan below the threshold is of it."""
+        self, tree: BranchTree, number: int, found: dict[int, tuple[State, NodeMultipliers, float]]
+    ) -> tuple[State, NodeMultipliers, float] | None:
+        """State, multipliers and the parent's bound of a branch node; None where no plan below the threshold is of
+        it."""
         node = tree.nodes[number]
         if number == 0:
-            state, inherited, bound = self.cases.state({}), node.multipliers, -np.inf
+            state, inherited, bound = self.rules.state({}), node.multipliers, -np.inf
         else:
             parent = tree.nodes[node.parent]
             if node.parent not in found or parent.divides is None or node.part is None:
                 return None
             above, inherited, bound = found[node.parent]
-            after = self.cases.child(above, *parent.divides, node.part)
+            after = self.rules.child(above, *parent.divides, node.part)
             if after is None:
                 return None
             state = after
@@ -103,36 +104,37 @@ class _Walk:
         if multipliers is None:
             self.faults.append("the first case has no multipliers")
             return None
-        even = self.cases.weights.evened(state.labels, multipliers)
-        if self.cases.weights.excess_weight(even) > ROUNDING:
+        even = self.rules.weights.evened(state.labels, multipliers)
+        if self.rules.weights.excess_weight(even) > ROUNDING:
             self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
             return None
         return state, multipliers, bound
 
 
-def gap_in(cases: Cases, state: State, table: int, index: int, parts: list[Part]) -> str | None:
-    """What a case can do with a table's part number `index` that none of the `parts` covers; None for nothing."""
+def gap_in(rules: BranchingRules, state: State, table: int, index: int, parts: list[Part]) -> str | None:
+    """What a branch node can do with a table's part number `index` that none of the `parts` covers; None for
+    nothing."""
     before = state.decisions.get(table, ())
-    around = cases.parts.undecided_range(table, before, index)
+    around = rules.parts.undecided_range(table, before, index)
     if around is None:
         return f"its part {index} is not to be decided"
     fixed_place = before[index].place if index < len(before) else None
     for part in parts:
-        if not (around[0] <= part.first <= part.last <= around[1]) or not cases.parts.is_part(part, before[:index]):
+        if not (around[0] <= part.first <= part.last <= around[1]) or not rules.parts.is_part(part, before[:index]):
             return f"block types {part.first} to {part.last} are no part of it"
         if fixed_place is not None and part.place != fixed_place:
             return f"its part {index} has another place"
-    usable = cases.room(state).usable
+    usable = rules.room(state).usable
     for block in range(around[0], around[1] + 1):
         covering = [part.place for part in parts if part.first <= block <= part.last]
         if fixed_place is not None:
             places = [] if covering else [fixed_place]
-        elif None in covering or not usable[block] or not cases.parts.is_part(Part(block, block, 0), before[:index]):
+        elif None in covering or not usable[block] or not rules.parts.is_part(Part(block, block, 0), before[:index]):
             places = []
         else:
-            held = {cases.stands_for(state, block, place) for place in covering if place is not None}
-            places = [place for place in cases.places(state, block) if place not in held]
+            held = {rules.stands_for(state, block, place) for place in covering if place is not None}
+            places = [place for place in rules.places(state, block) if place not in held]
         for place in places:
-            if cases.child(state, table, index, Part(block, block, place)) is not None:
+            if rules.child(state, table, index, Part(block, block, place)) is not None:
                 return f"block type {block} on place {place} is left out"
     return None

@@ -170,7 +170,7 @@ def cheapest_wholes(problem: Problem, values: Floats, widths: list[OptionTilings
     options = np.full(len(problem.option_table), np.inf)
     fixed = np.flatnonzero(problem.option_units == 0)
     total = np.add.reduceat(
-        np.where(problem.block_is_free, 0.0, values * problem.block_count), problem.block_start[:-1]
+        np.where(problem.block_is_splittable, 0.0, values * problem.block_count), problem.block_start[:-1]
     )
     options[fixed] = total[fixed]
     ends = np.append(values, np.inf)
@@ -190,7 +190,7 @@ def taken_blocks(problem: Problem, chosen: Ints, widths: list[OptionTilings], ti
     """[B] how often each block is taken by the chosen options [T] and their tilings."""
     options = np.zeros(len(problem.option_table), dtype=bool)
     options[chosen] = True
-    mine = options[problem.block_option] & ~problem.block_is_free
+    mine = options[problem.block_option] & ~problem.block_is_splittable
     taken = np.where(mine, problem.block_count, 0).astype(float)
     for of_units, width in zip(widths, tilings, strict=True):
         of_units.count(width, options[of_units.options], taken)

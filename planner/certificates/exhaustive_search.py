@@ -38,7 +38,7 @@ CHECK_WORK = 5e9
 """Numbers beyond which a check gives up: more than any search takes."""
 
 
-class Tried(NamedTuple):
+class ExhaustiveResult(NamedTuple):
     """The best plan below the threshold, where there is one."""
 
     step_s: float
@@ -48,14 +48,14 @@ class Tried(NamedTuple):
     """Numbers worked on."""
 
 
-def try_all(
+def search_exhaustively(
     problem: Problem,
     threshold_s: float,
     weight: Floats | None = None,
     byte: Floats | None = None,
     work: float = CHECK_WORK,
     is_over: Callable[[], bool] = lambda: False,
-) -> Tried | None:
+) -> ExhaustiveResult | None:
     """The fastest plan that is faster than `threshold_s`, if any; None where that takes more than `work` numbers, or
     when `is_over`, asked now and then, says so.
 
@@ -83,17 +83,17 @@ class _Layers:
         self._problem, self._bounds, self._budget = problem, bounds, budget
         self._symmetry = rank_symmetry(problem)
 
-    def run(self) -> Tried:
+    def run(self) -> ExhaustiveResult:
         """Grow all layers; the tables whose placements make the longest steps come first."""
         problem, bounds, budget = self._problem, self._bounds, self._budget
         base = bounds.linear(bounds.base[None])
         if not bounds.is_possible(bounds.base[None], base).all():
-            return Tried(np.inf, None, 0.0)
+            return ExhaustiveResult(np.inf, None, 0.0)
         enumeration = TableEnumeration(problem, bounds, budget)
         possible = [enumeration.placements(table) for table in range(problem.tables)]
         choices = [of_table for of_table in possible if of_table is not None]
         if len(choices) < len(possible):
-            return Tried(np.inf, None, 0.0)
+            return ExhaustiveResult(np.inf, None, 0.0)
         least = [of_table.linear.min(axis=0) for of_table in choices]
         bounds.allow_for_rounding(least)
         nothing = [np.zeros((len(of_table.items), base.shape[1])) for of_table in choices]
@@ -113,9 +113,9 @@ class _Layers:
             if (left - budget.left) * (len(order) - at - 1) * LATER_LAYERS > budget.left:
                 raise WorkExceededError
             if not len(rows):
-                return Tried(np.inf, None, budget.used)
+                return ExhaustiveResult(np.inf, None, budget.used)
         step_s = float(bounds.least_step(rows, np.zeros_like(linear))[0])
-        return Tried(step_s, _placement(trail, [choices[table] for table in order]), budget.used)
+        return ExhaustiveResult(step_s, _placement(trail, [choices[table] for table in order]), budget.used)
 
     def _grown(
         self, choices: TablePlacements, table: int, rows: Floats, linear: Floats, rest: Floats, earlier: list[int]
@@ -175,7 +175,7 @@ class _Layers:
             row = bounds.columns + bounds.pools + g
             marks = choices.added[:, row]
             overlap = rows[:, row] @ marks.T
-            if g < len(self._problem.together):
+            if g < len(self._problem.affinity_groups):
                 allowed &= overlap == earlier[g] * marks.sum(axis=1)
             else:
                 allowed &= overlap == 0

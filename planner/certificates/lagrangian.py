@@ -4,22 +4,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
 
 
 def instances_of_columns(problem: Problem) -> tuple[Floats, Bools]:
-    """[D, C] instances of each column's resource that the ranks of a district use, or of all kinds where kinds share
-    some; and [C] where they do."""
-    districts = problem.districts
-    count = np.zeros((len(districts.kind), len(problem.stage_of_column)))
+    """[D, C] instances of each column's resource that the ranks of a capacity region use, or of all kinds where kinds
+    share some; and [C] where they do."""
+    capacity_regions = problem.capacity_regions
+    count = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
     shared = np.zeros(len(problem.stage_of_column), dtype=bool)
     for c, instance in enumerate(problem.resource_of_rank):
-        count[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+        count[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
         everyone = len(np.unique(instance[problem.reach]))
         shared[c] = count[: problem.kinds, c].sum() > everyone
         if shared[c]:
@@ -27,29 +27,29 @@ def instances_of_columns(problem: Problem) -> tuple[Floats, Bools]:
     return count, shared
 
 
-def lagrangian_s(problem: Problem, prices: Prices, usable: Bools, grain: Floats) -> float:
+def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floors: Floats) -> float:
     """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants,
-    and of the seconds `grain` [S] that each stage takes in any case the share that its weights leave."""
-    return dual_value_s(problem, prices, cheapest_options(problem, prices, usable), grain)
+    and of the seconds `floors` [S] that each stage takes in any case the share that its weights leave."""
+    return dual_value_s(problem, multipliers, cheapest_options(problem, multipliers, usable), floors)
 
 
-def cheapest_options(problem: Problem, prices: Prices, usable: Bools) -> Floats:
+def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools) -> Floats:
     """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
 
-    Of a fixed option the longest block counts for a weight on its table. A free one is as long as the mean of its
+    Of a fixed option the longest block counts for a weight on its table. A splittable one is as long as the mean of its
     blocks at least, each counted by its column units.
     """
     lone = np.zeros(len(problem.block_option))
-    for (table, stage), share in prices.of_table.items():
+    for (table, stage), share in multipliers.of_table.items():
         own = np.arange(*problem.table_block_start[table : table + 2])
         lone[own] += share * problem.extremes.stage_peaks[own, stage]
-    block = block_values(problem, prices.weight, prices.byte)
+    block = block_values(problem, multipliers.weight, multipliers.byte)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)
     option_value = np.full(len(problem.option_table), np.inf)
     for free in (False, True):
         options = np.flatnonzero((problem.option_units > 0) == free)
-        members = np.flatnonzero(problem.block_is_free == free)
+        members = np.flatnonzero(problem.block_is_splittable == free)
         owner = problem.block_option[members]
         if free:
             parts = problem.option_units[owner] / problem.block_units[members]
@@ -65,41 +65,41 @@ def cheapest_options(problem: Problem, prices: Prices, usable: Bools) -> Floats:
     return cheapest
 
 
-def dual_value_s(problem: Problem, prices: Prices, cheapest: Floats, grain: Floats) -> float:
+def dual_value_s(problem: Problem, multipliers: Multipliers, cheapest: Floats, floors: Floats) -> float:
     """The Lagrangian where the tables' cheapest options cost [T] so much; see `lagrangian_s`."""
     if np.isinf(cheapest).any():
         return float("inf")
-    districts, weight, byte = problem.districts, prices.weight, prices.byte
-    sizes = districts.ranks.sum(axis=1).astype(float)
-    base = float((problem.base_loads[districts.kind] * sizes[:, None] * weight).sum())
+    capacity_regions, weight, byte = problem.capacity_regions, multipliers.weight, multipliers.byte
+    sizes = capacity_regions.ranks.sum(axis=1).astype(float)
+    base = float((problem.base_loads[capacity_regions.kind] * sizes[:, None] * weight).sum())
     memory = float((byte * _capacity(problem)).sum())
-    base += float(_idle_shares(problem, prices) @ grain)
+    base += float(_idle_shares(problem, multipliers) @ floors)
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
     return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
 
 
-def _idle_shares(problem: Problem, prices: Prices) -> Floats:
+def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
     """[S] share of each stage's weight that lies on no resource and no table."""
     instances, shared = instances_of_columns(problem)
     share = np.zeros(len(problem.stage_constants))
     for c, stage in enumerate(problem.stage_of_column):
-        districts = slice(0, 1) if shared[c] else slice(None)
-        share[stage] += float(prices.weight[districts, c] @ instances[districts, c])
-    for (_, stage), weight in prices.of_table.items():
+        capacity_regions = slice(0, 1) if shared[c] else slice(None)
+        share[stage] += float(multipliers.weight[capacity_regions, c] @ instances[capacity_regions, c])
+    for (_, stage), weight in multipliers.of_table.items():
         share[stage] += weight
     return np.maximum(1.0 - share, 0.0)
 
 
 def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
     """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
-    extent, districts, kinds = problem.block_extent, problem.districts, problem.kinds
+    extent, capacity_regions, kinds = problem.block_extent, problem.capacity_regions, problem.kinds
     rows = problem.table_rows[problem.option_table[problem.block_option]]
     size = -(-rows // problem.world)
     least = np.full(len(extent), np.inf)
     everywhere, world_wide = np.zeros(len(extent)), np.zeros(len(extent))
     set_of_block = problem.table_rank_set[problem.table_of_block]
     sums = [
-        (districts.of_set(weight, number, kinds), districts.of_set(byte, number, kinds))
+        (capacity_regions.of_set(weight, number, kinds), capacity_regions.of_set(byte, number, kinds))
         for number in range(len(problem.rank_sets))
     ]
     for k in range(kinds):
@@ -118,8 +118,8 @@ def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | 
             local[mine] += fixed * holders[mine] + by_rows * row_parts[mine]
         least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
         world_wide += np.where(problem.allowed[k], local, np.inf)
-    for d, kind in enumerate(districts.kind.tolist()):
-        everywhere += districts.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
+    for d, kind in enumerate(capacity_regions.kind.tolist()):
+        everywhere += capacity_regions.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
     return np.where(extent == WORLD, world_wide, least) + everywhere
 
 
@@ -132,35 +132,35 @@ def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _capacity(problem: Problem) -> Floats:
-    """[D, M] bytes that tables may use in the pools of each district together."""
-    found = np.zeros((len(problem.districts.kind), len(problem.pool_capacity)))
-    for d, ranks in enumerate(problem.districts.ranks):
+    """[D, M] bytes that tables may use in the pools of each capacity region together."""
+    found = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
+    for d, ranks in enumerate(problem.capacity_regions.ranks):
         for m, capacity in enumerate(problem.pool_capacity):
             pools = np.unique(problem.pool_of_rank[m][ranks])
             found[d, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
     return found
 
 
-def least_stage_s(problem: Problem, prices: Prices) -> Floats:
+def least_stage_s(problem: Problem, multipliers: Multipliers) -> Floats:
     """[S] seconds that each stage takes at least, by its own weights alone."""
     constants = float(problem.stage_constants.sum())
     anything: Bools = np.asarray(problem.allowed.any(axis=0))
-    of_stage, grain = [], grain_seconds(problem)
+    of_stage, floors = [], integrality_floors(problem)
     for s in range(len(problem.stage_constants)):
-        weight = np.where(problem.stage_of_column == s, prices.weight, 0.0)
-        of_table = {pair: share for pair, share in prices.of_table.items() if pair[1] == s}
-        alone = Prices(weight, np.zeros_like(prices.byte), of_table)
-        own = np.where(np.arange(len(grain)) == s, grain, 0.0)
+        weight = np.where(problem.stage_of_column == s, multipliers.weight, 0.0)
+        of_table = {pair: share for pair, share in multipliers.of_table.items() if pair[1] == s}
+        alone = Multipliers(weight, np.zeros_like(multipliers.byte), of_table)
+        own = np.where(np.arange(len(floors)) == s, floors, 0.0)
         of_stage.append(lagrangian_s(problem, alone, anything, own) - constants)
-    return np.maximum(of_stage, grain)
+    return np.maximum(of_stage, floors)
 
 
-def least_step_of_block_s(problem: Problem, prices: Prices) -> Floats:
+def least_step_of_block_s(problem: Problem, multipliers: Multipliers) -> Floats:
     """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load, or what the
     weights of that stage alone prove."""
     stages = range(len(problem.stage_constants))
     constants = float(problem.stage_constants.sum())
-    least = least_stage_s(problem, prices)
+    least = least_stage_s(problem, multipliers)
     blocks = np.arange(len(problem.block_option))
     found = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):

@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from planner.certificates.branch_trees import CaseTree
+from planner.certificates.branch_trees import BranchTree
 from planner.certificates.dual_feasible import PricedFunction
 from planner.problem.numbers import Floats
 
 
 @dataclass(frozen=True)
-class Prices:
+class Multipliers:
     """What a second on each resource and a byte of each tier is worth; sizes as in `planner.problem.arrays`."""
 
     weight: Floats
-    """[D, C] of one second on the resource that a rank of the district uses. A rank that is in several districts has
-    the sum of their weights. Per stage they sum to one at most over instances, together with those of tables; what is
-    missing is the weight of the seconds that the stage takes in any case (`planner.problem.integrality`)."""
+    """[D, C] of one second on the resource that a rank of the capacity region uses. A rank that is in several capacity
+    regions has the sum of their weights. Per stage they sum to one at most over instances, together with those of
+    tables; what is missing is the weight of the seconds that the stage takes in any case
+    (`planner.problem.integrality`)."""
     byte: Floats
     """[D, M] of one byte, in seconds."""
     of_table: Mapping[tuple[int, int], float] = field(default_factory=dict)
@@ -23,12 +24,12 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackingProof:
     """No placement is faster than the threshold: its blocks would not pack into the ranks, as priced dual feasible
-    functions show (`planner.certificates.dual_feasible`), at prices of their own."""
+    functions show (`planner.certificates.dual_feasible`), at multipliers of their own."""
 
     threshold_s: float
-    prices: Prices
+    multipliers: Multipliers
     functions: tuple[PricedFunction, ...]
 
 
@@ -36,16 +37,16 @@ class Packed:
 class Bound:
     """A lower bound with what proves it.
 
-    No placement takes less than `seconds`: at the `prices`, the fluid relaxation over the blocks that a plan faster
-    than `threshold_s` may hold (all of them, where it is None) takes at least that, and so does any other plan.
+    No placement takes less than `seconds`: at the `multipliers`, the fluid relaxation over the blocks that a plan
+    faster than `threshold_s` may hold (all of them, where it is None) takes at least that, and so does any other plan.
     """
 
     seconds: float
-    prices: Prices
+    multipliers: Multipliers
     threshold_s: float | None
-    packed: Packed | None = None
-    """What proves more than the prices do, where blocks pack badly."""
-    tree: CaseTree | None = None
-    """Cases that prove more than the prices do."""
+    packed: PackingProof | None = None
+    """What proves more than the multipliers do, where blocks pack badly."""
+    tree: BranchTree | None = None
+    """Branch nodes that prove more than the multipliers do."""
     tried_s: float | None = None
     """Every plan faster than this was tried: there is none."""

@@ -8,36 +8,36 @@ and are priced once. A splittable option is tiled by whole blocks (`planner.cert
 import numpy as np
 
 from planner.certificates.block_costs import BlockCosts, CheapestBlocks, NodeChoice
-from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.remaining_parts import RemainingParts
 from planner.certificates.tilings import OptionTilings, option_tilings
 from planner.problem.numbers import Bools, Ints
 from planner.problem.rounding import ROUNDING
 
 
-class CaseBounds:
-    """Bounds of the cases of one problem."""
+class NodeBounds:
+    """Bounds of the branch nodes of one problem."""
 
-    def __init__(self, cases: Cases) -> None:
-        self._cases, self._tilings = cases, option_tilings(cases.problem)
+    def __init__(self, rules: BranchingRules) -> None:
+        self._rules, self._tilings = rules, option_tilings(rules.problem)
 
-    def bound(self, state: State, multipliers: Multipliers) -> float:
-        """What the multipliers prove of a case: no plan of it is faster. Infinite where it holds none at all."""
+    def bound(self, state: State, multipliers: NodeMultipliers) -> float:
+        """What the multipliers prove of a branch node: no plan of it is faster. Infinite where it holds none at all."""
         return self.priced(state, multipliers, with_choice=False)[0]
 
     def priced(
-        self, state: State, multipliers: Multipliers, *, with_choice: bool = True
+        self, state: State, multipliers: NodeMultipliers, *, with_choice: bool = True
     ) -> tuple[float, NodeChoice | None]:
-        """The bound of a case and the choice that attains it."""
-        cases = self._cases
-        even = cases.weights.evened(state.labels, multipliers)
-        undecided = _Undecided(BlockCosts(cases, state, even), state, self._tilings)
+        """The bound of a branch node and the choice that attains it."""
+        rules = self._rules
+        even = rules.weights.evened(state.labels, multipliers)
+        undecided = _Undecided(BlockCosts(rules, state, even), state, self._tilings)
         value = undecided.value
-        decided = float((even.weight * state.load)[cases.weights.first_of_instance].sum())
-        paid = float((even.byte * np.maximum(state.free, 0.0))[cases.first_of_pool].sum())
-        decided += float(cases.weights.idle_shares(even) @ state.stage_seconds)
-        total = value + decided - paid + float(cases.problem.stage_constants.sum())
+        decided = float((even.weight * state.load)[rules.weights.first_of_instance].sum())
+        paid = float((even.byte * np.maximum(state.free, 0.0))[rules.first_of_pool].sum())
+        decided += float(rules.weights.idle_shares(even) @ state.stage_seconds)
+        total = value + decided - paid + float(rules.problem.stage_constants.sum())
         if np.isinf(total):
             return np.inf, None
         choice = undecided.choice() if with_choice else None
@@ -50,12 +50,12 @@ class _Undecided:
     def __init__(self, costs: BlockCosts, state: State, tilings: list[OptionTilings]) -> None:
         self._costs, self._tilings = costs, tilings
         self._decided = list(state.decisions)
-        cases, problem = costs.cases, costs.problem
+        rules, problem = costs.rules, costs.problem
         self._remaining = RemainingParts(costs, state)
         self._option_cost = np.full(len(problem.option_table), np.inf)
         total = np.add.reduceat(costs.least[:-1] * problem.block_count, problem.block_start[:-1])
-        self._option_cost[cases.fixed_options] = total[cases.fixed_options]
-        for option in cases.tied.tolist():
+        self._option_cost[rules.fixed_options] = total[rules.fixed_options]
+        for option in rules.colocated_options.tolist():
             self._option_cost[option] = self._colocated(option).cost
         tiled = [tilings.cheapest(costs.least) for tilings in self._tilings]
         for of_units, (best, _) in zip(self._tilings, tiled, strict=True):
@@ -69,20 +69,20 @@ class _Undecided:
         """The sum of the least costs; infinite where a table has no option left."""
 
     def _colocated(self, option: int) -> CheapestBlocks:
-        return self._remaining.colocated(self._costs.cases.parts.sequence(option), None, [])
+        return self._remaining.colocated(self._costs.rules.parts.sequence(option), None, [])
 
     def choice(self) -> NodeChoice:
         """The loads of the blocks that attain the value."""
         costs, problem = self._costs, self._costs.problem
-        seconds = np.zeros((len(costs.ranks), costs.cases.columns))
+        seconds = np.zeros((len(costs.ranks), costs.rules.columns))
         size = np.zeros((len(costs.ranks), len(problem.pool_capacity)))
         chosen = self._chosen_options()
-        for option in chosen[problem.option_tied[chosen]].tolist():
+        for option in chosen[problem.option_colocated[chosen]].tolist():
             for block, group in self._colocated(option).blocks:
                 if group is not None:
                     costs.charge(seconds, size, block, group)
         is_fixed = np.zeros(len(problem.option_table), dtype=bool)
-        is_fixed[chosen] = (problem.option_units[chosen] == 0) & ~problem.option_tied[chosen]
+        is_fixed[chosen] = (problem.option_units[chosen] == 0) & ~problem.option_colocated[chosen]
         taken = np.where(is_fixed[problem.block_option], problem.block_count, 0).astype(float)
         for of_units, width in zip(self._tilings, self._widths, strict=True):
             of_units.count(width, np.isin(of_units.options, chosen), taken)

@@ -9,8 +9,8 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
 
 
-class Multipliers(NamedTuple):
-    """Of a case: what a second and a byte are worth."""
+class NodeMultipliers(NamedTuple):
+    """Of a branch node: what a second and a byte are worth."""
 
     weight: Floats
     """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
@@ -25,15 +25,15 @@ class WeightRules:
         self.problem = problem
         self.first_of_instance = opens(problem.resource_of_rank)
 
-    def evened(self, labels: Ints, multipliers: Multipliers) -> Multipliers:
+    def evened(self, labels: Ints, multipliers: NodeMultipliers) -> NodeMultipliers:
         """The same multipliers for equal ranks: the mean of what they have. That proves no less than any other."""
         count = np.bincount(labels)
         mean = [
             np.stack([np.bincount(labels, weights=row) / count for row in table])[:, labels] for table in multipliers
         ]
-        return Multipliers(*mean)
+        return NodeMultipliers(*mean)
 
-    def excess_weight(self, multipliers: Multipliers) -> float:
+    def excess_weight(self, multipliers: NodeMultipliers) -> float:
         """By how much the weights of the worst stage sum to more than one; infinite for weights that are none."""
         problem, weight = self.problem, multipliers.weight
         first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
@@ -42,13 +42,13 @@ class WeightRules:
             return np.inf
         return float(self._shares(multipliers).max() - 1.0)
 
-    def _shares(self, multipliers: Multipliers) -> Floats:
+    def _shares(self, multipliers: NodeMultipliers) -> Floats:
         """[S] sums of the weights of each stage."""
         total = np.zeros(len(self.problem.stage_constants))
         np.add.at(total, self.problem.stage_of_column, (multipliers.weight * self.first_of_instance).sum(axis=1))
         return total
 
-    def idle_shares(self, multipliers: Multipliers) -> Floats:
+    def idle_shares(self, multipliers: NodeMultipliers) -> Floats:
         """[S] what the weights of each stage leave; it counts the seconds that the stage takes in any case."""
         return np.maximum(1.0 - self._shares(multipliers), 0.0)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
@@ -44,7 +44,7 @@ class PartialPlanBounds:
         self.target_s = target_s
         """Only plans faster than this are of interest."""
         self.columns, self.pools = len(problem.stage_of_column), len(problem.pool_capacity)
-        self.groups = [*problem.together, *problem.apart]
+        self.groups = [*problem.affinity_groups, *problem.anti_affinity_groups]
         self.blank = LoadState(problem)
         of_tier = zip(problem.pool_capacity, problem.pool_of_rank, strict=True)
         capacity = np.stack([of_pool[pool] for of_pool, pool in of_tier])
@@ -53,7 +53,7 @@ class PartialPlanBounds:
         )
         """[R, W] of the plan that places nothing."""
         self._room = capacity + BYTES + RELATIVE_BYTES * np.abs(capacity)
-        self._least_s = grain_seconds(problem)
+        self._least_s = integrality_floors(problem)
         self._idle_s = 0.0
         """What the share of the weights that lies on nothing adds to the value at the multipliers."""
         self._functional = self._functionals(problem, weight, byte)

@@ -11,8 +11,8 @@ from planner.problem.arrays import Problem
 class Part(NamedTuple):
     """One decided block of a table: a type from `first` to `last`, on a place (rank, node, -1: the world) or open.
 
-    The first part of a free option is its widest block, the next one the widest of the rest, and so on; those of a
-    fixed option are its blocks in order. A range over several options says only with which block the option begins.
+    The first part of a splittable option is its widest block, the next one the widest of the rest, and so on; those of
+    a fixed option are its blocks in order. A range over several options says only with which block the option begins.
     """
 
     first: int
@@ -39,7 +39,7 @@ class PartRules:
         return self._sequences[option]
 
     def units_left(self, parts: tuple[Part, ...]) -> tuple[int, int]:
-        """Fewest and most column units of a free option that its placed parts leave."""
+        """Fewest and most column units of a splittable option that its placed parts leave."""
         problem = self.problem
         whole = int(problem.option_units[problem.block_option[parts[0].first]])
         placed = self.placed(parts)

@@ -20,7 +20,7 @@ class RemainingParts:
 
     def __init__(self, costs: BlockCosts, state: State) -> None:
         self._costs, self._state = costs, state
-        self._problem, self._parts = costs.problem, costs.cases.parts
+        self._problem, self._parts = costs.problem, costs.rules.parts
 
     def cheapest(self, parts: tuple[Part, ...]) -> CheapestBlocks:
         """What a table with these decided parts still needs at least."""
@@ -35,7 +35,7 @@ class RemainingParts:
         option = int(problem.block_option[last.first])
         if not problem.option_units[option]:
             left = self._parts.sequence(option)[len(placed) :]
-            if problem.option_tied[option] and left:
+            if problem.option_colocated[option] and left:
                 used = [part.place for part in placed if part.place is not None]
                 return self.colocated(left, int(problem.node_of_rank[used[0]]), used)
             return self._each(left)
@@ -69,7 +69,7 @@ class RemainingParts:
             sequence = self._parts.sequence(option)
             if leads[0] != sequence[0]:
                 return NOTHING
-            if problem.option_tied[option]:
+            if problem.option_colocated[option]:
                 return self.colocated(sequence, None, [])
             return self._each(sequence)
         values = self._by_width(option, widest=int(leads[-1]))
@@ -119,7 +119,7 @@ class RemainingParts:
                 continue
             total, placed = 0.0, []
             for block in types:
-                cost = self._costs.on_rank[self._costs.cases.row_of[block]]
+                cost = self._costs.on_rank[self._costs.rules.row_of[block]]
                 wanted = blocks.count(block)
                 total += wanted * float(self._costs.everywhere[block])
                 for group in np.argsort(cost, kind="stable").tolist():

@@ -71,7 +71,7 @@ class TableEnumeration:
                 zones = group.zone_of_rank[:, None] == group.zone_of_rank
                 touched = ((count @ covers) > 0) @ zones > 0
                 added[:, bounds.columns + bounds.pools + g] = touched
-                if g < len(problem.together):
+                if g < len(problem.affinity_groups):
                     first = group.zone_of_rank[touched.argmax(axis=1)]
                     kept &= (touched == (group.zone_of_rank == first[:, None])).all(axis=1)
         linear = bounds.linear(added)
@@ -111,7 +111,7 @@ class TableEnumeration:
         problem = self._problem
         start, stop = problem.block_start[option : option + 2].tolist()
         places_of = {b: [place for block, place in number if block == b] for b in range(start, stop)}
-        is_colocated = bool(problem.option_tied[option])
+        is_colocated = bool(problem.option_colocated[option])
         for counts in self._counts(option, places_of):
             if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
                 raise WorkExceededError

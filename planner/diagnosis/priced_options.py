@@ -7,13 +7,13 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.diagnosis.reasons import MemoryValue, OptionReasons
 from planner.diagnosis.stage_loads import StageLoads
 from planner.document.certificates import Proof
 from planner.document.plan import TablePlan
 from planner.formulation.formulation import Formulation
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import read_proof
@@ -32,17 +32,17 @@ class PricedOptions:
     """As the plan holds them."""
 
     @cached_property
-    def _proven(self) -> tuple[Prices, Bools]:
+    def _proven(self) -> tuple[Multipliers, Bools]:
         """The multipliers, and [B] the blocks that a plan below the threshold may hold."""
         return read_proof(self.proof, self._model, self.formulation.problem)
 
     @property
-    def _multipliers(self) -> Prices:
+    def _multipliers(self) -> Multipliers:
         return self._proven[0]
 
     @cached_property
     def _fluid(self) -> Fluid:
-        return Fluid(self.formulation.problem, grain_seconds(self.formulation.problem))
+        return Fluid(self.formulation.problem, integrality_floors(self.formulation.problem))
 
     @cached_property
     def _cheapest(self) -> Ints:
@@ -62,7 +62,7 @@ class PricedOptions:
             for (table, stage), weight in self._multipliers.of_table.items()
             if stage == s
         )
-        idle = float(self._fluid.idle_shares(self._multipliers)[s] * self._fluid.grain[s])
+        idle = float(self._fluid.idle_shares(self._multipliers)[s] * self._fluid.floors[s])
         return (
             float((self._multipliers.weight * seconds)[:, here].sum()) + lone + idle + float(self._model.constants[s])
         )
@@ -114,11 +114,11 @@ class PricedOptions:
         """The cheapest option of each sharding, tier and number of blocks, but the plan's own."""
         problem = self.formulation.problem
         picks = np.arange(*problem.table_block_start[table : table + 2])
-        values = self._fluid.pick_values(self._multipliers, np.asarray(problem.allowed.any(axis=0)))
+        values = self._fluid.choice_values(self._multipliers, np.asarray(problem.allowed.any(axis=0)))
         picks = picks[np.isfinite(values[picks])]
         if not len(picks):
             return ()
-        totals = self._fluid.pick_totals(picks, self._multipliers)
+        totals = self._fluid.choice_totals(picks, self._multipliers)
         planned = self.tables[table]
         starts = len(np.unique(planned.shards.column_start))
         taken = {(planned.sharding, planned.tier, starts)}
@@ -146,11 +146,11 @@ class PricedOptions:
             SHARDINGS[options.block_sharding[pick]],
             tier,
             float(options.cache_fraction[of]) if tier in PARTLY_IN_HBM else None,
-            len(problem.blocks_of_pick(pick)),
+            len(problem.blocks_of_choice(pick)),
             sum(parts.values()),
             parts,
             dict(zip(self._model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
-            not all(usable[block] for block in problem.blocks_of_pick(pick)),
+            not all(usable[block] for block in problem.blocks_of_choice(pick)),
         )
 
     def _parts(self, seconds: Floats, memory: float, table: int, longest: list[float]) -> dict[str, float]:

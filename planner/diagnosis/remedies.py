@@ -51,8 +51,8 @@ def _remedy(knob: Knob, trials: "_RemedyTrials") -> Remedy:
     step = _least(lambda n: trials.fits(knob.at(n)), knob)
     least = knob.at(step) if step is not None else None
     if step is None or least is None:
-        homeless = trials.homeless(knob.at(knob.most))
-        words = knob.futile + (f", where {homeless} still fits nowhere" if homeless else "")
+        unplaceable = trials.unplaceable(knob.at(knob.most))
+        words = knob.futile + (f", where {unplaceable} still fits nowhere" if unplaceable else "")
         return Remedy(change=knob.kind, group=knob.group, was=knob.was, value=None, flags=None, least=None, words=words)
     placed = _placed(knob, step, trials)
     change = placed or least
@@ -122,7 +122,7 @@ class _RemedyTrials:
         """Whether the fluid problem fits."""
         return change is not None and fits(Fluid(self._problem(change.inputs)))
 
-    def homeless(self, change: Change | None) -> str | None:
+    def unplaceable(self, change: Change | None) -> str | None:
         """The first table that fits nowhere even then."""
         if change is None:
             return None

@@ -76,7 +76,7 @@ def _is_legal(problem: Problem, option: int, blocks: Ints, place: Ints) -> bool:
             return False
         if where == -2 and not problem.allowed[:, block].any():
             return False
-    if problem.option_tied[option]:
+    if problem.option_colocated[option]:
         return bool((place >= 0).all() and len(set(place.tolist())) == len(place)) and _on_one_node(problem, place)
     return True
 

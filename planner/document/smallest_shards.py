@@ -9,7 +9,7 @@ from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document.reasons import Remedy, TableDemand, Unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import uncapped_problem
-from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
+from planner.problem.block_sizes import block_shares, choice_shares, smallest_shares
 from planner.problem.numbers import Floats
 from topologies.units import format_bytes
 
@@ -26,7 +26,7 @@ class Pieces:
         memory = MemoryModel(model)
         self._problem = replace(problem, allowed=uncapped_problem(memory, options).allowed)
         self.share = block_shares(self._problem)
-        self._of_pick = pick_shares(self._problem, self.share)
+        self._of_pick = choice_shares(self._problem, self.share)
         self.smallest = smallest_shares(self._problem, self.share)
 
     def words(self, table: int) -> str:

@@ -300,7 +300,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         table_rows=model.tables.rows,
         option_table=options.table,
         option_units=options.units,
-        option_tied=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
+        option_colocated=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,
@@ -315,8 +315,8 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
         rank_sets=options.permits.rank_sets,
         table_rank_set=options.permits.table_rank_set,
-        together=options.permits.together,
-        apart=options.permits.apart,
+        affinity_groups=options.permits.together,
+        anti_affinity_groups=options.permits.apart,
     )
 
 

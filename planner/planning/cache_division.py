@@ -19,7 +19,7 @@ from planner.formulation.options import Options
 from planner.planning.caches import LEAST_FRACTION, merged
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
@@ -77,13 +77,13 @@ def _bound_at(problem: Problem, bound: Bound) -> Bound:
     Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
     smaller than all others may fit, and then the old prices prove nothing.
     """
-    fluid = Fluid(problem, grain_seconds(problem))
-    best = Bound(fluid.bound(bound.prices)[0], bound.prices, None)
+    fluid = Fluid(problem, integrality_floors(problem))
+    best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)
     if bound.threshold_s is not None:
-        usable = step_of_block(fluid, bound.prices) < bound.threshold_s
-        proven = min(fluid.bound(bound.prices, usable)[0], bound.threshold_s)
+        usable = step_of_block(fluid, bound.multipliers) < bound.threshold_s
+        proven = min(fluid.bound(bound.multipliers, usable)[0], bound.threshold_s)
         if proven > best.seconds:
-            best = Bound(proven, bound.prices, bound.threshold_s)
+            best = Bound(proven, bound.multipliers, bound.threshold_s)
     if best.seconds < bound.seconds * (1 - LOST):
         anew = bound_of(relaxed_optimum(fluid))
         best = max(best, anew, key=lambda each: each.seconds)

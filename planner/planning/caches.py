@@ -23,11 +23,11 @@ from cost_models.shards import (
     Floats,
     PlacementTier,
 )
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
@@ -96,7 +96,7 @@ def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) 
             break
         relaxed = solve_relaxation(fluid, tolerance=CONVERGED)
         is_settled = relaxed.bound_s > before_s * (1 - CONVERGED)
-        if is_settled or not (relaxed.prices.byte[:, MEMORY_HBM].any() or _caches(formulation, relaxed)):
+        if is_settled or not (relaxed.multipliers.byte[:, MEMORY_HBM].any() or _caches(formulation, relaxed)):
             break
         before_s = relaxed.bound_s
         found = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, formulation.options, curves, factors))
@@ -106,7 +106,7 @@ def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) 
 
 
 def _fluid(formulation: Formulation) -> Fluid:
-    return Fluid(formulation.problem, grain_seconds(formulation.problem))
+    return Fluid(formulation.problem, integrality_floors(formulation.problem))
 
 
 def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheFractions:
@@ -124,7 +124,7 @@ def _free_tiers(formulation: Formulation) -> list[PlacementTier]:
 
 def _caches(formulation: Formulation, relaxed: FluidSolution) -> bool:
     """Whether the relaxation takes an option with a cache."""
-    taken = formulation.problem.block_option[relaxed.picks]
+    taken = formulation.problem.block_option[relaxed.choices]
     return bool((formulation.options.cache_fraction[taken] > 0).any())
 
 
@@ -155,13 +155,13 @@ def _next_fractions(
 ) -> dict[PlacementTier, Floats]:
     """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its prices."""
     problem = fluid.problem
-    cheapest, _ = fluid.price(relaxed.prices)
-    taken = problem.block_option[relaxed.picks]
+    cheapest, _ = fluid.price(relaxed.multipliers)
+    taken = problem.block_option[relaxed.choices]
     found = {}
     for tier, curve in curves.items():
         in_tier = options.tier[taken] == PLACEMENT_TIERS.index(tier)
         held = np.where(in_tier, options.cache_fraction[taken], np.nan).T
-        best, value = curve.best(relaxed.prices, factors)
+        best, value = curve.best(relaxed.multipliers, factors)
         best[value > COMPETES * cheapest] = best[value > COMPETES * cheapest][:, [factors.index(1.0)]]
         found[tier] = _distinct(np.concatenate([held, best], axis=1))
     return found
@@ -176,7 +176,7 @@ class _Curve:
         grid = np.tile(GRID, (problem.tables, 1))
         self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
 
-    def best(self, prices: Prices, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
+    def best(self, prices: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
         """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
         and [T] what the cheapest one costs at the prices themselves."""
         found, least = [], np.full(self._problem.tables, np.inf)
@@ -215,12 +215,14 @@ class _Curve:
         seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
         return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
 
-    def _prices(self, prices: Prices, kind: int) -> tuple[Floats, Floats]:
+    def _prices(self, prices: Multipliers, kind: int) -> tuple[Floats, Floats]:
         """[T, C] and [T, M] what a second and a byte cost each table on ranks of a kind."""
         problem = self._problem
         sets = range(len(problem.rank_sets))
-        weight = np.stack([problem.districts.of_set(prices.weight, number, problem.kinds)[kind] for number in sets])
-        byte = np.stack([problem.districts.of_set(prices.byte, number, problem.kinds)[kind] for number in sets])
+        weight = np.stack(
+            [problem.capacity_regions.of_set(prices.weight, number, problem.kinds)[kind] for number in sets]
+        )
+        byte = np.stack([problem.capacity_regions.of_set(prices.byte, number, problem.kinds)[kind] for number in sets])
         return weight[problem.table_rank_set], byte[problem.table_rank_set]
 
 

@@ -4,7 +4,7 @@ Sizes: T tables, O options, B blocks, W ranks, K kinds of rank, C columns (a res
 tiers. An option is one legal way to hold one table; it consists of blocks. There are two forms of option:
 
 * a fixed one takes each of its block types `block_count` times;
-* a free one (`option_units` U above 0) takes any of its block types, any number of times, as long as their
+* a splittable one (`option_units` U above 0) takes any of its block types, any number of times, as long as their
   `block_units` sum to U: the columns of the table cut as one likes.
 
 Every block is placed on its own. The step that a placement takes is
@@ -22,7 +22,7 @@ import numpy as np
 from planner.problem.extents import WORLD
 from planner.problem.extremes import Extremes
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.problem.regions import Districts, TableGroup, districts_of
+from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Problem:
     option_table: Ints
     """[O] ascending."""
     option_units: Ints
-    """[O] column units that the blocks of a free option must tile; 0 for a fixed option."""
-    option_tied: Bools
+    """[O] column units that the blocks of a splittable option must tile; 0 for a fixed option."""
+    option_colocated: Bools
     """[O] whether the option's blocks must be on different ranks of one node."""
     block_option: Ints
     """[B] ascending."""
     block_count: Ints
-    """[B] how often a fixed option takes the block; 1 in a free option."""
+    """[B] how often a fixed option takes the block; 1 in a splittable option."""
     block_units: Ints
-    """[B] column units of a free option's block, ascending within the option; 0 in a fixed option."""
+    """[B] column units of a splittable option's block, ascending within the option; 0 in a fixed option."""
     block_usual: Bools
     """[B] blocks that the starts of a search keep to, where there are others that seldom help."""
     block_extent: Ints
@@ -84,9 +84,9 @@ class Problem:
     """[R, W] the first one holds all ranks."""
     table_rank_set: Ints
     """[T] the set within which all blocks of the table must stay."""
-    together: tuple[TableGroup, ...]
+    affinity_groups: tuple[TableGroup, ...]
     """Where zones are single ranks, each option of the tables is one RANK block; no option has WORLD blocks."""
-    apart: tuple[TableGroup, ...]
+    anti_affinity_groups: tuple[TableGroup, ...]
     """No option of the tables has WORLD blocks."""
 
     def without_seconds(self) -> "Problem":
@@ -157,7 +157,7 @@ class Problem:
     def grouped(self) -> Bools:
         """[T] tables that must stay with others or away from them."""
         found = np.zeros(self.tables, dtype=bool)
-        for group in self.together + self.apart:
+        for group in self.affinity_groups + self.anti_affinity_groups:
             found[group.tables] = True
         return found
 
@@ -176,14 +176,14 @@ class Problem:
         return np.asarray(np.logical_and.reduceat(self.rank_sets, self.node_start[:-1], axis=1))
 
     @cached_property
-    def block_is_free(self) -> Bools:
-        """[B] whether the block belongs to a free option."""
+    def block_is_splittable(self) -> Bools:
+        """[B] whether the block belongs to a splittable option."""
         return self.block_units > 0
 
-    def blocks_of_pick(self, block: int) -> list[int]:
+    def blocks_of_choice(self, block: int) -> list[int]:
         """The blocks that an option is made of, each as often as it occurs; the option is named by one of its blocks.
 
-        A fixed option has no choice. A free one is cut into as few equal parts as fit under the picked block.
+        A fixed option has no choice. A splittable one is cut into as few equal parts as fit under the chosen block.
         """
         option = self.block_option[block]
         types = np.arange(self.block_start[option], self.block_start[option + 1])
@@ -215,9 +215,9 @@ class Problem:
         return np.bincount(self.kind_of_rank, minlength=self.kinds)
 
     @cached_property
-    def districts(self) -> Districts:
+    def capacity_regions(self) -> CapacityRegions:
         """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
-        return districts_of(self)
+        return capacity_regions_of(self)
 
     @cached_property
     def whole_load(self) -> Floats:

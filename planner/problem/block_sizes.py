@@ -18,9 +18,9 @@ def block_shares(problem: Problem) -> Floats:
     return np.where(problem.block_extent == WORLD, everywhere, placed)
 
 
-def pick_shares(problem: Problem, share: Floats) -> Floats:
-    """[B] the largest of the blocks of the option that each block names, as in `Fluid.pick_values`."""
-    found = np.where(problem.block_is_free, share, np.inf)
+def choice_shares(problem: Problem, share: Floats) -> Floats:
+    """[B] the largest of the blocks of the option that each block names, as in `Fluid.choice_values`."""
+    found = np.where(problem.block_is_splittable, share, np.inf)
     fixed = np.flatnonzero(problem.option_units == 0)
     if len(fixed):
         start = problem.block_start[:-1]
@@ -31,5 +31,5 @@ def pick_shares(problem: Problem, share: Floats) -> Floats:
 def smallest_shares(problem: Problem, share: Floats) -> Floats:
     """[T] share of a pool that the largest block of a table takes at least, however it is cut."""
     found = np.full(problem.tables, np.inf)
-    np.minimum.at(found, problem.option_table[problem.block_option], pick_shares(problem, share))
+    np.minimum.at(found, problem.option_table[problem.block_option], choice_shares(problem, share))
     return found

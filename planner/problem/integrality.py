@@ -17,7 +17,7 @@ MOST_PARTS = 8
 """The amount is the smallest load, or that over a number up to this."""
 
 
-def grain_seconds(problem: Problem) -> Floats:
+def integrality_floors(problem: Problem) -> Floats:
     """[S] seconds, constants aside, that every plan takes in each stage; 0 where loads have no common amount.
 
     Of clusters with one kind of rank only, and of columns that blocks of single ranks alone load.
@@ -63,7 +63,7 @@ def _multiples(load: Floats) -> tuple[Ints | None, float]:
 
 def _fewest(problem: Problem, times: Ints) -> Ints:
     """[T] how many times all blocks of a table hold the amount together at least."""
-    units, free = problem.block_units, problem.block_is_free
+    units, free = problem.block_units, problem.block_is_splittable
     whole = np.where(free, -(-times * problem.option_units[problem.block_option] // np.maximum(units, 1)), 0)
     start = problem.block_start[:-1]
     fixed = np.add.reduceat(np.where(free, 0, times * problem.block_count), start)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from planner.problem.arrays import Problem
 
 MOST_PARTS = 64
-"""Rank sets that are districts of their own at most, those of the most tables: each costs a solver variables."""
+"""Rank sets that are capacity regions of their own at most, those of the most tables: each costs a solver variables."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,20 @@ class TableGroup:
 
 
 @dataclass(frozen=True)
-class Districts:
-    """Ranks whose resources and memory are counted together in a relaxation. D districts, each of one kind of rank."""
+class CapacityRegions:
+    """Ranks whose resources and memory are counted together in a relaxation. D capacity regions, each of one kind of
+    rank."""
 
     ranks: Bools
     """[D, W]"""
     kind: Ints
     """[D] the first K are the kinds themselves, in order."""
     binds: Bools
-    """[R, D] whether what tables of the rank set place on the district's kind is in the district for sure."""
+    """[R, D] whether what tables of the rank set place on the capacity region's kind is in the capacity region for
+    sure."""
 
     def of_set(self, values: Floats, number: int, kinds: int) -> Floats:
-        """[K, n] sums, by kind, of the `values` [D, n] of the districts that bind a rank set."""
+        """[K, n] sums, by kind, of the `values` [D, n] of the capacity regions that bind a rank set."""
         found = values[:kinds].copy()
         for d in range(kinds, len(values)):
             if self.binds[number, d]:
@@ -44,7 +46,7 @@ class Districts:
         return found
 
 
-def districts_of(problem: "Problem") -> Districts:
+def capacity_regions_of(problem: "Problem") -> CapacityRegions:
     """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
     parts = np.unique(problem.table_rank_set)
     parts = parts[(problem.rank_sets[parts] != problem.reach).any(axis=1)]
@@ -58,4 +60,4 @@ def districts_of(problem: "Problem") -> Districts:
             ranks.append(problem.rank_sets[part] & (problem.kind_of_rank == k))
             kinds.append(k)
             binds.append(within)
-    return Districts(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))
+    return CapacityRegions(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))

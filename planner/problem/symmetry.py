@@ -57,7 +57,7 @@ def rank_symmetry(problem: Problem) -> RankSymmetry:
     node = problem.node_of_rank
     start, stop = problem.node_start[node], problem.node_start[node + 1]
     marks: list[Ints] = [problem.kind_of_rank]
-    zones = [group.zone_of_rank for group in (*problem.together, *problem.apart)]
+    zones = [group.zone_of_rank for group in (*problem.affinity_groups, *problem.anti_affinity_groups)]
     for instance in (*problem.resource_of_rank, *problem.pool_of_rank, *zones):
         first = np.searchsorted(instance, instance, side="left")
         last = np.searchsorted(instance, instance, side="right")

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from planner.certificates.multipliers import Bound
-from planner.solvers.bound.branching import Branches, Stop
+from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
-from planner.solvers.bound.dual_feasible_cuts import sharpen
+from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import ExhaustiveSearch
@@ -36,7 +36,7 @@ def relaxed_optimum(fluid: Fluid) -> FluidSolution:
 
 def bound_of(relaxed: FluidSolution) -> Bound:
     """What the fluid optimum proves."""
-    return Bound(relaxed.bound_s, relaxed.prices, None)
+    return Bound(relaxed.bound_s, relaxed.multipliers, None)
 
 
 class BoundRaiser:
@@ -49,7 +49,7 @@ class BoundRaiser:
         self._limits = limits
         self._tightened_s: float | None = None
         self._is_sharp = False
-        self._branches: Branches | None = None
+        self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
     @property
@@ -58,7 +58,7 @@ class BoundRaiser:
 
     def raise_quickly(self) -> None:
         """By what takes little time."""
-        for raise_it in (self.tighten, self.sharpen):
+        for raise_it in (self.tighten, self.strengthen):
             if not self._incumbent.is_done():
                 raise_it()
 
@@ -67,7 +67,7 @@ class BoundRaiser:
         what these find may be a better plan."""
         if not self._incumbent.is_done():
             self.tighten()
-            self.sharpen()
+            self.strengthen()
             self._exhaustive_search.below_best()
             self.branch(passes)
             self._exhaustive_search.below_best()
@@ -82,13 +82,13 @@ class BoundRaiser:
             self._tightened_s = incumbent.best_s
             incumbent.raise_to(tighten(self._fluid, self._relaxed, incumbent.best_s, incumbent.bound))
 
-    def sharpen(self) -> None:
+    def strengthen(self) -> None:
         """By dual feasible functions, where the bound is loose and the problem not too large; once."""
         incumbent = self._incumbent
         if self._is_sharp or not self._is_small or incumbent.best is None or incumbent.is_within(LOOSE):
             return
         self._is_sharp = True
-        incumbent.raise_to(sharpen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
+        incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
     def branch(self, passes: int) -> None:
         """Case by case, where the problem is small enough; that may find a better plan, too."""
@@ -100,10 +100,10 @@ class BoundRaiser:
         if self._branched == (incumbent.best_s, cases, patience) or incumbent.is_done():
             return
         if self._branches is None:
-            least = least_of_stages(self._fluid, incumbent.bound.prices)
-            self._branches = Branches(problem, incumbent.bound.prices, least, incumbent.best_s)
+            least = least_of_stages(self._fluid, incumbent.bound.multipliers)
+            self._branches = BranchAndBound(problem, incumbent.bound.multipliers, least, incumbent.best_s)
         self._branches.lower(incumbent.best_s)
-        self._branches.run(Stop(cases, incumbent.clock.is_over, limits.gap, patience))
+        self._branches.run(StopRule(cases, incumbent.clock.is_over, limits.gap, patience))
         branching = self._branches.result()
         if branching.placement is not None:
             incumbent.offer(branching.placement, branching.step_s, "branching")

@@ -40,7 +40,7 @@ class CarryOver:
             leaving = self._leaving(headroom)
             kept = part_of(incumbent.start, ~leaving)
             left = incumbent.start.item_block[leaving]
-            is_colocated = problem.option_tied[problem.block_option[left]]
+            is_colocated = problem.option_colocated[problem.block_option[left]]
             if not ((problem.block_extent[left] == WORLD) | is_colocated).any():
                 completed = self.completed(kept, np.concatenate([incumbent.loose, left]))
                 if completed is not None:

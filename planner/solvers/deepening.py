@@ -32,7 +32,7 @@ class Deepening:
         self._exhaustive_search = ExhaustiveSearch(fluid.problem, incumbent)
         self.raiser = BoundRaiser(fluid, self.relaxed, incumbent, self._exhaustive_search, limits)
         self._start_portfolio = StartPortfolio(fluid, self.relaxed, incumbent)
-        self._local = LocalSearch(fluid, self.relaxed.prices, incumbent)
+        self._local = LocalSearch(fluid, self.relaxed.multipliers, incumbent)
         self._passes = Passes(fluid, self.relaxed, incumbent, self._local, limits.seed)
         self._overfull = OverfullStarts(
             fluid, self.relaxed, self._start_portfolio.tight, incumbent, self._local, limits.seed
@@ -75,7 +75,7 @@ class Deepening:
 
     def relaxed_within(self, mask: Bools) -> bool:
         """Whether the relaxation takes none but blocks of the mask [B]: the search looks at these first anyway."""
-        return bool(mask[self.relaxed.picks].all())
+        return bool(mask[self.relaxed.choices].all())
 
     def raise_bound(self, passes: int) -> None:
         """As hard as is fit after so many passes; again from the better plan that this may find."""

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from planner.certificates.exhaustive_search import Tried, proven_s, try_all
-from planner.certificates.multipliers import Prices
+from planner.certificates.exhaustive_search import ExhaustiveResult, proven_s, search_exhaustively
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.solvers.incumbent import Incumbent
 
@@ -38,7 +38,7 @@ class ExhaustiveSearch:
         low = incumbent.bound.seconds
         for share in FIRST_TRIES if low > 0 else ():
             threshold = low * (1 + share)
-            tried = self._tried(self._problem, threshold, incumbent.bound.prices, FIRST_WORK)
+            tried = self._tried(self._problem, threshold, incumbent.bound.multipliers, FIRST_WORK)
             if tried is None:
                 return
             threshold = self._noted(tried, threshold)
@@ -55,7 +55,7 @@ class ExhaustiveSearch:
                 return
             is_last = low <= 0 or high <= low * (1 + LAST_TRY)
             threshold = high if is_last else low * (high / low) ** (1 / TRIES)
-            tried = self._tried(self._problem, threshold, incumbent.bound.prices)
+            tried = self._tried(self._problem, threshold, incumbent.bound.multipliers)
             if tried is None:
                 self._gave_up = low, high
                 return
@@ -65,20 +65,22 @@ class ExhaustiveSearch:
                 return
             incumbent.raise_to(replace(incumbent.bound, seconds=proven, packed=None, tree=None, tried_s=threshold))
 
-    def whatever_fits(self) -> Tried | None:
+    def whatever_fits(self) -> ExhaustiveResult | None:
         """Try every placement until one fits, whatever its step; None where that takes too much work."""
         return self._tried(self._problem.without_seconds(), 1.0, None)
 
-    def _noted(self, tried: Tried, threshold_s: float) -> float:
+    def _noted(self, tried: ExhaustiveResult, threshold_s: float) -> float:
         """The threshold below which there is no plan: that of the trial, or the step of the plan that it found."""
         if tried.placement is None:
             return threshold_s
         self._incumbent.offer(tried.placement, tried.step_s, "all plans tried")
         return tried.step_s
 
-    def _tried(self, problem: Problem, threshold_s: float, prices: Prices | None, part: float = 1.0) -> Tried | None:
+    def _tried(
+        self, problem: Problem, threshold_s: float, prices: Multipliers | None, part: float = 1.0
+    ) -> ExhaustiveResult | None:
         weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
         allowed = self._work * part
-        tried = try_all(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
+        tried = search_exhaustively(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
         self._work -= allowed / 2 if tried is None else tried.work
         return tried

@@ -186,7 +186,7 @@ class _Finish:
             if whole is not None:
                 now.make(whole[1])
                 continue
-            if not now.may_move[items].all() or not problem.block_is_free[now.block[items]].all():
+            if not now.may_move[items].all() or not problem.block_is_splittable[now.block[items]].all():
                 continue
             if not any(self._cut(items, parts, most) for parts in PARTS if parts < len(items)):
                 while self._has_work and self._paired(np.flatnonzero(now.table == table).tolist(), most):

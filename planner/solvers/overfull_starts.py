@@ -9,7 +9,7 @@ from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
-from planner.solvers.bound.column_reduction import Slim, slimmed
+from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.greedy import place
@@ -56,7 +56,9 @@ class OverfullStarts:
         for usable in allowed:
             if incumbent.is_done():
                 break
-            if any(usable[relaxed.picks].all() and not (usable & ~seen_usable).any() for seen_usable, relaxed in seen):
+            if any(
+                usable[relaxed.choices].all() and not (usable & ~seen_usable).any() for seen_usable, relaxed in seen
+            ):
                 continue
             choice = choose(fluid, usable, HEADROOMS[0])
             if choice is None:
@@ -81,18 +83,18 @@ class OverfullStarts:
         return starts
 
     @cached_property
-    def _overfull(self) -> Slim:
+    def _overfull(self) -> ReducedProblem:
         """The problem with bytes at a price instead of limits."""
         return self._priced(BYTE_PRICE)
 
     @cached_property
-    def _dearly_overfull(self) -> Slim:
+    def _dearly_overfull(self) -> ReducedProblem:
         return self._priced(DEAR_BYTE_PRICE)
 
-    def _priced(self, factor: float) -> Slim:
-        seconds = (self._relaxed.prices.byte * self._fluid.capacity).sum(axis=0)
+    def _priced(self, factor: float) -> ReducedProblem:
+        seconds = (self._relaxed.multipliers.byte * self._fluid.capacity).sum(axis=0)
         least_s = np.where(self._tight, LEAST_WORTH * self._relaxed.bound_s, 0.0)
-        return slimmed(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
+        return reduce_columns(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
 
     def _fitted(self, usable: Bools) -> Start | None:
         """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -128,7 +130,9 @@ class OverfullStarts:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
         state = load_state(problem, placement)
         if state.overflow_bytes() > ROUNDING_BYTES:
-            within_memory = repaired(problem, placement, self._fluid.block_values(self._relaxed.prices), state.step_s())
+            within_memory = repaired(
+                problem, placement, self._fluid.block_values(self._relaxed.multipliers), state.step_s()
+            )
             if within_memory is None:
                 return None, 0.0
             placement, _ = improve(within_memory, seed, LATER_SQUARINGS)

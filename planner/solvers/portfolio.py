@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import with_blocks
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
-from planner.solvers.bound.presolve import composed
+from planner.solvers.bound.presolve import presolve
 from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
@@ -51,11 +51,11 @@ class Portfolio:
         known: _Known | None = None,
     ) -> None:
         """`restrictions` are masks [B] of the blocks; `number` [B] is that of each in the problem that was asked."""
-        self._whole, self._composed = problem, composed(problem)
+        self._whole, self._composed = problem, presolve(problem)
         self._limits, self._tell = limits, tell
         self._number = np.arange(len(problem.block_option)) if number is None else number
         self._known: _Known = {} if known is None else known
-        fluid = Fluid(self._composed.problem, grain_seconds(self._composed.problem))
+        fluid = Fluid(self._composed.problem, integrality_floors(self._composed.problem))
         self._missing = shortage(fluid)
         self._search = None if self._missing is not None else Deepening(fluid, limits, tell)
         self._masks = [mask for mask in restrictions if not mask.all()]
@@ -100,7 +100,7 @@ class Portfolio:
         ran_out = outcome.ran_out_of_time or any(
             part.outcome().ran_out_of_time for part in self._parts.values() if part
         )
-        placement = None if outcome.placement is None else self._composed.taken_apart(outcome.placement)
+        placement = None if outcome.placement is None else self._composed.postsolved(outcome.placement)
         return replace(outcome, placement=placement, ran_out_of_time=ran_out)
 
     def _may_go_on(self) -> bool:
@@ -164,7 +164,7 @@ class Portfolio:
             if not self._is_little and (incumbent.is_done() or self._search.relaxed_within(mask)):
                 continue
             if index not in self._parts:
-                if not self._is_promising(self._search.fluid.bound(self._search.relaxed.prices, mask)[0]):
+                if not self._is_promising(self._search.fluid.bound(self._search.relaxed.multipliers, mask)[0]):
                     continue
                 self._parts[index] = self._part(mask)
             part = self._parts[index]

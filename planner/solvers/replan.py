@@ -88,7 +88,7 @@ class _Replan:
         self._terms, self._limits, self._tell = terms, limits, tell
         self._clock = Clock(limits)
         self._relaxed: FluidSolution = solve_relaxation(fluid)
-        self._bound = Bound(self._relaxed.bound_s, self._relaxed.prices, None)
+        self._bound = Bound(self._relaxed.bound_s, self._relaxed.multipliers, None)
         self.front = Front()
         self._fresh_ran_out = False
         self._table_of_block: Ints = self._problem.table_of_block
@@ -221,7 +221,7 @@ class _Replan:
         bytes that they have yet to move."""
         problem, block = self._problem, placement.item_block
         load = problem.fixed[:, block] + problem.by_rows[:, block]
-        weight = np.einsum("kbc,kc->kb", load, self._relaxed.prices.weight).max(axis=0)
+        weight = np.einsum("kbc,kc->kb", load, self._relaxed.multipliers.weight).max(axis=0)
         value = np.bincount(self._table_of_block[block], weights=weight, minlength=problem.tables)
         moved = self._path_relinking.moved_bytes(placement)
         more = np.maximum(self._table_bytes - moved, 0.0)
@@ -244,7 +244,7 @@ class _Replan:
         if may_ruin(problem):
             every_pick = np.ones(len(problem.block_option), dtype=bool)
             aim = target_seconds(self._fluid, self._relaxed, step_s)
-            ruin = Ruin(problem, self._relaxed.prices, every_pick, aim, seed, released)
+            ruin = Ruin(problem, self._relaxed.multipliers, every_pick, aim, seed, released)
             ruin.start_from(placement)
             ruin.run(ruin_steps(problem, 0), TEMPERATURES[0], self._clock.is_over)
             placement = ruin.best() or placement

@@ -6,7 +6,7 @@ from dataclasses import replace
 from planner.certificates.multipliers import Bound
 from planner.certificates.shortage import Shortage
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
@@ -36,7 +36,7 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
     """A placement that is known, with a bound that takes little time: raised until it is within `gap` of the placement,
     or no further. None where the placement does not fit."""
     state = load_state(problem, placement)
-    fluid = Fluid(problem, grain_seconds(problem))
+    fluid = Fluid(problem, integrality_floors(problem))
     if (state.free < 0).any() or shortage(fluid) is not None:
         return None
     search = Deepening(fluid, SearchLimits(gap=gap, effort=0), lambda *_: None)
@@ -47,7 +47,7 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
 
 def relaxed(problem: Problem) -> Bound | Shortage:
     """The bound of the prices alone, without a search for a placement; or the proof that there is none."""
-    fluid = Fluid(problem, grain_seconds(problem))
+    fluid = Fluid(problem, integrality_floors(problem))
     missing = shortage(fluid)
     return bound_of(relaxed_optimum(fluid)) if missing is None else missing
 

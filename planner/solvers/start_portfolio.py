@@ -114,10 +114,12 @@ def _is_worse(best: list[float]) -> bool:
 
 def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> Start | None:
     """Options placed, and their step."""
-    _, taken = fluid.usage(relaxed.prices, picks)
+    _, taken = fluid.usage(relaxed.multipliers, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
-    scarce = np.asarray((relaxed.prices.byte > 0).any(axis=0) | full)
-    ample = np.asarray((taken <= (1 - AMPLE) * fluid.capacity).all(axis=0) & (relaxed.prices.byte == 0).all(axis=0))
+    scarce = np.asarray((relaxed.multipliers.byte > 0).any(axis=0) | full)
+    ample = np.asarray(
+        (taken <= (1 - AMPLE) * fluid.capacity).all(axis=0) & (relaxed.multipliers.byte == 0).all(axis=0)
+    )
     spare = np.where(ample, SPARE * np.array([of_tier.min() for of_tier in fluid.problem.pool_capacity]), 0.0)
     placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce, spare=spare)
     if placed is None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
-from planner.certificates.exhaustive_search import try_all
+from planner.certificates.exhaustive_search import search_exhaustively
 from planner.certificates.lagrangian import cheapest_options, lagrangian_s
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.certificates.shortage import Shortage, blamed_ranks, growth_for
 from planner.document.certificates import Proof
 from planner.document.differences import differences
@@ -53,9 +53,9 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         for m, tier in enumerate(model.memories)
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
-    if len(shortage.homeless):
+    if len(shortage.unplaceable):
         pieces = Pieces(formulation)
-        blamed = shortage.homeless[np.argsort(-pieces.smallest[shortage.homeless], kind="stable")]
+        blamed = shortage.unplaceable[np.argsort(-pieces.smallest[shortage.unplaceable], kind="stable")]
         summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
         reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
     else:
@@ -167,7 +167,7 @@ def _unproven(reason: Infeasibility, model: CostModel, problem: Problem) -> str 
 
 def nothing_fits(problem: Problem) -> bool:
     """Whether no placement fits into memory and keeps to the policy, as trying them all shows."""
-    tried = try_all(problem.without_seconds(), 1.0)
+    tried = search_exhaustively(problem.without_seconds(), 1.0)
     return tried is not None and tried.placement is None
 
 
@@ -187,8 +187,8 @@ def _priced(reason: Infeasibility) -> Proof:
 
 def _homeless(problem: Problem) -> Ints:
     """The tables without an option that fits on empty hardware."""
-    districts, columns = len(problem.districts.kind), len(problem.stage_of_column)
-    free = Prices(np.zeros((districts, columns)), np.zeros((districts, len(problem.pool_capacity))))
+    capacity_regions, columns = len(problem.capacity_regions.kind), len(problem.stage_of_column)
+    free = Multipliers(np.zeros((capacity_regions, columns)), np.zeros((capacity_regions, len(problem.pool_capacity))))
     usable = np.asarray(problem.allowed.any(axis=0))
     return np.flatnonzero(np.isinf(cheapest_options(problem, free, usable)))
 
@@ -200,12 +200,12 @@ def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibilit
         return explain_trial(formulation, reason.remedies)
     model, problem = formulation.model, formulation.problem
     prices, _ = read_proof(_priced(reason), model, problem)
-    homeless = _homeless(problem)
-    if len(homeless):
-        shortage = Shortage(homeless, np.zeros_like(prices.byte), growth_for(problem, homeless))
+    unplaceable = _homeless(problem)
+    if len(unplaceable):
+        shortage = Shortage(unplaceable, np.zeros_like(prices.byte), growth_for(problem, unplaceable))
     else:
         stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
         short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
-        shortage = Shortage(homeless, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
+        shortage = Shortage(unplaceable, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
     found = explain_shortage(formulation, shortage)
     return found.model_copy(update={"remedies": reason.remedies})

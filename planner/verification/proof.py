@@ -16,7 +16,7 @@ import numpy as np
 from cost_models.model import CostModel
 from planner.certificates.branch_trees import tree_bound_s, tree_faults
 from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
-from planner.certificates.exhaustive_search import proven_s, try_all
+from planner.certificates.exhaustive_search import proven_s, search_exhaustively
 from planner.certificates.lagrangian import (
     block_values,
     dual_value_s,
@@ -25,11 +25,11 @@ from planner.certificates.lagrangian import (
     least_stage_s,
     least_step_of_block_s,
 )
-from planner.certificates.multipliers import Bound, Packed, Prices
+from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
 from planner.verification.proof_nodes import read_cases, write_cases
@@ -39,14 +39,14 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
     """The multipliers of a solver's bound in the document's words."""
     of_table = tuple(
         TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
-        for (table, stage), share in sorted(bound.prices.of_table.items())
+        for (table, stage), share in sorted(bound.multipliers.of_table.items())
         if share > 0
     )
     branching = None if bound.tree is None else write_cases(model, bound.tree)
     return Proof(
         threshold_s=bound.threshold_s,
-        weights=_resource_weights(model, problem, bound.prices.weight),
-        byte_prices=byte_prices(model, problem, bound.prices.byte),
+        weights=_resource_weights(model, problem, bound.multipliers.weight),
+        byte_prices=byte_prices(model, problem, bound.multipliers.byte),
         table_weights=of_table,
         packing=None if bound.packed is None else _written_packing(model, problem, bound.packed),
         branching=branching,
@@ -54,7 +54,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
     )
 
 
-def _written_packing(model: CostModel, problem: Problem, packed: Packed) -> ProofPacking:
+def _written_packing(model: CostModel, problem: Problem, packed: PackingProof) -> ProofPacking:
     """What refutes a threshold, in the document's words."""
     groups = [group.name for group in model.topology.nodes]
     functions = tuple(
@@ -70,8 +70,8 @@ def _written_packing(model: CostModel, problem: Problem, packed: Packed) -> Proo
     )
     return ProofPacking(
         threshold_s=packed.threshold_s,
-        weights=_resource_weights(model, problem, packed.prices.weight),
-        byte_prices=byte_prices(model, problem, packed.prices.byte),
+        weights=_resource_weights(model, problem, packed.multipliers.weight),
+        byte_prices=byte_prices(model, problem, packed.multipliers.byte),
         functions=functions,
     )
 
@@ -103,10 +103,10 @@ def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[ByteP
 def _places(model: CostModel, problem: Problem) -> list[tuple[str, tuple[int, ...] | None]]:
     """[D] node group and confined ranks of each district; None for all ranks of the group that tables may use."""
     groups = [group.name for group in model.topology.nodes]
-    districts = problem.districts
+    capacity_regions = problem.capacity_regions
     return [
-        (groups[kind], None if d < problem.kinds else tuple(np.flatnonzero(districts.ranks[d]).tolist()))
-        for d, kind in enumerate(districts.kind.tolist())
+        (groups[kind], None if d < problem.kinds else tuple(np.flatnonzero(capacity_regions.ranks[d]).tolist()))
+        for d, kind in enumerate(capacity_regions.kind.tolist())
     ]
 
 
@@ -156,7 +156,7 @@ def _plain(packing: ProofPacking) -> Proof:
     return Proof(threshold_s=None, weights=packing.weights, byte_prices=packing.byte_prices)
 
 
-def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices, Bools]:
+def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Multipliers, Bools]:
     """The prices of a proof, and [B] the blocks that a plan below its threshold may hold."""
     prices = _multipliers(proof, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
@@ -168,7 +168,7 @@ def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Prices
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
     """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
     prices, usable = read_proof(proof, model, problem)
-    value = lagrangian_s(problem, prices, usable, grain_seconds(problem))
+    value = lagrangian_s(problem, prices, usable, integrality_floors(problem))
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
     if proof.packing is not None:
         simple = max(simple, _packed_s(proof.packing, prices, model, problem))
@@ -180,7 +180,7 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     return simple
 
 
-def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: Problem) -> float:
+def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, problem: Problem) -> float:
     """What a packing proves: its threshold, or less where its multipliers do not reach that."""
     column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     kind_of = {group.name: k for k, group in enumerate(model.topology.nodes)}
@@ -196,7 +196,7 @@ def _packed_s(packing: ProofPacking, least: Prices, model: CostModel, problem: P
     values = block_values(problem, prices.weight, prices.byte, placed) + anywhere
     usable = np.asarray(problem.allowed.any(axis=0)) & (least_step_of_block_s(problem, least) < packing.threshold_s)
     cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), option_tilings(problem))
-    value = dual_value_s(problem, prices, cheapest, grain_seconds(problem)) - paid * (1 + ROUNDING)
+    value = dual_value_s(problem, prices, cheapest, integrality_floors(problem)) - paid * (1 + ROUNDING)
     return min(value, packing.threshold_s)
 
 
@@ -205,7 +205,7 @@ def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterato
     if proof.tried_s is None:
         return
     prices = _multipliers(proof, model, problem)
-    tried = try_all(problem, proof.tried_s, prices.weight, prices.byte)
+    tried = search_exhaustively(problem, proof.tried_s, prices.weight, prices.byte)
     if tried is None:
         yield f"there are too many plans below {proof.tried_s!r} s to try them all"
     elif tried.placement is not None:
@@ -224,7 +224,7 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterato
     yield from tree_faults(problem, tree, least_stage_s(problem, _multipliers(proof, model, problem)))
 
 
-def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
+def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multipliers:
     """The prices of a proof without faults."""
     places = _places(model, problem)
     instances, _ = instances_of_columns(problem)
@@ -244,4 +244,4 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Prices:
             continue
         pair = number[lone.table], model.stages.index(lone.stage)
         of_table[pair] = of_table.get(pair, 0.0) + lone.share
-    return Prices(weight, byte, of_table)
+    return Multipliers(weight, byte, of_table)

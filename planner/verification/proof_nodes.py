@@ -3,15 +3,15 @@
 import numpy as np
 
 from cost_models.model import CostModel
-from planner.certificates.branch_trees import CaseNode, CaseTree
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_trees import BranchNode, BranchTree
+from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import Part
 from planner.document.certificates import CasePart, Division, ProofCase, ProofCases
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
 
-def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:
+def write_cases(model: CostModel, tree: BranchTree) -> ProofCases:
     """A solver's tree in the document's words."""
     names = [table.name for table in model.workload.tables]
     cases = []
@@ -42,7 +42,7 @@ def write_cases(model: CostModel, tree: CaseTree) -> ProofCases:
     return ProofCases(threshold_s=tree.threshold_s, cases=tuple(cases))
 
 
-def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> CaseTree:
+def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> BranchTree:
     """The tree of a document. Raises ValueError for what does not exist in the plan's inputs."""
     tables = {table.name: number for number, table in enumerate(model.workload.tables)}
     column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
@@ -61,7 +61,7 @@ def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> CaseTre
                 if tier not in tier_of or not 0 <= rank < world:
                     raise ValueError(f"case {number}: price of {tier}, rank {rank}: does not exist")
                 byte[tier_of[tier], rank] = value
-            multipliers = Multipliers(_filled(weight), _filled(byte))
+            multipliers = NodeMultipliers(_filled(weight), _filled(byte))
         part, places = None, max(world, len(problem.node_start) - 1)
         if case.decides is not None:
             part = Part(case.decides.first, case.decides.last, case.decides.place)
@@ -72,10 +72,10 @@ def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> CaseTre
             if case.divided_by.table not in tables:
                 raise ValueError(f"case {number}: is divided by a table that does not exist")
             divides = tables[case.divided_by.table], case.divided_by.part
-        nodes.append(CaseNode(-1 if case.parent is None else case.parent, part, divides, multipliers))
+        nodes.append(BranchNode(-1 if case.parent is None else case.parent, part, divides, multipliers))
     if not nodes:
         raise ValueError("there are no cases")
-    return CaseTree(proof.threshold_s, tuple(nodes))
+    return BranchTree(proof.threshold_s, tuple(nodes))
 
 
 def _runs(row: Floats) -> list[tuple[int, float]]:

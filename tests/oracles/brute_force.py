@@ -129,7 +129,7 @@ def _ways(problem: Problem, option: int) -> Iterator[tuple[Place, ...]]:
             per_type.append([[(block, place) for place in group] for group in groups])
         for combination in itertools.product(*per_type):
             places = tuple(itertools.chain.from_iterable(combination))
-            if not problem.option_tied[option] or _on_different_ranks_of_one_node(problem, places):
+            if not problem.option_colocated[option] or _on_different_ranks_of_one_node(problem, places):
                 yield places
 
 
@@ -178,12 +178,12 @@ def _keeps_company(problem: Problem, table: int, choice: _Choice, earlier: dict[
         ranks = {rank for block, place in of.places for rank in _members(problem, block, place)}
         return {int(group.zone_of_rank[rank]) for rank in ranks}
 
-    for group in problem.together:
+    for group in problem.affinity_groups:
         if table in group.tables:
             others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
             if len(set.union(zones(group, choice), *others)) != 1:
                 return False
-    for group in problem.apart:
+    for group in problem.anti_affinity_groups:
         if table in group.tables:
             others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
             if any(zones(group, choice) & other for other in others):

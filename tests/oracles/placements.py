@@ -64,7 +64,7 @@ def _random_place(problem: Problem, block: int, random: np.random.Generator, *, 
 
 def _is_tied_right(problem: Problem, option: int, places: list[int | None]) -> bool:
     nodes = {int(problem.node_of_rank[place]) for place in places if place is not None}
-    return not problem.option_tied[option] or (len(nodes) == 1 and len(set(places)) == len(places))
+    return not problem.option_colocated[option] or (len(nodes) == 1 and len(set(places)) == len(places))
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def tiny_placement(seed: int) -> tuple[Problem, Placement] | None:
     problem = tiny_instance(seed).problem
     for option in range(len(problem.option_table)):
         types = slice(*problem.block_start[option : option + 2])
-        if not problem.allowed[:, types].all() or problem.option_tied[option]:
+        if not problem.allowed[:, types].all() or problem.option_colocated[option]:
             return None
     placement = random_placement(problem, np.random.default_rng(seed), legal=True)
     return (problem, placement) if load_state(problem, placement).overflow_bytes() == 0 else None
@@ -131,11 +131,11 @@ def _faults_of_groups(problem: Problem, placement: Placement) -> list[str]:
         ranks = {RANK: [place], NODE: np.flatnonzero(problem.node_of_rank == place)}.get(extent, range(problem.world))
         ranks_of[int(problem.table_of_block[block])] |= {int(rank) for rank in ranks}
     found = []
-    for group in problem.together:
+    for group in problem.affinity_groups:
         zones = {int(group.zone_of_rank[rank]) for table in group.tables.tolist() for rank in ranks_of[table]}
         if len(zones) > 1:
             found.append(f"tables {group.tables} are in zones {zones}")
-    for group in problem.apart:
+    for group in problem.anti_affinity_groups:
         seen = [int(z) for t in group.tables.tolist() for z in {group.zone_of_rank[rank] for rank in ranks_of[t]}]
         if len(seen) > len(set(seen)):
             found.append(f"tables {group.tables} share a zone")

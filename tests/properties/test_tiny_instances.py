@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.rounding import ROUNDING_BYTES
@@ -46,7 +46,7 @@ def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
     return [(each, each.best) for each in solved if each.best is not None]
 
 
-def random_prices(problem: Problem, random: np.random.Generator, step_s: float) -> Prices:
+def random_prices(problem: Problem, random: np.random.Generator, step_s: float) -> Multipliers:
     """Weights that sum to one per stage, over instances and tables, and prices of the order of the step."""
     fluid = Fluid(problem)
     weight = np.zeros_like(fluid.instances)
@@ -70,7 +70,7 @@ def random_prices(problem: Problem, random: np.random.Generator, step_s: float) 
                 of_table[table, stage] = share / min(2, problem.tables)
     size = np.maximum(fluid.capacity, 1.0)
     byte = random.random(size.shape) * 10 ** random.uniform(-3, 1) * step_s / size
-    return Prices(weight, byte * (random.random(size.shape) < 0.5), of_table)
+    return Multipliers(weight, byte * (random.random(size.shape) < 0.5), of_table)
 
 
 def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
@@ -80,9 +80,9 @@ def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:
     assert {each.instance.problem.kinds for each in solved} == {1, 2}
     confined = [each.instance.problem for each, _ in feasible(solved) if each.instance.problem.is_confined]
     assert len(confined) >= 25
-    assert sum(bool(problem.together) for problem in confined) >= 3
-    assert sum(bool(problem.apart) for problem in confined) >= 3
-    assert sum(len(problem.districts.kind) > problem.kinds for problem in confined) >= 5
+    assert sum(bool(problem.affinity_groups) for problem in confined) >= 3
+    assert sum(bool(problem.anti_affinity_groups) for problem in confined) >= 3
+    assert sum(len(problem.capacity_regions.kind) > problem.kinds for problem in confined) >= 5
     best = [(each.instance, option, places) for each, found in feasible(solved) for option, places in found.choices]
     assert {int(instance.options.tier[option]) for instance, option, _ in best} == {0, 1, 2, 3, 5, 6, 7}
     assert {int(instance.options.block_sharding[places[0][0]]) for instance, _, places in best} == set(range(7))

@@ -8,12 +8,12 @@ from planner.problem.numbers import Floats, Ints
 
 
 def instances_of(problem: Problem) -> Floats:
-    """[D, C] instances of a column's resource that the ranks of a district use; where kinds share some, all for
+    """[D, C] instances of a column's resource that the ranks of a capacity region use; where kinds share some, all for
     each kind and 0 for the parts of kinds."""
-    districts = problem.districts
-    found = np.zeros((len(districts.kind), len(problem.stage_of_column)))
+    capacity_regions = problem.capacity_regions
+    found = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
     for c, instance in enumerate(problem.resource_of_rank):
-        found[:, c] = [len(np.unique(instance[ranks])) for ranks in districts.ranks]
+        found[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
         everyone = len(np.unique(instance[problem.reach]))
         if found[: problem.kinds, c].sum() > everyone:
             found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
@@ -21,10 +21,10 @@ def instances_of(problem: Problem) -> Floats:
 
 
 def capacity_of(problem: Problem) -> Floats:
-    """[D, M] bytes that tables may use in the pools of each district together."""
-    found = np.zeros((len(problem.districts.kind), len(problem.pool_capacity)))
+    """[D, M] bytes that tables may use in the pools of each capacity region together."""
+    found = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
     for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
-        for d, ranks in enumerate(problem.districts.ranks):
+        for d, ranks in enumerate(problem.capacity_regions.ranks):
             found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
     return found
 
@@ -44,14 +44,14 @@ def row_share_of_kind(problem: Problem, kind: int) -> Floats:
     return share
 
 
-def blocks_of_picks(problem: Problem, picks: Ints) -> tuple[Ints, Ints]:
-    """Block types of the options that `picks` [n] name, one option after the other, and how many [n] each has.
+def blocks_of_choices(problem: Problem, choices: Ints) -> tuple[Ints, Ints]:
+    """Block types of the options that `choices` [n] name, one option after the other, and how many [n] each has.
 
-    A free option counts as the block that names it, a fixed one as all of its blocks.
+    A splittable option counts as the block that names it, a fixed one as all of its blocks.
     """
-    option = problem.block_option[picks]
-    free = problem.block_units[picks] > 0
-    starts = np.where(free, picks, problem.block_start[option])
+    option = problem.block_option[choices]
+    free = problem.block_units[choices] > 0
+    starts = np.where(free, choices, problem.block_start[option])
     lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
     first = lengths.cumsum() - lengths
     return np.repeat(starts - first, lengths) + np.arange(lengths.sum()), lengths

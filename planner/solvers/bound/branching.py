@@ -1,9 +1,9 @@
 """Branch and bound over the tables that matter: a tighter bound, its proof, and the best plan where it ends.
 
-Each case (see `planner.certificates.branch_nodes`) gets the best multipliers by cutting planes; the case with the
-lowest bound is divided by the table that weighs most: by option, by the width of its widest block, by where that block
-is. What is left in the end, a tree of cases with their multipliers, proves the bound. Effort is counted in cases, so it
-repeats.
+Each branch node (see `planner.certificates.branch_nodes`) gets the best multipliers by cutting planes; the branch node
+with the lowest bound is divided by the table that weighs most: by option, by the width of its widest block, by where
+that block is. What is left in the end, a tree of branch nodes with their multipliers, proves the bound. Effort is
+counted in branch nodes, so it repeats.
 """
 
 import heapq
@@ -13,25 +13,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.certificates.block_costs import NodeChoice
-from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.branch_trees import CaseNode, CaseTree
-from planner.certificates.multipliers import Prices
-from planner.certificates.node_bounds import CaseBounds
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_trees import BranchNode, BranchTree
+from planner.certificates.multipliers import Multipliers
+from planner.certificates.node_bounds import NodeBounds
+from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
 from planner.problem.rounding import COARSE_ROUNDING
-from planner.solvers.bound.column_reduction import slimmed
+from planner.solvers.bound.column_reduction import reduce_columns
 from planner.solvers.bound.node_dual import NodeDual
 
 ENOUGH = 1e-7
-"""Relative distance from the threshold at which a case counts as closed."""
+"""Relative distance from the threshold at which a branch node counts as closed."""
 ROUNDS = 60
-"""Cutting planes per case at most."""
+"""Cutting planes per branch node at most."""
 TOLERANCE = 2e-5
-"""Relative difference of bound and relaxation at which a case's multipliers are good enough."""
+"""Relative difference of bound and relaxation at which a branch node's multipliers are good enough."""
 PAYS = 0.05
 """A rise of the bound by less than this share of its distance from the target is none."""
 PATIENCE = (4, 96)
@@ -47,7 +47,7 @@ MARGIN = 0.05
 
 @dataclass
 class Node:
-    """A case of the tree."""
+    """A branch node of the tree."""
 
     parent: int
     table: int
@@ -55,34 +55,35 @@ class Node:
     part: Part | None
     """The decision that leads here from the parent; none at the root."""
     state: State
-    multipliers: Multipliers
+    multipliers: NodeMultipliers
     own: bool
     """Whether the multipliers are its own, not the parent's."""
     bound_s: float
     choice: NodeChoice | None = None
-    is_sharp: bool = False
+    has_best_multipliers: bool = False
     """Whether its multipliers are the best ones, or as good as they get."""
     divides: tuple[int, int] | None = None
-    """The table and the number of its part by which the case is divided; none for a leaf. No children: it is empty."""
+    """The table and the number of its part by which the branch node is divided; none for a leaf. No children: it is
+    empty."""
     children: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Branching:
+class BranchingResult:
     """What branching proves: no placement takes less than `bound_s`, and the best one it met, if it met one."""
 
     bound_s: float
-    tree: CaseTree
+    tree: BranchTree
     placement: Placement | None
     step_s: float
     """Of that placement, or of the one that was known."""
 
 
 @dataclass(frozen=True)
-class Stop:
-    """When branching ends, if it does not close all cases."""
+class StopRule:
+    """When branching ends, if it does not close all branch nodes."""
 
-    cases: int
+    nodes: int
     """So many were looked at."""
     is_over: Callable[[], bool] = lambda: False
     gap: float = 0.0
@@ -91,30 +92,30 @@ class Stop:
     """It has not risen for so many times `PATIENCE`."""
 
 
-def branch(problem: Problem, prices: Prices, least: Floats, step_s: float, stop: Stop) -> Branching:
+def branch(problem: Problem, multipliers: Multipliers, least: Floats, step_s: float, stop: StopRule) -> BranchingResult:
     """Divide until the bound is `step_s`, which some placement takes.
 
     `least` [S] are seconds that every placement takes in each stage.
     """
-    search = Branches(problem, prices, least, step_s)
+    search = BranchAndBound(problem, multipliers, least, step_s)
     search.run(stop)
     return search.result()
 
 
-class Branches:
+class BranchAndBound:
     """Branching that can go on where it ended, also once a faster placement is known; see `branch`."""
 
-    def __init__(self, problem: Problem, prices: Prices, least: Floats, step_s: float) -> None:
-        self.cases = Cases(problem, step_s, least * (1 - COARSE_ROUNDING))
-        self.bounds = CaseBounds(self.cases)
+    def __init__(self, problem: Problem, multipliers: Multipliers, least: Floats, step_s: float) -> None:
+        self.rules = BranchingRules(problem, step_s, least * (1 - COARSE_ROUNDING))
+        self.bounds = NodeBounds(self.rules)
         self.placement: Placement | None = None
-        self._slim = slimmed(problem)
-        prices, kind = self._slim.whole_prices(prices), problem.kind_of_rank
-        state = self.cases.state({})
-        weight, byte = prices.weight[kind].T.copy(), prices.byte[kind].T.copy()
+        self._reduced = reduce_columns(problem)
+        multipliers, kind = self._reduced.whole_multipliers(multipliers), problem.kind_of_rank
+        state = self.rules.state({})
+        weight, byte = multipliers.weight[kind].T.copy(), multipliers.byte[kind].T.copy()
         for row, instance in zip((*weight, *byte), (*problem.resource_of_rank, *problem.pool_of_rank), strict=True):
             row[~np.isin(instance, instance[problem.reach])] = 0.0
-        root = Node(-1, -1, -1, None, state, Multipliers(weight, byte), True, -np.inf)
+        root = Node(-1, -1, -1, None, state, NodeMultipliers(weight, byte), True, -np.inf)
         self._work = np.zeros(2, dtype=np.int64)
         """Divisions and cutting planes so far."""
         self.nodes: list[Node] = [root]
@@ -123,15 +124,15 @@ class Branches:
 
     @property
     def _target(self) -> float:
-        return self.cases.threshold_s * (1 - ENOUGH)
+        return self.rules.threshold_s * (1 - ENOUGH)
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: StopRule) -> None:
         """Best first, as long as the bound rises now and then."""
         risen_s, risen_at = self._queue[0][0] if self._queue else self._target, self._work.copy()
         patience = stop.patience * np.array(PATIENCE)
-        while self._queue and len(self.nodes) < stop.cases and not stop.is_over():
+        while self._queue and len(self.nodes) < stop.nodes and not stop.is_over():
             bound, number = self._queue[0]
-            if bound >= min(self._target, self.cases.threshold_s / (1 + stop.gap)):
+            if bound >= min(self._target, self.rules.threshold_s / (1 + stop.gap)):
                 break
             if bound - risen_s >= PAYS * (self._target - risen_s):
                 risen_s, risen_at = bound, self._work.copy()
@@ -139,38 +140,38 @@ class Branches:
                 break
             heapq.heappop(self._queue)
             node = self.nodes[number]
-            if node.is_sharp:
+            if node.has_best_multipliers:
                 self._divide(number)
             else:
-                self._sharpen(node)
-                node.is_sharp = True
+                self._optimise_multipliers(node)
+                node.has_best_multipliers = True
                 heapq.heappush(self._queue, (node.bound_s, number))
 
     def lower(self, step_s: float) -> None:
         """From now on only placements faster than `step_s`, which some placement takes, are of interest."""
-        if step_s < self.cases.threshold_s:
-            self.cases.threshold_s, self.placement = step_s, None
+        if step_s < self.rules.threshold_s:
+            self.rules.threshold_s, self.placement = step_s, None
 
-    def result(self) -> Branching:
+    def result(self) -> BranchingResult:
         """The tree as it stands."""
         leaves = [node.bound_s for node in self.nodes if not node.children]
-        bound = min([self.cases.threshold_s, *leaves])
+        bound = min([self.rules.threshold_s, *leaves])
         nodes = [
-            CaseNode(node.parent, node.part, node.divides, node.multipliers if node.own else None)
+            BranchNode(node.parent, node.part, node.divides, node.multipliers if node.own else None)
             for node in self.nodes
         ]
-        step_s = self.cases.threshold_s
-        return Branching(bound, CaseTree(step_s, tuple(nodes)), self.placement, step_s)
+        step_s = self.rules.threshold_s
+        return BranchingResult(bound, BranchTree(step_s, tuple(nodes)), self.placement, step_s)
 
     def _enter(self, number: int) -> None:
-        """Bound a new case; it waits to be divided, unless it is closed or a plan."""
+        """Bound a new branch node; it waits to be divided, unless it is closed or a plan."""
         node = self.nodes[number]
-        found = self.cases.plan(node.state)
+        found = self.rules.plan(node.state)
         if found is not None:
-            node.multipliers, node.own = _critical(self.cases.problem, node.state), True
+            node.multipliers, node.own = _critical(self.rules.problem, node.state), True
             node.bound_s = node.state.step_s * (1 - ENOUGH / 10)
-            if node.state.step_s < self.cases.threshold_s:
-                self.cases.threshold_s, self.placement = node.state.step_s, found
+            if node.state.step_s < self.rules.threshold_s:
+                self.rules.threshold_s, self.placement = node.state.step_s, found
             return
         node.bound_s, node.choice = self.bounds.priced(node.state, node.multipliers)
         if node.parent >= 0:
@@ -178,9 +179,9 @@ class Branches:
         if node.bound_s < self._target:
             heapq.heappush(self._queue, (node.bound_s, number))
 
-    def _sharpen(self, node: Node) -> None:
-        """Find the best multipliers of a case."""
-        dual = NodeDual(self.cases, node.state, self._slim)
+    def _optimise_multipliers(self, node: Node) -> None:
+        """Find the best multipliers of a branch node."""
+        dual = NodeDual(self.rules, node.state, self._reduced)
         best = query = dual.shares_of(node.multipliers)
         value, choice = node.bound_s, node.choice
         for _ in range(ROUNDS):
@@ -230,20 +231,20 @@ class Branches:
         assert node.choice is not None
         weight = node.choice.of_table.copy()
         for table, parts in node.state.decisions.items():
-            if self.cases.parts.is_inexact(parts):
-                weight[table] += self.cases.spread(node.multipliers, parts[-1])
-            elif self.cases.parts.open_range(table, parts) is None:
+            if self.rules.parts.is_inexact(parts):
+                weight[table] += self.rules.spread(node.multipliers, parts[-1])
+            elif self.rules.parts.open_range(table, parts) is None:
                 weight[table] = -1.0
         order = np.argsort(-weight, kind="stable")[:CANDIDATES]
         return [int(table) for table in order if weight[table] >= 0]
 
     def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, State]]:
-        """The possible cases of a table's next decision."""
-        state, cases = node.state, self.cases
+        """The possible branch nodes of a table's next decision."""
+        state, rules = node.state, self.rules
         parts, index = state.decisions.get(table, ()), self._index(node, table)
         found = []
         for part in self._parts(node, table, parts):
-            child = cases.child(state, table, index, part)
+            child = rules.child(state, table, index, part)
             if child is not None:
                 found.append((table, index, part, child))
         return found
@@ -251,18 +252,18 @@ class Branches:
     def _index(self, node: Node, table: int) -> int:
         """Number of the part of a table that is decided next, or more narrowly."""
         parts = node.state.decisions.get(table, ())
-        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.cases.parts.is_inexact(parts)))
+        return len(parts) - int(bool(parts) and (parts[-1].place is None or self.rules.parts.is_inexact(parts)))
 
     def _parts(self, node: Node, table: int, parts: tuple[Part, ...]) -> list[Part]:
-        problem, cases = self.cases.problem, self.cases
-        if cases.parts.is_inexact(parts):
+        problem, rules = self.rules.problem, self.rules
+        if rules.parts.is_inexact(parts):
             first, last, place = parts[-1]
             middle = (first + last) // 2
             return [Part(first, middle, place), Part(middle + 1, last, place)]
-        around = cases.parts.open_range(table, parts)
+        around = rules.parts.open_range(table, parts)
         assert around is not None
         assert node.choice is not None
-        room = cases.room(node.state)
+        room = rules.room(node.state)
         usable = first_last(room.usable, *around)
         if usable is None:
             return []
@@ -273,14 +274,14 @@ class Branches:
         if problem.option_units[option]:
             low, high = first_last(room.usable, lead, min(stop - 1, last)) or (lead, lead)
             cuts = [(first, start - 1), (max(first, start), low - 1), (high + 1, last)]
-        elif cases.parts.placed(parts):
+        elif rules.parts.placed(parts):
             low = high = first
             cuts = []
         else:
             low = high = start
             cuts = [(first, start - 1), (stop, last)]
         found = [Part(a, b, None) for a, b in cuts if a <= b]
-        reachable = {place for block in range(low, high + 1) for place in cases.places(node.state, block)}
+        reachable = {place for block in range(low, high + 1) for place in rules.places(node.state, block)}
         return [*found, *(Part(low, high, place) for place in sorted(reachable))]
 
 
@@ -290,7 +291,7 @@ def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
     return (first + int(left[0]), first + int(left[-1])) if len(left) else None
 
 
-def _critical(problem: Problem, state: State) -> Multipliers:
+def _critical(problem: Problem, state: State) -> NodeMultipliers:
     """All weight of each stage on what makes it as long as it is."""
     weight, byte = np.zeros_like(state.load), np.zeros_like(state.free)
     for stage in np.unique(problem.stage_of_column):
@@ -298,4 +299,4 @@ def _critical(problem: Problem, state: State) -> Multipliers:
         row, rank = np.unravel_index(int(state.load[columns].argmax()), (len(columns), problem.world))
         column = columns[row]
         weight[column, problem.resource_of_rank[column] == problem.resource_of_rank[column, rank]] = 1.0
-    return Multipliers(weight, byte)
+    return NodeMultipliers(weight, byte)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
@@ -17,7 +17,7 @@ NEAR = 1 + 1e-12
 
 
 @dataclass(frozen=True)
-class Slim:
+class ReducedProblem:
     """Every placement has the same step, and fits or not, as in the whole problem. Stages are the same."""
 
     problem: Problem
@@ -60,35 +60,39 @@ class Slim:
             return placement
         return Placement(self.blocks[placement.item_block], placement.item_place)
 
-    def prices(self, prices: Prices) -> Prices:
+    def multipliers(self, multipliers: Multipliers) -> Multipliers:
         """Prices of the whole problem, those of columns that are left out on the columns that stand for them."""
-        weight = prices.weight.copy()
+        weight = multipliers.weight.copy()
         for column, holder in enumerate(self.column_for.tolist()):
             if holder not in {column, -1}:
-                weight[:, holder] += prices.weight[:, column] * self.weight_share[:, column]
-        return Prices(weight[:, self.columns], prices.byte[:, self.tiers], prices.of_table)
+                weight[:, holder] += multipliers.weight[:, column] * self.weight_share[:, column]
+        return Multipliers(weight[:, self.columns], multipliers.byte[:, self.tiers], multipliers.of_table)
 
-    def whole_prices(self, prices: Prices) -> Prices:
+    def whole_multipliers(self, multipliers: Multipliers) -> Multipliers:
         """The same multipliers of the whole problem, nothing on columns that are left out."""
-        slim, weight, byte = self.prices(prices), np.zeros_like(prices.weight), np.zeros_like(prices.byte)
-        weight[:, self.columns], byte[:, self.tiers] = slim.weight, slim.byte
-        return Prices(weight, byte, prices.of_table)
+        reduced, weight, byte = (
+            self.multipliers(multipliers),
+            np.zeros_like(multipliers.weight),
+            np.zeros_like(multipliers.byte),
+        )
+        weight[:, self.columns], byte[:, self.tiers] = reduced.weight, reduced.byte
+        return Multipliers(weight, byte, multipliers.of_table)
 
 
-def with_options(problem: Problem, kept: Bools) -> Slim:
-    """A slim problem of these options [O] alone, some of each table."""
+def with_options(problem: Problem, kept: Bools) -> ReducedProblem:
+    """A reduced problem of these options [O] alone, some of each table."""
     blocks = np.flatnonzero(kept[problem.block_option])
-    return replace(slimmed(with_blocks(problem, blocks)), blocks=blocks)
+    return replace(reduce_columns(with_blocks(problem, blocks)), blocks=blocks)
 
 
 def with_blocks(problem: Problem, blocks: Ints) -> Problem:
-    """The problem of these blocks alone, ascending: of free options some, of fixed ones all or none."""
+    """The problem of these blocks alone, ascending: of splittable options some, of fixed ones all or none."""
     options, number = np.unique(problem.block_option[blocks], return_inverse=True)
     return replace(
         problem,
         option_table=problem.option_table[options],
         option_units=problem.option_units[options],
-        option_tied=problem.option_tied[options],
+        option_colocated=problem.option_colocated[options],
         block_option=number,
         block_count=problem.block_count[blocks],
         block_units=problem.block_units[blocks],
@@ -104,7 +108,7 @@ def with_blocks(problem: Problem, blocks: Ints) -> Problem:
     )
 
 
-def slimmed(problem: Problem) -> Slim:
+def reduce_columns(problem: Problem) -> ReducedProblem:
     """Leave out columns that nothing loads or that another one of their stage is always as loaded as, and memory tiers
     of which no block takes anything; one of each is left at least."""
     column_for = _holders(problem)
@@ -115,8 +119,8 @@ def slimmed(problem: Problem) -> Slim:
     tiers = np.flatnonzero((size > 0) | (problem.base_bytes > 0))
     tiers = tiers if len(tiers) else np.zeros(1, dtype=np.int64)
     if len(columns) == len(column_for) and len(tiers) == len(size):
-        return Slim(problem, columns, tiers, column_for, share)
-    slim = replace(
+        return ReducedProblem(problem, columns, tiers, column_for, share)
+    reduced = replace(
         problem,
         stage_of_column=problem.stage_of_column[columns],
         resource_of_rank=problem.resource_of_rank[columns],
@@ -130,11 +134,11 @@ def slimmed(problem: Problem) -> Slim:
         bytes_fixed=problem.bytes_fixed[..., tiers],
         bytes_by_rows=problem.bytes_by_rows[..., tiers],
     )
-    return Slim(slim, columns, tiers, column_for, share)
+    return ReducedProblem(reduced, columns, tiers, column_for, share)
 
 
 def _holders(problem: Problem) -> Ints:
-    """[C] see `Slim.column_for`."""
+    """[C] see `ReducedProblem.column_for`."""
     parts = (problem.fixed, problem.by_rows, problem.everywhere)
     asked: Floats = np.stack([part.max(axis=(0, 1), initial=0.0) for part in parts])
     idle = (asked == 0).all(axis=0) & (problem.base_loads <= 0).all(axis=0)
@@ -158,11 +162,11 @@ def _holders(problem: Problem) -> Ints:
 
 
 def _weight_shares(problem: Problem, column_for: Ints) -> Floats:
-    """[D, C] see `Slim.weight_share`: the weights of all instances together stay the same."""
-    found = np.ones((len(problem.districts.kind), len(column_for)))
+    """[D, C] see `ReducedProblem.weight_share`: the weights of all instances together stay the same."""
+    found = np.ones((len(problem.capacity_regions.kind), len(column_for)))
     for column, holder in enumerate(column_for.tolist()):
         if holder not in {column, -1}:
-            for d, ranks in enumerate(problem.districts.ranks):
+            for d, ranks in enumerate(problem.capacity_regions.ranks):
                 used = [len(np.unique(problem.resource_of_rank[of, ranks])) for of in (column, holder)]
                 found[d, column] = used[0] / max(used[1], 1)
     return found

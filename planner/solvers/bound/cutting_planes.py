@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.master import Master
@@ -19,13 +19,13 @@ LONE_TOLERANCE = 2e-4
 
 @dataclass(frozen=True)
 class FluidSolution:
-    """The best prices found, the bound they prove, and the fractional choices behind it."""
+    """The best multipliers found, the bound they prove, and the fractional choices behind it."""
 
     bound_s: float
-    prices: Prices
+    multipliers: Multipliers
     stage_seconds: Floats
     """[S] stage times of the fluid optimum."""
-    picks: Ints
+    choices: Ints
     """[P, T] the option of each table in each of P proposals, named by its block (see Problem.blocks_of_pick)."""
     shares: Floats
     """[P] how the fluid optimum mixes the proposals; sums to 1."""
@@ -52,24 +52,24 @@ def solve_relaxation(
     at least as long as the table's largest block; others are found where the optimum violates that by more than the
     `excess`, a share of the step.
     """
-    master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, fluid.grain)
+    master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, fluid.floors)
     pairs: list[tuple[int, int]] = []
     proposals: list[Ints] = []
     _hold(fluid, master, pairs, lone, proposals)
-    prices = master.start()
-    best_bound, best = -np.inf, prices
+    multipliers = master.start()
+    best_bound, best = -np.inf, multipliers
     ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
     for _ in range(rounds):
-        value, picks = fluid.bound(prices, usable, headroom)
+        value, choices = fluid.bound(multipliers, usable, headroom)
         if value > best_bound:
-            best_bound, best = value, prices
-        proposals.append(picks)
-        seconds, size = fluid.usage(prices, picks)
-        master.add_cut(seconds, size, [fluid.peak(int(picks[table]), table, stage) for table, stage in pairs])
+            best_bound, best = value, multipliers
+        proposals.append(choices)
+        seconds, size = fluid.usage(multipliers, choices)
+        master.add_cut(seconds, size, [fluid.peak(int(choices[table]), table, stage) for table, stage in pairs])
         found = master.attempt()
         if found is None:
             break
-        prices, ceiling = found[0], found[1] + float(fluid.problem.stage_constants.sum())
+        multipliers, ceiling = found[0], found[1] + float(fluid.problem.stage_constants.sum())
         if target_s is not None and not best_bound < target_s <= ceiling:
             break
         least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
@@ -83,12 +83,12 @@ def solve_relaxation(
         found = master.attempt()
         if found is None:
             break
-        prices = found[0]
+        multipliers = found[0]
     return _mixture(fluid, master, proposals, best_bound, best)
 
 
-def _mixture(fluid: Fluid, master: Master, proposals: list[Ints], bound_s: float, best: Prices) -> FluidSolution:
-    """The best prices, with the proposals that the optimum of the last program mixes."""
+def _mixture(fluid: Fluid, master: Master, proposals: list[Ints], bound_s: float, best: Multipliers) -> FluidSolution:
+    """The best multipliers, with the proposals that the optimum of the last program mixes."""
     shares = master.shares()
     mixed = np.flatnonzero(shares > 1e-9)
     return FluidSolution(
@@ -110,7 +110,7 @@ def _hold(
 ) -> None:
     """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
     for table, stage in new:
-        master.add_table(table, stage, [fluid.peak(int(picks[table]), table, stage) for picks in proposals])
+        master.add_table(table, stage, [fluid.peak(int(choices[table]), table, stage) for choices in proposals])
         pairs.append((table, stage))
 
 

@@ -1,9 +1,9 @@
 """A tighter bound where blocks pack badly: thresholds that dual feasible functions refute.
 
 For a threshold z the fluid relaxation gets more limits: a room of one for the transformed shares that blocks take of
-each instance (`planner.certificates.dual_feasible`), and free options are cut into whole blocks. Limits are priced by
-Kelley's cutting planes; functions are added where the relaxation's optimum violates them most. If the bound over the
-blocks that a plan faster than z may hold reaches z, there is no such plan.
+each instance (`planner.certificates.dual_feasible`), and splittable options are cut into whole blocks. Limits are
+priced by Kelley's cutting planes; functions are added where the relaxation's optimum violates them most. If the bound
+over the blocks that a plan faster than z may hold reaches z, there is no such plan.
 """
 
 import math
@@ -24,7 +24,7 @@ from planner.certificates.dual_feasible import (
     taken_blocks,
     transformed,
 )
-from planner.certificates.multipliers import Bound, Packed, Prices
+from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats, Ints
@@ -53,14 +53,14 @@ LARGEST_WHOLE = 12
 """Parameters of the families that round down to parts of the room: so many parts at most."""
 
 
-def sharpen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], bool] = lambda: False) -> Bound:
+def strengthen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], bool] = lambda: False) -> Bound:
     """The best bound that thresholds between the known one and the plan's `step_s` prove."""
     low, high, step = bound.seconds, step_s, FIRST_RISE * bound.seconds
     best = bound
     known: list[tuple[int, int, str, float]] = []
     while high - low > WORTHWHILE * low and not is_over():
         z = min(low + step, (low + high) / 2)
-        relaxation = _Relaxation(fluid, bound.prices, z)
+        relaxation = _Relaxation(fluid, bound.multipliers, z)
         for function in known:
             relaxation.add(*function)
         packed = relaxation.refuted(is_over)
@@ -75,12 +75,14 @@ def sharpen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], boo
 class _Relaxation:
     """The relaxation below one threshold."""
 
-    def __init__(self, fluid: Fluid, prices: Prices, threshold_s: float) -> None:
-        """Stages last as long as their weights among the `prices` prove, at least."""
+    def __init__(self, fluid: Fluid, multipliers: Multipliers, threshold_s: float) -> None:
+        """Stages last as long as their weights among the `multipliers` prove, at least."""
         self._fluid, self._threshold_s, problem = fluid, threshold_s, fluid.problem
         self._problem = problem
-        self._usable = step_of_block(fluid, prices) < threshold_s
-        self._rooms = stage_rooms(problem, threshold_s, least_of_stages(fluid, prices)) + COARSE_ROUNDING * threshold_s
+        self._usable = step_of_block(fluid, multipliers) < threshold_s
+        self._rooms = (
+            stage_rooms(problem, threshold_s, least_of_stages(fluid, multipliers)) + COARSE_ROUNDING * threshold_s
+        )
         self._widths = option_tilings(problem)
         self.keys: list[tuple[int, int, str, float]] = []
         self._shares: list[tuple[Floats, Floats]] = []
@@ -95,7 +97,7 @@ class _Relaxation:
         self._shares.append((placed[kind], anywhere))
         self._room.append(room)
 
-    def refuted(self, is_over: Callable[[], bool]) -> Packed | None:
+    def refuted(self, is_over: Callable[[], bool]) -> PackingProof | None:
         """What proves that no plan is faster than the threshold, if that is found."""
         for _ in range(SEPARATIONS):
             found, master = self._solve(is_over)
@@ -103,7 +105,7 @@ class _Relaxation:
                 return found
         return None
 
-    def _solve(self, is_over: Callable[[], bool]) -> tuple[Packed | None, Master | None]:
+    def _solve(self, is_over: Callable[[], bool]) -> tuple[PackingProof | None, Master | None]:
         """Cutting planes with the functions so far; the program, where that does not reach the threshold."""
         fluid, z = self._fluid, self._threshold_s
         tiers = fluid.capacity.shape[1]
@@ -111,9 +113,9 @@ class _Relaxation:
         capacity[:, :tiers] = fluid.capacity
         for r, (key, room) in enumerate(zip(self.keys, self._room, strict=True)):
             capacity[key[0], tiers + r] = room
-        master = Master(self._problem, fluid.instances, fluid.shared_columns, capacity, fluid.grain)
+        master = Master(self._problem, fluid.instances, fluid.shared_columns, capacity, fluid.floors)
         point, best_s = master.start(), -np.inf
-        best: Prices | None = None
+        best: Multipliers | None = None
         for known in self._proposals:
             self._add_cut(master, known)
         if self._proposals:
@@ -140,15 +142,15 @@ class _Relaxation:
                 break
         return None, master
 
-    def _split(self, prices: Prices) -> tuple[Prices, Floats]:
+    def _split(self, multipliers: Multipliers) -> tuple[Multipliers, Floats]:
         """Prices of seconds and bytes, and [R] of the functions."""
         tiers = self._fluid.capacity.shape[1]
-        of_functions = np.array([prices.byte[key[0], tiers + r] for r, key in enumerate(self.keys)])
-        return Prices(prices.weight, prices.byte[:, :tiers]), of_functions
+        of_functions = np.array([multipliers.byte[key[0], tiers + r] for r, key in enumerate(self.keys)])
+        return Multipliers(multipliers.weight, multipliers.byte[:, :tiers]), of_functions
 
-    def _value(self, prices: Prices) -> tuple[float, tuple[Ints, Floats, Ints] | None]:
-        """The bound at the prices, and the blocks that attain it: how often each is taken, and on which kind."""
-        problem, (plain, of_functions) = self._problem, self._split(prices)
+    def _value(self, multipliers: Multipliers) -> tuple[float, tuple[Ints, Floats, Ints] | None]:
+        """The bound at the multipliers, and the blocks that attain it: how often each is taken, and on which kind."""
+        problem, (plain, of_functions) = self._problem, self._split(multipliers)
         more, anywhere = np.zeros((problem.kinds, len(problem.block_option))), np.zeros(len(problem.block_option))
         for key, (placed, spread), price in zip(self.keys, self._shares, of_functions, strict=True):
             more[key[0]] += price * placed
@@ -175,12 +177,12 @@ class _Relaxation:
             shares[key[0], r] = count[here] @ placed[blocks[here]] + count @ anywhere[blocks]
         master.add_cut(seconds, np.concatenate([size, shares], axis=1), [])
 
-    def _packed(self, prices: Prices) -> Packed:
-        plain, of_functions = self._split(prices)
+    def _packed(self, multipliers: Multipliers) -> PackingProof:
+        plain, of_functions = self._split(multipliers)
         functions = [
             PricedFunction(*key, float(price)) for key, price in zip(self.keys, of_functions, strict=True) if price > 0
         ]
-        return Packed(self._threshold_s, plain, tuple(functions))
+        return PackingProof(self._threshold_s, plain, tuple(functions))
 
     # -- functions that the optimum violates ---------------------------------------------------------------------
 
@@ -243,5 +245,5 @@ def _some(values: Floats) -> Floats:
     return values[:: -(-len(values) // CANDIDATES)] if len(values) else values
 
 
-def _mean(first: Prices, second: Prices) -> Prices:
-    return Prices((first.weight + second.weight) / 2, (first.byte + second.byte) / 2)
+def _mean(first: Multipliers, second: Multipliers) -> Multipliers:
+    return Multipliers((first.weight + second.weight) / 2, (first.byte + second.byte) / 2)

@@ -1,9 +1,9 @@
-"""The fluid relaxation: a lower bound by prices, and the fractional choice of options that goes with it.
+"""The fluid relaxation: a lower bound by multipliers, and the fractional choice of options that goes with it.
 
-Placement is relaxed: the ranks of one kind that tables may use (a district) share one pool for each resource and each
-memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a district
-once more: these tables pay its prices on top. Its dual has few variables. Give every stage weights over its
-resources that sum to one, and every memory tier of every district a price per byte; then
+Placement is relaxed: the ranks of one kind that tables may use (a capacity region) share one pool for each resource and
+each memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a
+capacity region once more: these tables pay its prices on top. Its dual has few variables. Give every stage weights over
+its resources that sum to one, and every memory tier of every capacity region a price per byte; then
 
     sum over tables of its cheapest option at those weights and prices  -  prices x capacities  +  constants
 
@@ -17,12 +17,12 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
-from planner.solvers.bound.aggregates import blocks_of_picks, capacity_of, instances_of, row_share_of_kind
+from planner.solvers.bound.aggregates import blocks_of_choices, capacity_of, instances_of, row_share_of_kind
 
 BLOCKS_AT_ONCE = 20_000
 """Block types whose costs are summed up at once."""
@@ -31,11 +31,11 @@ BLOCKS_AT_ONCE = 20_000
 class Fluid:
     """The relaxation of one problem; built once, priced many times."""
 
-    def __init__(self, problem: Problem, grain: Floats | None = None) -> None:
-        """`grain` [S] are seconds that each stage takes in any case, constants aside
+    def __init__(self, problem: Problem, floors: Floats | None = None) -> None:
+        """`floors` [S] are seconds that each stage takes in any case, constants aside
         (`planner.problem.integrality`)."""
         self.problem = problem
-        self.grain = np.zeros(len(problem.stage_constants)) if grain is None else grain
+        self.floors = np.zeros(len(problem.stage_constants)) if floors is None else floors
         kinds, columns = problem.kinds, len(problem.stage_of_column)
         self._world = problem.block_extent == WORLD
         self._table_peaks: dict[int, Floats] = {}
@@ -49,15 +49,15 @@ class Fluid:
         """[K, n, B]"""
         self._columns = columns
         self._barred = np.flatnonzero(~problem.allowed.any(axis=0))
-        self._districts = problem.districts
-        self._sizes: Floats = self._districts.ranks.sum(axis=1).astype(float)
+        self._regions = problem.capacity_regions
+        self._sizes: Floats = self._regions.ranks.sum(axis=1).astype(float)
         self.instances = instances_of(problem)
         self.capacity = capacity_of(problem)
         self._counted: Bools = ~self.shared_columns | (np.arange(len(self._sizes)) < kinds)[:, None]
         """[D, C] kinds share one weight where they share a resource; parts of them are not told apart there."""
-        self._base = problem.base_loads[self._districts.kind] * self._sizes[:, None] * self._counted
+        self._base = problem.base_loads[self._regions.kind] * self._sizes[:, None] * self._counted
         self._set_of_block = problem.table_rank_set[problem.table_of_block]
-        self._bound_sets = np.flatnonzero(self._districts.binds[:, kinds:].any(axis=1)).tolist()
+        self._bound_sets = np.flatnonzero(self._regions.binds[:, kinds:].any(axis=1)).tolist()
 
     def _fill_cost(self, kind: int) -> None:
         """Some blocks at a time: what is written down between stays in a cache."""
@@ -74,9 +74,9 @@ class Fluid:
 
     @cached_property
     def peaks(self) -> Floats:
-        """[B, S] seconds that each stage takes at least under the option that a block names (see `pick_values`).
+        """[B, S] seconds that each stage takes at least under the option that a block names (see `choice_values`).
 
-        A free one is taken in fractions of blocks like it; of a fixed one the longest block counts.
+        A splittable one is taken in fractions of blocks like it; of a fixed one the longest block counts.
         """
         problem = self.problem
         found = problem.extremes.stage_peaks.copy()
@@ -84,9 +84,9 @@ class Fluid:
         found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
         return found
 
-    def peaks_of(self, picks: Ints) -> Floats:
+    def peaks_of(self, choices: Ints) -> Floats:
         """[n, S] the same of some options, each named by one of its blocks."""
-        blocks, lengths = blocks_of_picks(self.problem, picks)
+        blocks, lengths = blocks_of_choices(self.problem, choices)
         peaks = self.problem.extremes.stage_peaks_of(blocks).min(axis=0)
         return np.asarray(np.maximum.reduceat(peaks, lengths.cumsum() - lengths))
 
@@ -97,9 +97,9 @@ class Fluid:
             self._table_peaks[table] = self.peaks_of(np.arange(start[table], start[table + 1]))
         return self._table_peaks[table]
 
-    def peak(self, pick: int, table: int, stage: int) -> float:
+    def peak(self, choice: int, table: int, stage: int) -> float:
         """Seconds that the stage takes at least under the option that a block of the table names."""
-        return float(self._peaks_of_table(table)[pick - self.problem.table_block_start[table], stage])
+        return float(self._peaks_of_table(table)[choice - self.problem.table_block_start[table], stage])
 
     @property
     def shared_columns(self) -> Bools:
@@ -110,24 +110,26 @@ class Fluid:
         total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
         return np.asarray(self.instances[: problem.kinds].sum(axis=0) > total)
 
-    def idle_shares(self, prices: Prices) -> Floats:
+    def idle_shares(self, multipliers: Multipliers) -> Floats:
         """[S] share of each stage's weight that lies on no resource and no table."""
-        share = np.zeros(len(self.grain))
-        np.add.at(share, self.problem.stage_of_column, (prices.weight * self.instances * self._counted).sum(axis=0))
-        for (_, stage), weight in prices.of_table.items():
+        share = np.zeros(len(self.floors))
+        np.add.at(
+            share, self.problem.stage_of_column, (multipliers.weight * self.instances * self._counted).sum(axis=0)
+        )
+        for (_, stage), weight in multipliers.of_table.items():
             share[stage] += weight
         return np.maximum(1.0 - share, 0.0)
 
-    def no_prices(self) -> Prices:
+    def no_multipliers(self) -> Multipliers:
         """Nothing has a price."""
-        return Prices(np.zeros_like(self.instances), np.zeros_like(self.capacity))
+        return Multipliers(np.zeros_like(self.instances), np.zeros_like(self.capacity))
 
     @cached_property
     def _times(self) -> Floats:
         """[B] how often a block is taken by the option that it names, in fractions; by a fixed one, with its others."""
         problem = self.problem
         parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
-        return np.where(problem.block_is_free, parts, problem.block_count)
+        return np.where(problem.block_is_splittable, parts, problem.block_count)
 
     @cached_property
     def _manifold(self) -> Ints:
@@ -142,25 +144,27 @@ class Fluid:
 
     # -- pricing -----------------------------------------------------------------------------------------------
 
-    def price(self, prices: Prices, usable: Bools | None = None) -> tuple[Floats, Ints]:
-        """Cheapest value [T] and pick [T] of each table; infinite where it has none. `usable` [B] leaves blocks out."""
-        values, chosen = self.pick_values(prices, usable), self.problem.table_block_start
+    def price(self, multipliers: Multipliers, usable: Bools | None = None) -> tuple[Floats, Ints]:
+        """Cheapest value [T] and chosen option [T] of each table; infinite where it has none. `usable` [B] leaves
+        blocks out."""
+        values, chosen = self.choice_values(multipliers, usable), self.problem.table_block_start
         has_blocks = chosen[1:] > chosen[:-1]
         start = chosen[:-1][has_blocks]
-        cheapest, pick = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
+        cheapest, choice = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
         if len(start):
             cheapest[has_blocks] = np.minimum.reduceat(values, start)
             found = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
-            pick[has_blocks] = found[np.searchsorted(found, start)]
-        return cheapest, pick
+            choice[has_blocks] = found[np.searchsorted(found, start)]
+        return cheapest, choice
 
-    def pick_values(self, prices: Prices, usable: Bools | None = None) -> Floats:
-        """[B] value of the option that each block names: of a free one cut into blocks like it, of a fixed one whole.
+    def choice_values(self, multipliers: Multipliers, usable: Bools | None = None) -> Floats:
+        """[B] value of the option that each block names: of a splittable one cut into blocks like it, of a fixed one
+        whole.
 
         A fixed option is named by its first block; its others are infinite, as are options with unusable blocks.
         """
         problem = self.problem
-        value = self.block_values(prices)
+        value = self.block_values(multipliers)
         if usable is not None:
             value = np.where(usable, value, np.inf)
         whole = value * self._times
@@ -170,17 +174,18 @@ class Fluid:
             sums = np.add.reduceat(whole, start)[self._manifold]
             found[self._of_manifold] = np.inf
             found[start[self._manifold]] = sums
-        for (table, stage), weight in prices.of_table.items():
+        for (table, stage), weight in multipliers.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
             found[own] += weight * self._peaks_of_table(table)[:, stage]
         return found
 
-    def block_values(self, prices: Prices, more: Floats | float = 0.0) -> Floats:
-        """[B] what each block costs at the prices, on the kind of rank where it costs least; `more` [K, B] on top."""
+    def block_values(self, multipliers: Multipliers, more: Floats | float = 0.0) -> Floats:
+        """[B] what each block costs at the multipliers, on the kind of rank where it costs least; `more` [K, B] on
+        top."""
         problem = self.problem
-        local = self._local_values(prices) + more
+        local = self._local_values(multipliers) + more
         everywhere = np.zeros(local.shape[1])
-        for kind, weight in enumerate(self._everywhere_weight(prices)[:, self._wide_columns]):
+        for kind, weight in enumerate(self._everywhere_weight(multipliers)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
         if problem.kinds == 1:
             value = local[0] + everywhere
@@ -190,18 +195,19 @@ class Fluid:
         whole_world = np.where(problem.allowed.all(axis=0), local.sum(axis=0), np.inf)
         return np.asarray(np.where(self._world, whole_world, placed) + everywhere)
 
-    def kinds_of(self, prices: Prices, blocks: Ints, more: Floats | float = 0.0) -> Ints:
-        """[n] the kind of rank on which each block costs least; `more` [K, n] on top of the prices."""
+    def kinds_of(self, multipliers: Multipliers, blocks: Ints, more: Floats | float = 0.0) -> Ints:
+        """[n] the kind of rank on which each block costs least; `more` [K, n] on top of the multipliers."""
         if self.problem.kinds == 1:
             return np.zeros(len(blocks), dtype=np.int64)
-        local = self._local_values(prices, blocks) + more
+        local = self._local_values(multipliers, blocks) + more
         return np.asarray(np.where(self.problem.allowed[:, blocks], local, np.inf).argmin(axis=0))
 
-    def _local_values(self, prices: Prices, blocks: Ints | None = None) -> Floats:
-        """[K, n] what blocks (all, where none are given) cost at the prices where they are placed, on each kind."""
+    def _local_values(self, multipliers: Multipliers, blocks: Ints | None = None) -> Floats:
+        """[K, n] what blocks (all, where none are given) cost at the multipliers where they are placed, on each
+        kind."""
         kinds = self.problem.kinds
-        both = np.concatenate([prices.weight * self._counted, prices.byte], axis=1)
-        both[:kinds] = np.concatenate([prices.weight, prices.byte], axis=1)[:kinds]
+        both = np.concatenate([multipliers.weight * self._counted, multipliers.byte], axis=1)
+        both[:kinds] = np.concatenate([multipliers.weight, multipliers.byte], axis=1)[:kinds]
         cost = self._cost if blocks is None else self._cost[:, :, blocks]
         found = np.zeros((kinds, cost.shape[2]))
         for kind in range(kinds):
@@ -210,72 +216,77 @@ class Fluid:
         for number in self._bound_sets:
             mine = np.flatnonzero(of == number)
             if len(mine):
-                price = self._districts.of_set(both, number, kinds)
+                price = self._regions.of_set(both, number, kinds)
                 found[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
         return found
 
-    def _everywhere_weight(self, prices: Prices) -> Floats:
+    def _everywhere_weight(self, multipliers: Multipliers) -> Floats:
         """[K, C] what a second on every rank of a kind costs."""
-        weight = prices.weight * self._sizes[:, None] * self._counted
+        weight = multipliers.weight * self._sizes[:, None] * self._counted
         found = np.zeros((self.problem.kinds, self._columns))
-        np.add.at(found, self._districts.kind, weight)
+        np.add.at(found, self._regions.kind, weight)
         return found
 
-    def usage(self, prices: Prices, picks: Ints) -> tuple[Floats, Floats]:
-        """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the prices prefer."""
-        blocks, count = self._taken(picks)
-        return self.usage_of(blocks, count, self.kinds_of(prices, blocks))
+    def usage(self, multipliers: Multipliers, choices: Ints) -> tuple[Floats, Floats]:
+        """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the multipliers
+        prefer."""
+        blocks, count = self._taken(choices)
+        return self.usage_of(blocks, count, self.kinds_of(multipliers, blocks))
 
     def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of blocks [n], each taken so often and on ranks of that kind."""
         total = np.zeros((len(self._sizes), self._cost.shape[1]))
-        for d, k in enumerate(self._districts.kind.tolist()):
-            here = (self._world[blocks] | (kind == k)) & self._districts.binds[self._set_of_block[blocks], d]
+        for d, k in enumerate(self._regions.kind.tolist()):
+            here = (self._world[blocks] | (kind == k)) & self._regions.binds[self._set_of_block[blocks], d]
             total[d] = self._cost[k][:, blocks[here]] @ count[here]
             total[d, self._wide_columns] += self._sizes[d] * (self._everywhere[k][:, blocks] @ count)
         seconds = total[:, : self._columns] * self._counted
         return seconds + self._base, total[:, self._columns :]
 
-    def _taken(self, picks: Ints) -> tuple[Ints, Floats]:
-        """Blocks of the picked options and how often each is taken (in fractions, for a free option)."""
+    def _taken(self, choices: Ints) -> tuple[Ints, Floats]:
+        """Blocks of the chosen options and how often each is taken (in fractions, for a splittable option)."""
         problem = self.problem
-        blocks, lengths = blocks_of_picks(problem, picks)
-        units = problem.block_units[picks]
-        fraction = problem.option_units[problem.block_option[picks]] / np.maximum(units, 1)
+        blocks, lengths = blocks_of_choices(problem, choices)
+        units = problem.block_units[choices]
+        fraction = problem.option_units[problem.block_option[choices]] / np.maximum(units, 1)
         free = np.repeat(units > 0, lengths)
         return blocks, np.where(free, np.repeat(fraction, lengths), problem.block_count[blocks])
 
-    def pick_bytes(self, kind: int, tier: int) -> Floats:
-        """[B] bytes that the option which each block names takes of a tier of ranks of the kind; see `pick_values`."""
+    def choice_bytes(self, kind: int, tier: int) -> Floats:
+        """[B] bytes of a tier that the option which each block names takes on ranks of the kind; see
+        `choice_values`."""
         problem = self.problem
         found = self._cost[kind, self._columns + tier] * self._times
         fixed = np.flatnonzero(problem.option_units == 0)
         found[problem.block_start[fixed]] = np.add.reduceat(found, problem.block_start[:-1])[fixed]
         return np.asarray(found)
 
-    def pick_totals(self, picks: Ints, prices: Prices) -> Floats:
-        """[n, D x (C + M)] what each option asks of each district in all, its blocks where the prices prefer them."""
-        rows = [np.concatenate(self.usage(prices, np.array([pick])), axis=1).ravel() for pick in picks]
+    def choice_totals(self, choices: Ints, multipliers: Multipliers) -> Floats:
+        """[n, D x (C + M)] what each option asks of each capacity region in all, its blocks where the multipliers
+        prefer them."""
+        rows = [np.concatenate(self.usage(multipliers, np.array([choice])), axis=1).ravel() for choice in choices]
         base = np.concatenate([self._base, np.zeros_like(self.capacity)], axis=1).ravel()
         return np.asarray(np.stack(rows) - base)
 
     def bound(
-        self, prices: Prices, usable: Bools | None = None, headroom: float = 1.0, grain: Floats | None = None
+        self, multipliers: Multipliers, usable: Bools | None = None, headroom: float = 1.0, floors: Floats | None = None
     ) -> tuple[float, Ints]:
-        """The bound that the prices prove, rounded down, and the picks [T] that attain it.
+        """The bound that the multipliers prove, rounded down, and the chosen options [T] that attain it.
 
-        `grain` [S] are the seconds that stages take in any case, where others than its own are to count.
+        `floors` [S] are the seconds that stages take in any case, where others than its own are to count.
         """
-        cheapest, picks = self.price(prices, usable)
+        cheapest, choices = self.price(multipliers, usable)
         if np.isinf(cheapest).any():
-            return np.inf, picks
-        return self.total(prices, float(cheapest.sum()), headroom, grain), picks
+            return np.inf, choices
+        return self.total(multipliers, float(cheapest.sum()), headroom, floors), choices
 
-    def total(self, prices: Prices, options_s: float, headroom: float = 1.0, grain: Floats | None = None) -> float:
-        """The bound where all tables' options cost so much at the prices, rounded down; see `bound`."""
-        gain = options_s + (self._base * prices.weight).sum()
-        gain += self.idle_shares(prices) @ (self.grain if grain is None else grain)
-        paid = headroom * (prices.byte * self.capacity).sum()
+    def total(
+        self, multipliers: Multipliers, options_s: float, headroom: float = 1.0, floors: Floats | None = None
+    ) -> float:
+        """The bound where all tables' options cost so much at the multipliers, rounded down; see `bound`."""
+        gain = options_s + (self._base * multipliers.weight).sum()
+        gain += self.idle_shares(multipliers) @ (self.floors if floors is None else floors)
+        paid = headroom * (multipliers.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
         return float(value - ROUNDING * (abs(gain) + abs(paid)))
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.certificates.shortage import Shortage, confined_regions, growth_for
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
@@ -22,22 +22,22 @@ DEAR = 1e4
 def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -> Shortage | None:
     """A proof that the fluid does not fit into `headroom` of the memory; None where it does, or none is found."""
     problem = fluid.problem
-    free = fluid.no_prices()
-    homeless = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
+    free = fluid.no_multipliers()
+    unplaceable = np.flatnonzero(np.isinf(fluid.price(free, usable)[0]))
     nothing = np.full(fluid.capacity.shape[1], np.nan)
-    if len(homeless):
-        return Shortage(homeless, free.byte, nothing if usable is not None else growth_for(problem, homeless))
+    if len(unplaceable):
+        return Shortage(unplaceable, free.byte, nothing if usable is not None else growth_for(problem, unplaceable))
     capacity = fluid.capacity * headroom
     excess = _largest_excess(fluid, capacity, usable)
     if excess.value <= 0:
         return None
     byte = excess.byte
     if usable is not None:
-        return Shortage(homeless, byte, nothing)
+        return Shortage(unplaceable, byte, nothing)
     byte, ranks = _blamed(fluid, byte)
     growth = np.array([_growth_of_tier(fluid, capacity, tier) for tier in range(capacity.shape[1])])
     total = _capacity_of(fluid, problem.reach if ranks is None else ranks)
-    return Shortage(homeless, byte, growth * total, ranks)
+    return Shortage(unplaceable, byte, growth * total, ranks)
 
 
 def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
@@ -45,7 +45,7 @@ def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
     for mine in confined_regions(fluid.problem):
         alone = np.where(mine[:, None], byte, 0.0)
         if _excess_at(fluid, alone, fluid.capacity) > 0:
-            return alone, np.asarray(fluid.problem.districts.ranks[mine].any(axis=0))
+            return alone, np.asarray(fluid.problem.capacity_regions.ranks[mine].any(axis=0))
     return byte, None
 
 
@@ -57,15 +57,16 @@ def _capacity_of(fluid: Fluid, ranks: Bools) -> Floats:
 
 
 def _excess_at(fluid: Fluid, byte: Floats, capacity: Floats, usable: Bools | None = None) -> float:
-    """What the cheapest options of all tables cost at the prices `byte` beyond the priced capacity, rounded down."""
-    need = float(fluid.price(Prices(np.zeros_like(fluid.instances), byte), usable)[0].sum())
+    """What the cheapest options of all tables cost at the multipliers `byte` beyond the priced capacity, rounded
+    down."""
+    need = float(fluid.price(Multipliers(np.zeros_like(fluid.instances), byte), usable)[0].sum())
     paid = float((byte * capacity).sum())
     return need - paid - ROUNDING * (need + abs(paid))
 
 
 def fits(fluid: Fluid) -> bool:
     """Whether the fluid problem is known to fit: `shortage` without what would have to be explained."""
-    if np.isinf(fluid.price(fluid.no_prices())[0]).any():
+    if np.isinf(fluid.price(fluid.no_multipliers())[0]).any():
         return False
     return _largest_excess(fluid, fluid.capacity, None).fits
 
@@ -86,9 +87,9 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Ex
     """The first one whose sign is decided. Options that fit as they are, the cheapest at equal prices, say so without a
     program."""
     byte = _equal_prices(capacity)
-    prices = Prices(np.zeros_like(fluid.instances), byte)
-    _, picks = fluid.price(prices, usable)
-    if (fluid.usage(prices, picks)[1] <= capacity).all():
+    multipliers = Multipliers(np.zeros_like(fluid.instances), byte)
+    _, choices = fluid.price(multipliers, usable)
+    if (fluid.usage(multipliers, choices)[1] <= capacity).all():
         return _Excess(_excess_at(fluid, byte, capacity, usable), byte, True)
     program, ceiling = _PriceProgram(fluid, capacity, usable), np.nan
     program.limit_sum()
@@ -153,19 +154,19 @@ class _PriceProgram:
         self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
 
     def round(self) -> tuple[float, float]:
-        """Price once, cut, and move to the best prices known: the best value so far, and what no prices exceed.
+        """Price once, cut, and move to the best multipliers known: the best value so far, and what no prices exceed.
 
         The latter is NaN where every solver gives up: then there is nothing more to learn.
         """
         fluid, capacity = self._fluid, self._capacity
         byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
         weight = np.zeros_like(fluid.instances)
-        cheapest, picks = fluid.price(Prices(weight, byte), self._usable)
+        cheapest, choices = fluid.price(Multipliers(weight, byte), self._usable)
         need, paid = float(cheapest.sum()), float((byte * capacity).sum())
         value = need - paid - ROUNDING * (need + abs(paid))
         if value > self.best:
             self.best, self.best_byte = value, byte
-        _, size = fluid.usage(Prices(weight, byte), picks)
+        _, size = fluid.usage(Multipliers(weight, byte), choices)
         excess = ((size - capacity) / self._unit).ravel()
         terms = [float(amount) * price for amount, price in zip(excess, self._prices, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)

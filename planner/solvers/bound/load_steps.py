@@ -33,9 +33,9 @@ def common_amount(seconds: Floats) -> float:
 
 
 def amounts(problem: Problem) -> Floats:
-    """[C] seconds of which all blocks of free options take whole multiples on their rank; 0 where there is nothing like
-    that."""
-    blocks = np.flatnonzero(problem.block_is_free)
+    """[C] seconds of which all blocks of splittable options take whole multiples on their rank; 0 where there is
+    nothing like that."""
+    blocks = np.flatnonzero(problem.block_is_splittable)
     return np.array([common_amount(seconds) for seconds in problem.whole_load[:, blocks].transpose(2, 0, 1)])
 
 
@@ -55,12 +55,12 @@ def blocks_in_steps(problem: Problem, relaxed: FluidSolution) -> Bools:
 
     World-wide ones load all ranks alike; so do all blocks where there are no steps.
     """
-    picks = relaxed.picks[int(relaxed.shares.argmax())]
-    uncut = picks[(problem.block_extent[picks] == RANK) & problem.block_is_free[picks]]
+    choices = relaxed.choices[int(relaxed.shares.argmax())]
+    uncut = choices[(problem.block_extent[choices] == RANK) & problem.block_is_splittable[choices]]
     uncut = uncut[problem.block_units[uncut] == problem.option_units[problem.block_option[uncut]]]
     found = np.ones(len(problem.block_option), dtype=bool)
     for kind in range(problem.kinds):
-        for column in np.flatnonzero(relaxed.prices.weight.any(axis=0)).tolist():
+        for column in np.flatnonzero(relaxed.multipliers.weight.any(axis=0)).tolist():
             load = problem.fixed[kind, :, column] + problem.by_rows[kind, :, column]
             step_s = _step(load[uncut], problem.world)
             if step_s:

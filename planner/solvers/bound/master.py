@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.programs import optimum
@@ -22,8 +22,8 @@ class Master:
     grows while they press against it.
     """
 
-    def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats, grain: Floats) -> None:
-        """Of `instances` [D, C], columns `shared` [C] by all kinds, `capacity` [D, M] and `grain` [S], see
+    def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats, floors: Floats) -> None:
+        """Of `instances` [D, C], columns `shared` [C] by all kinds, `capacity` [D, M] and `floors` [S], see
         `fluid.Fluid`."""
         from ortools.math_opt.python import mathopt
 
@@ -50,8 +50,8 @@ class Master:
                 for weight, (_, column) in zip(self._weights, self._weight_at, strict=True)
                 if self._stages[column] == stage
             ]
-            if grain[stage] > 0:
-                self._idle[stage] = self._model.add_variable(lb=0.0), float(grain[stage])
+            if floors[stage] > 0:
+                self._idle[stage] = self._model.add_variable(lb=0.0), float(floors[stage])
                 members.append(self._idle[stage][0])
             self._simplex[stage] = self._model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
         self._tables: list[tuple[tuple[int, int], mathopt.Variable]] = []
@@ -62,13 +62,13 @@ class Master:
         self._last: Floats = np.zeros(self._stage_count)
         """[S] stage times of the last choice."""
 
-    def start(self) -> Prices:
+    def start(self) -> Multipliers:
         """Equal weights within each stage, memory for nothing."""
         sizes = dict.fromkeys(self._simplex, 0)
         for _, column in self._weight_at:
             sizes[int(self._stages[column])] += 1
         weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
-        return self._as_prices(weights, [0.0] * len(self._price_at))
+        return self._as_multipliers(weights, [0.0] * len(self._price_at))
 
     def add_table(self, table: int, stage: int, seconds: list[float]) -> None:
         """Give the table a weight in a stage: the stage lasts at least as long as its largest block.
@@ -99,7 +99,7 @@ class Master:
         terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
         self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
-    def attempt(self, most_iterations: int | None = None) -> tuple[Prices, float] | None:
+    def attempt(self, most_iterations: int | None = None) -> tuple[Multipliers, float] | None:
         """The best weights and prices under the cuts, and the value there: no bound can be above it.
 
         None where no solver ends, after so many iterations if that is given.
@@ -116,16 +116,18 @@ class Master:
                 break
         of_table = {pair: values[weight] for pair, weight in self._tables}
         idle = {stage: values[weight] for stage, (weight, _) in self._idle.items()}
-        prices = self._as_prices([values[w] for w in self._weights], [values[p] for p in self._prices], of_table, idle)
-        return prices, values[self._bound] / self._scale
+        multipliers = self._as_multipliers(
+            [values[w] for w in self._weights], [values[p] for p in self._prices], of_table, idle
+        )
+        return multipliers, values[self._bound] / self._scale
 
-    def _as_prices(
+    def _as_multipliers(
         self,
         weights: list[float],
-        prices: list[float],
+        multipliers: list[float],
         of_table: Mapping[tuple[int, int], float] = _NO_TABLE,
         idle: Mapping[int, float] = _NO_STAGE,
-    ) -> Prices:
+    ) -> Multipliers:
         weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)
         for (k, c), value in zip(self._weight_at, weights, strict=True):
             share = max(value, 0.0) / self._instances[k, c]
@@ -133,7 +135,7 @@ class Master:
                 weight[self._instances[:, c] > 0, c] = share
             else:
                 weight[k, c] = share
-        for (k, m), value in zip(self._price_at, prices, strict=True):
+        for (k, m), value in zip(self._price_at, multipliers, strict=True):
             byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
         total = self._total(weight)
         for (_, stage), value in of_table.items():
@@ -141,7 +143,7 @@ class Master:
         for stage, value in idle.items():
             total[stage] += max(value, 0.0)
         held = {pair: max(value, 0.0) / float(total[pair[1]]) for pair, value in of_table.items() if value > 0}
-        return Prices(weight / total[self._stages], byte, held)
+        return Multipliers(weight / total[self._stages], byte, held)
 
     def _total(self, weight: Floats) -> Floats:
         """[S] sums of the weights: one but for the solver's tolerance, and made one exactly."""

@@ -3,30 +3,31 @@
 import numpy as np
 
 from planner.certificates.block_costs import NodeChoice
-from planner.certificates.branch_nodes import Cases, State
-from planner.certificates.node_weights import Multipliers
+from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
-from planner.solvers.bound.column_reduction import Slim
+from planner.solvers.bound.column_reduction import ReducedProblem
 from planner.solvers.bound.programs import optimum
 
 MOST_ITERATIONS = 20_000
-"""Of a linear programme of a case, which takes some hundreds where the solver does not cycle."""
+"""Of a linear programme of a branch node, which takes some hundreds where the solver does not cycle."""
 _FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
 
 
 class NodeDual:
-    """The program over the multipliers of a case: equal ranks share them. Its unknowns are shares of a stage's weight,
-    prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes anyway.
+    """The program over the multipliers of a branch node: equal ranks share them. Its unknowns are shares of a stage's
+    weight, prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes
+    anyway.
     """
 
-    def __init__(self, cases: Cases, state: State, slim: Slim) -> None:
+    def __init__(self, rules: BranchingRules, state: State, reduced: ReducedProblem) -> None:
         from ortools.math_opt.python import mathopt
 
-        self._mathopt, problem = mathopt, cases.problem
-        self._problem, self._slim, self._labels = problem, slim, state.labels
+        self._mathopt, problem = mathopt, rules.problem
+        self._problem, self._reduced, self._labels = problem, reduced, state.labels
         self._ranks = np.unique(state.labels, return_index=True)[1]
-        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, slim.columns)
-        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, slim.tiers)
+        self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, reduced.columns)
+        self._pool_slot, pools = _slots(problem.pool_of_rank, state.labels, reduced.tiers)
         self._columns = len(columns)
         stage = np.array([problem.stage_of_column[row] for row, _ in columns])
         count = np.array([float(len(ranks)) for _, ranks in columns])
@@ -37,8 +38,8 @@ class NodeDual:
         largest = [max(float(of_pool.max(initial=0.0)), 2.0**20) for of_pool in problem.pool_capacity]
         self._unit_bytes = np.array([largest[row] * len(ranks) for row, ranks in pools])
         self._constant = float(problem.stage_constants.sum())
-        self._scale = 1.0 / cases.threshold_s
-        used = (cases.problem.bytes_fixed + cases.problem.bytes_by_rows).max(axis=(0, 1)) > 0
+        self._scale = 1.0 / rules.threshold_s
+        used = (rules.problem.bytes_fixed + rules.problem.bytes_by_rows).max(axis=(0, 1)) > 0
         model = mathopt.Model()
         self._bound = model.add_variable(lb=-np.inf)
         self._shares = [model.add_variable(lb=0.0) for _ in columns]
@@ -55,12 +56,12 @@ class NodeDual:
         self._model = model
         self._solver = mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
 
-    def shares_of(self, multipliers: Multipliers) -> Floats:
+    def shares_of(self, multipliers: NodeMultipliers) -> Floats:
         """[slots] of given multipliers, where equal ranks may have had unlike ones."""
         values = np.zeros(len(self._count))
         for table, slot, at in (
-            (multipliers.weight[self._slim.columns], self._column_slot, 0),
-            (multipliers.byte[self._slim.tiers], self._pool_slot, self._columns),
+            (multipliers.weight[self._reduced.columns], self._column_slot, 0),
+            (multipliers.byte[self._reduced.tiers], self._pool_slot, self._columns),
         ):
             seen: dict[int, list[float]] = {}
             for row in range(len(slot)):
@@ -73,24 +74,24 @@ class NodeDual:
         shares = np.bincount(self._stage, weights=values[: self._columns], minlength=len(self._idle))
         return np.concatenate([values, np.maximum(1.0 - shares, 0.0)])
 
-    def multipliers(self, values: Floats) -> Multipliers:
+    def multipliers(self, values: Floats) -> NodeMultipliers:
         """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
         problem = self._problem
         share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
         total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
         weight = share / total[self._stage] / self._count[: self._columns]
         of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
-        of_rank[self._slim.columns] = weight[self._column_slot]
-        of_pool[self._slim.tiers] = (price / self._unit_bytes)[self._pool_slot]
-        return Multipliers(of_rank, of_pool)
+        of_rank[self._reduced.columns] = weight[self._column_slot]
+        of_pool[self._reduced.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        return NodeMultipliers(of_rank, of_pool)
 
     def add_cut(self, choice: NodeChoice) -> None:
         """Add the cut of a choice."""
         problem = self._problem
         seconds, size = self._load.copy(), -self._free.copy()
-        for slot, column in zip(self._column_slot, self._slim.columns.tolist(), strict=True):
+        for slot, column in zip(self._column_slot, self._reduced.columns.tolist(), strict=True):
             np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
-        for slot, tier in zip(self._pool_slot, self._slim.tiers.tolist(), strict=True):
+        for slot, tier in zip(self._pool_slot, self._reduced.tiers.tolist(), strict=True):
             np.add.at(size, slot[self._ranks], choice.size[:, tier])
         seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
         size = size / self._unit_bytes
@@ -100,7 +101,7 @@ class NodeDual:
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
 
     def solve(self) -> tuple[Floats, float] | None:
-        """The best point under the cuts, and the value there: no bound of the case can be above it.
+        """The best point under the cuts, and the value there: no bound of the branch node can be above it.
 
         None where the solver gives up.
         """

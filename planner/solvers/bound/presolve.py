@@ -1,7 +1,7 @@
 """Blocks that narrower ones on the same rank undercut: a placement is better off with those in their place.
 
-Two blocks of a free option on one rank may ask for less of everything than one block of their joint width: narrow rows
-stay in a cache that wide ones overflow. The search then takes the joint block at the price of the two, and what it
+Two blocks of a splittable option on one rank may ask for less of everything than one block of their joint width: narrow
+rows stay in a cache that wide ones overflow. The search then takes the joint block at the price of the two, and what it
 places is taken apart in the end. No optimum is lost, and bounds hold: every plan of either problem is one of the other
 that is no slower.
 """
@@ -24,7 +24,7 @@ WORTHWHILE = 1e-6
 
 
 @dataclass(frozen=True)
-class Composed:
+class Presolved:
     """A problem whose wide blocks cost no more than the narrow ones that they can be made of."""
 
     problem: Problem
@@ -32,7 +32,7 @@ class Composed:
     """[B] one of the two blocks that a block stands for, which may stand for two itself; -1 for what is as it was."""
     second: Ints
 
-    def taken_apart(self, placement: Placement) -> Placement:
+    def postsolved(self, placement: Placement) -> Placement:
         """The placement in blocks of the problem as it was."""
         if (self.first[placement.item_block] < 0).all():
             return placement
@@ -51,20 +51,20 @@ class Composed:
         return found
 
 
-def composed(problem: Problem) -> Composed:
+def presolve(problem: Problem) -> Presolved:
     """Let every block of a single rank cost what the cheapest narrower ones cost that undercut it in everything.
 
-    O(O U^2) sums of two blocks for O free options of U widths; a problem of more than MOST_BLOCKS stays as it is, since
-    it would take seconds, and where tables are many narrow blocks go to different ranks.
+    O(O U^2) sums of two blocks for O splittable options of U widths; a problem of more than MOST_BLOCKS stays as it is,
+    since it would take seconds, and where tables are many narrow blocks go to different ranks.
     """
     blocks = len(problem.block_option)
     first, second = np.full(blocks, -1), np.full(blocks, -1)
     if blocks > MOST_BLOCKS:
-        return Composed(problem, first, second)
+        return Presolved(problem, first, second)
     names = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
     arrays = {name: getattr(problem, name).copy() for name in names}
     ask, seconds = _asked(problem)
-    on_rank = problem.block_is_free & (problem.block_extent == RANK)
+    on_rank = problem.block_is_splittable & (problem.block_extent == RANK)
     for whole in np.unique(problem.option_units[problem.block_option[on_rank]]).tolist():
         block_of = _block_of(problem, whole, on_rank)
         widths = np.flatnonzero((block_of >= 0).any(axis=0)).tolist()
@@ -86,7 +86,7 @@ def composed(problem: Problem) -> Composed:
                 ask[of, :-1], seconds[of] = together[less, :-1], seconds[left] + seconds[right]
                 for array in arrays.values():
                     array[:, of] = array[:, left] + array[:, right]
-    return Composed(replace(problem, **arrays) if (first >= 0).any() else problem, first, second)
+    return Presolved(replace(problem, **arrays) if (first >= 0).any() else problem, first, second)
 
 
 def _asked(problem: Problem) -> tuple[Floats, Floats]:
@@ -101,7 +101,7 @@ def _asked(problem: Problem) -> tuple[Floats, Floats]:
 
 
 def _block_of(problem: Problem, whole: int, on_rank: Bools) -> Ints:
-    """[n, whole + 1] block of each width of the free options of so many units; -1 where there is none."""
+    """[n, whole + 1] block of each width of the splittable options of so many units; -1 where there is none."""
     options = np.flatnonzero(problem.option_units == whole)
     row = np.full(len(problem.option_units), -1)
     row[options] = np.arange(len(options))

@@ -24,7 +24,7 @@ def units_of(problem: Problem) -> list[TableUnit]:
     """
     label = np.arange(problem.tables)
     zones: dict[int, Ints] = {}
-    for group in problem.together:
+    for group in problem.affinity_groups:
         met = np.unique(label[group.tables]).tolist()
         known = [zones.pop(of, group.zone_of_rank) for of in met]
         label[np.isin(label, met)] = met[0]
@@ -63,10 +63,10 @@ class OpenRanks:
         table = int(self._problem.table_of_block[block])
         if table not in self._open:
             return
-        for group in self._problem.together:
+        for group in self._problem.affinity_groups:
             if table in group.tables:
                 self.keep(tuple(group.tables.tolist()), group.zone_of_rank == group.zone_of_rank[ranks[0]])
-        for group in self._problem.apart:
+        for group in self._problem.anti_affinity_groups:
             if table in group.tables:
                 others = tuple(other for other in group.tables.tolist() if other != table)
                 self.keep(others, ~np.isin(group.zone_of_rank, group.zone_of_rank[ranks]))

@@ -32,7 +32,7 @@ def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Star
     problem = fluid.problem
     if problem.tables > MOST_TABLES:
         return None
-    values = fluid.pick_values(relaxed.prices)
+    values = fluid.choice_values(relaxed.multipliers)
     tries = CONFINED_TRIES if problem.is_confined else 1
     random = np.random.default_rng(0)
     for picks in itertools.islice(cheapest_first(values, problem.table_block_start), MOST_CHOICES // tries):

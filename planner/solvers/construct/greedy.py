@@ -50,8 +50,8 @@ def place(
     for block in [] if unplaced is None else unplaced.tolist():
         members[int(problem.table_of_block[block])].append(block)
     for pick, table in zip(picks.tolist(), problem.table_of_block[picks].tolist(), strict=True):
-        members[table] = problem.blocks_of_pick(pick)
-        colocated[table] = problem.option_tied[problem.block_option[pick]]
+        members[table] = problem.blocks_of_choice(pick)
+        colocated[table] = problem.option_colocated[problem.block_option[pick]]
     spares = (spare, None) if spare is not None and spare.any() else (None,)
     for heavy, kept_free in itertools.product((_HEAVY, np.inf), spares):
         partial = PartialPlacement(problem, preplaced, kept_free)

@@ -25,11 +25,12 @@ MARGIN = 1e-6
 def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:
     """[M] memory tiers that the fluid optimum fills, or nearly so, on ranks of some kind."""
     taken = sum(
-        share * fluid.usage(relaxed.prices, picks)[1]
-        for picks, share in zip(relaxed.picks, relaxed.shares, strict=True)
+        share * fluid.usage(relaxed.multipliers, picks)[1]
+        for picks, share in zip(relaxed.choices, relaxed.shares, strict=True)
     )
     return np.asarray(
-        (relaxed.prices.byte > 0).any(axis=0) | ((taken > TIGHT * fluid.capacity) & (fluid.capacity > 0)).any(axis=0)
+        (relaxed.multipliers.byte > 0).any(axis=0)
+        | ((taken > TIGHT * fluid.capacity) & (fluid.capacity > 0)).any(axis=0)
     )
 
 

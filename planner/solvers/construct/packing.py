@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.block_sizes import block_shares, pick_shares, smallest_shares
+from planner.problem.block_sizes import block_shares, choice_shares, smallest_shares
 from planner.problem.extents import NODE, WORLD
 from planner.problem.load_state import LoadState, place_block, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
@@ -55,7 +55,7 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
         if shortage(fluid, usable, headroom) is not None:
             continue
         relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
-        values = np.where(mask, fluid.pick_values(relaxed.prices), np.inf)
+        values = np.where(mask, fluid.choice_values(relaxed.multipliers), np.inf)
         picks: Ints | None = round_picks(fluid, relaxed)
         for _ in range(REPAIRS):
             if picks is None or left_to_do <= 0 or is_over():
@@ -70,7 +70,7 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
 
 def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:
     """The picks with each table of `left` in its cheapest option of smaller blocks; None where none has one."""
-    largest, changed = pick_shares(problem, share), picks.copy()
+    largest, changed = choice_shares(problem, share), picks.copy()
     for table in left.tolist():
         members = np.arange(*problem.table_block_start[table : table + 2])
         finer = members[(largest[members] <= FINER * largest[picks[table]]) & np.isfinite(values[members])]
@@ -83,7 +83,7 @@ def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement 
     """The blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the largest
     first, each where it first fits; or the tables to cut finer, as some are left over."""
     state = LoadState(problem)
-    members = [(block, pick) for pick in picks.tolist() for block in problem.blocks_of_pick(pick)]
+    members = [(block, pick) for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
     blocks = np.array([block for block, _ in members], dtype=np.int64)
     table = problem.option_table[problem.block_option[blocks]]
     extent = problem.block_extent[blocks]
@@ -93,7 +93,7 @@ def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement 
     where = np.full(len(blocks), -1)
     placed = extent == WORLD
     order = np.lexsort((np.arange(len(blocks)), -share[blocks], extent != NODE))
-    together = problem.option_tied[problem.block_option[blocks]]
+    together = problem.option_colocated[problem.block_option[blocks]]
     for i in order[~placed[order]].tolist():
         taken = where[(table == table[i]) & placed] if together[i] else where[:0]
         place = _place_for(problem, state, int(blocks[i]), taken)

@@ -61,13 +61,13 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     if len(fluid.capacity) != 1:
         return picks
     problem, limit = fluid.problem, np.maximum(headroom * fluid.capacity[0], 1.0)[:, None]
-    value = fluid.pick_values(solution.prices, usable)
+    value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
     at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
     candidate = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
     table = problem.table_of_block[candidate]
-    size = np.stack([fluid.pick_bytes(0, tier) for tier in range(len(limit))])
-    repaired, (_, taken) = picks.copy(), fluid.usage(solution.prices, picks)
+    size = np.stack([fluid.choice_bytes(0, tier) for tier in range(len(limit))])
+    repaired, (_, taken) = picks.copy(), fluid.usage(solution.multipliers, picks)
     now = taken[0][:, None]
     for _ in range(min(problem.tables, int(MEND_WORK / len(candidate)))):
         over = float(np.maximum(now / limit - 1.0, 0.0).sum())
@@ -84,7 +84,7 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
 
 def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
     """The largest share of a tier by which the picks take more than all of it."""
-    _, taken = fluid.usage(relaxed.prices, picks)
+    _, taken = fluid.usage(relaxed.multipliers, picks)
     return float((taken / np.maximum(fluid.capacity, 1.0)).max()) - 1.0
 
 
@@ -94,13 +94,13 @@ def _with_largest_settled(
     """The `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that leaves
     no room for the others, without its pick. None where all is decided."""
     problem = fluid.problem
-    undecided = np.flatnonzero((relaxed.picks != relaxed.picks[0]).any(axis=0))
+    undecided = np.flatnonzero((relaxed.choices != relaxed.choices[0]).any(axis=0))
     if not len(undecided):
         return None
     largest = undecided[int(np.argmax([_size(fluid, relaxed, int(table)) for table in undecided]))]
     pick = int(picks[largest])
     of_table = problem.table_of_block == largest
-    own = np.isin(np.arange(len(usable)), problem.blocks_of_pick(pick))
+    own = np.isin(np.arange(len(usable)), problem.blocks_of_choice(pick))
     for settled in (usable & (~of_table | own), usable & ~own):
         if shortage(fluid, settled, headroom) is None:
             return np.asarray(settled)
@@ -110,7 +110,7 @@ def _with_largest_settled(
 def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
     """The largest share of a tier that the table takes under an option that the optimum mixes for it."""
     options, _ = _mixture(relaxed, table)
-    totals = fluid.pick_totals(options, relaxed.prices).reshape(len(options), len(fluid.capacity), -1)
+    totals = fluid.choice_totals(options, relaxed.multipliers).reshape(len(options), len(fluid.capacity), -1)
     stored = totals[:, :, -fluid.capacity.shape[1] :]
     return float((stored / np.maximum(fluid.capacity, 1.0)).max())
 
@@ -122,13 +122,13 @@ def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
     the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
     totals (seconds by column, bytes by tier) nearest to those of the fractions.
     """
-    agreed: Ints = solution.picks[0].copy()
-    undecided = np.flatnonzero((solution.picks != agreed).any(axis=0))
+    agreed: Ints = solution.choices[0].copy()
+    undecided = np.flatnonzero((solution.choices != agreed).any(axis=0))
     if not len(undecided):
         return agreed
     scale = _scale(fluid, solution)
     choices = [_mixture(solution, int(table)) for table in undecided]
-    vectors = [fluid.pick_totals(options, solution.prices) * scale for options, _ in choices]
+    vectors = [fluid.choice_totals(options, solution.multipliers) * scale for options, _ in choices]
     weight = [float(np.abs(vector).max()) for vector in vectors]
     drift = np.zeros(len(scale))
     for i in sorted(range(len(undecided)), key=lambda i: (-weight[i], i)):
@@ -143,7 +143,7 @@ def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
 
 def _mixture(solution: FluidSolution, table: int) -> tuple[Ints, Floats]:
     """The options that the optimum mixes for a table, and their shares."""
-    options, which = np.unique(solution.picks[:, table], return_inverse=True)
+    options, which = np.unique(solution.choices[:, table], return_inverse=True)
     shares: Floats = np.bincount(which, weights=solution.shares).astype(float)
     return options, shares
 
@@ -164,13 +164,13 @@ def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     than `headroom` of the memory. By dynamic programming over the bytes that changes add; the picks stay where more or
     fewer tiers than one are scarce, and where ranks differ.
     """
-    priced = np.argwhere(solution.prices.byte > 0)
+    priced = np.argwhere(solution.multipliers.byte > 0)
     if len(priced) != 1 or len(fluid.capacity) != 1:
         return picks
     tier = int(priced[0, 1])
-    price = float(solution.prices.byte[0, tier])
+    price = float(solution.multipliers.byte[0, tier])
     pick, more_s, more_bytes = _changes(fluid, solution, picks, usable, tier)
-    _, taken = fluid.usage(solution.prices, picks)
+    _, taken = fluid.usage(solution.multipliers, picks)
     budget = headroom * float(fluid.capacity[0, tier]) - float(taken[0, tier])
     reach = float(np.abs(more_bytes).max(initial=0.0)) + abs(budget)
     if not len(pick) or reach <= 0:
@@ -203,7 +203,7 @@ def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
         if i >= 0:
             filled[tables[n]] = pick[i]
             at -= int(step[i])
-    _, size = fluid.usage(solution.prices, filled)
+    _, size = fluid.usage(solution.multipliers, filled)
     return filled if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
 
 
@@ -213,7 +213,7 @@ def _changes(
     """Of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's present
     one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
     problem = fluid.problem
-    value = fluid.pick_values(solution.prices, usable)
+    value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
     at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
     pick = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
@@ -222,5 +222,5 @@ def _changes(
     is_other = problem.block_option[pick] != problem.block_option[picks[table]]
     near = is_other & (more_s <= FILL_WORTH * solution.bound_s)
     pick, more_s = pick[near], more_s[near]
-    size = fluid.pick_bytes(0, tier)
+    size = fluid.choice_bytes(0, tier)
     return pick, more_s, size[pick] - size[picks[problem.table_of_block[pick]]]

@@ -72,7 +72,7 @@ class Changeable:
     def may_move(self) -> Bools:
         """[I] items on single ranks that may change their rank alone: of tables in no group, not tied to each other."""
         problem = self.problem
-        is_tied = problem.option_tied[problem.block_option[self.block]]
+        is_tied = problem.option_colocated[problem.block_option[self.block]]
         return np.asarray((problem.block_extent[self.block] == RANK) & ~problem.grouped[self.table] & ~is_tied)
 
     def whole_on_rank(self, table: int) -> Ints:

@@ -122,7 +122,7 @@ def _cut_cost(state: SearchState) -> Floats:
 
     0 where there is no such block.
     """
-    problem, blocks = state.problem, np.flatnonzero(state.problem.block_is_free)
+    problem, blocks = state.problem, np.flatnonzero(state.problem.block_is_splittable)
     _, first = np.unique(problem.block_option[blocks], return_index=True)
     smallest = blocks[first]
     width = np.minimum(2 * problem.block_units[smallest], state.block_of.shape[1] - 1)

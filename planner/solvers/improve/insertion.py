@@ -68,7 +68,7 @@ class Insertion:
     """Puts tables into a state and takes them out."""
 
     def __init__(self, problem: Problem, target: Target, usable: Bools, wide: WideBlocks | None = None) -> None:
-        """`usable` [B] says which picks (see `Problem.blocks_of_pick`) are worth weighing; `wide` are the problem's
+        """`usable` [B] says which picks (see `Problem.blocks_of_choice`) are worth weighing; `wide` are the problem's
         wide blocks, where somebody knows them already."""
         self._problem, self._target, self._usable = problem, target, usable
         self._kind = problem.kind_of_rank
@@ -174,7 +174,7 @@ class Insertion:
         for candidate in self._candidates_of_table(table):
             if best is not None and candidate.least >= best.growth:
                 break
-            if problem.option_tied[candidate.option]:
+            if problem.option_colocated[candidate.option]:
                 offer = self._node_colocated(state, candidate)
             elif problem.option_units[candidate.option]:
                 offer = self._tiled(state, candidate)

@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
-from planner.solvers.bound.column_reduction import Slim, slimmed, with_options
+from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns, with_options
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.improver import TURNS, Improver
 from planner.solvers.incumbent import Incumbent, Start
@@ -35,10 +35,10 @@ what their table's cheapest one costs."""
 class LocalSearch:
     """Improves placements of one problem, and tells the incumbent; of large ones without options that are dear."""
 
-    def __init__(self, fluid: Fluid, prices: Prices, incumbent: Incumbent) -> None:
+    def __init__(self, fluid: Fluid, prices: Multipliers, incumbent: Incumbent) -> None:
         """Options are dear at the `prices` of the bound."""
         self._fluid, self._split_costs, self._incumbent = fluid, prices, incumbent
-        self._slimmest: Slim | None = None
+        self._slimmest: ReducedProblem | None = None
 
     @property
     def is_large(self) -> bool:
@@ -46,9 +46,9 @@ class LocalSearch:
         return len(self._fluid.problem.block_option) > SLIM_BLOCKS
 
     @cached_property
-    def slim(self) -> Slim:
+    def slim(self) -> ReducedProblem:
         """The problem with all its options, without idle columns."""
-        return slimmed(self._fluid.problem)
+        return reduce_columns(self._fluid.problem)
 
     def improve(
         self,
@@ -57,7 +57,7 @@ class LocalSearch:
         norms: Sequence[int],
         rounds: int = ROUNDS,
         balancing_rounds: int = BALANCING_ROUNDS,
-        overfull: Slim | None = None,
+        overfull: ReducedProblem | None = None,
     ) -> Start:
         """So many rounds at each norm, then so many towards targets; the best placement, and its step.
 
@@ -100,7 +100,7 @@ class LocalSearch:
             offer()
         return best(), improver.best_s
 
-    def _slim_for(self, placement: Placement) -> Slim:
+    def _slim_for(self, placement: Placement) -> ReducedProblem:
         """What is searched; of large problems, the options that the placement has or that may be better."""
         if not self.is_large:
             return self.slim
@@ -112,14 +112,14 @@ class LocalSearch:
         return self._slimmest
 
 
-def _worth_a_look(fluid: Fluid, prices: Prices) -> Bools:
+def _worth_a_look(fluid: Fluid, prices: Multipliers) -> Bools:
     """[O] options that local search may change to: not much dearer, at the bound's prices, than the cheapest ones.
 
     Of fixed ones only what is spread over the world. Another memory tier, or another size of a cache, is none where
     bytes have no price: then the cheapest of a table's free options is enough, and of those of the world.
     """
     problem = fluid.problem
-    value = np.minimum.reduceat(fluid.pick_values(prices), problem.block_start[:-1])
+    value = np.minimum.reduceat(fluid.choice_values(prices), problem.block_start[:-1])
     cheapest, _ = fluid.price(prices)
     is_free = problem.option_units > 0
     is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD

@@ -133,10 +133,10 @@ class Passes:
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
         slim = self._local.slim
-        usable = step_of_block(self._fluid, self._relaxed.prices) < target_s
+        usable = step_of_block(self._fluid, self._relaxed.multipliers) < target_s
         usable &= self._improving_picks(target_s)
         seconds = target_seconds(self._fluid, self._relaxed, target_s)
-        prices = slim.prices(self._incumbent.bound.prices)
+        prices = slim.multipliers(self._incumbent.bound.multipliers)
         return Ruin(slim.problem, prices, usable, seconds, seed, wide=self._wide)
 
     @cached_property
@@ -153,6 +153,6 @@ class Passes:
         A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
         """
         problem, slack = self._fluid.problem, step_s - self._relaxed.bound_s
-        value = self._fluid.pick_values(self._relaxed.prices)
-        cheapest, _ = self._fluid.price(self._relaxed.prices)
+        value = self._fluid.choice_values(self._relaxed.multipliers)
+        cheapest, _ = self._fluid.price(self._relaxed.multipliers)
         return np.asarray(value <= cheapest[problem.option_table[problem.block_option]] + slack)

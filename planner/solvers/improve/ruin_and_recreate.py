@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
@@ -60,7 +60,7 @@ class Ruin:
     def __init__(
         self,
         problem: Problem,
-        prices: Prices,
+        prices: Multipliers,
         usable: Bools,
         stage_seconds: Floats,
         seed: int,

@@ -56,7 +56,7 @@ class SearchState:
         """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
         and for tables in groups."""
         problem, blocks = self.problem, placement.item_block
-        is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_free[blocks]
+        is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_splittable[blocks]
         index = np.flatnonzero(is_free & ~self._is_grouped(blocks))
         family = self.family_of_option[problem.block_option[blocks[index]]]
         _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
@@ -86,7 +86,7 @@ class SearchState:
         problem = self.problem
         most = int(problem.option_units.max(initial=0))
         table = np.full((int((problem.option_units > 0).sum()), most + 1), -1, dtype=np.int64)
-        blocks = np.flatnonzero(problem.block_is_free)
+        blocks = np.flatnonzero(problem.block_is_splittable)
         table[self.family_of_option[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
         table[:, 0] = len(problem.block_option)
         return table

@@ -7,7 +7,7 @@ the target, and above a memory pool's capacity, fines come on top.
 
 import numpy as np
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Floats, Ints
@@ -35,7 +35,7 @@ def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Float
 class Target:
     """Stage times to aim at, and what loads [C, W] and free bytes [M, W] of a `LoadState` cost, in seconds."""
 
-    def __init__(self, problem: Problem, prices: Prices, stage_seconds: Floats) -> None:
+    def __init__(self, problem: Problem, prices: Multipliers, stage_seconds: Floats) -> None:
         """Prices are those of a bound; `stage_seconds` [S] are aimed at."""
         self._problem = problem
         self._kind = problem.kind_of_rank

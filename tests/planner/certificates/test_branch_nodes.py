@@ -4,18 +4,18 @@ import json
 
 import numpy as np
 import pytest
+from cost_models.torchrec.rules import case_topology, case_workload
 
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
-from cost_models.torchrec.cases import case_topology, case_workload
-from planner.certificates.branch_nodes import Cases
-from planner.certificates.branch_trees import CaseTree, gap_in, tree_bound_s, tree_faults
+from planner.certificates.branch_nodes import BranchingRules
+from planner.certificates.branch_trees import BranchTree, gap_in, tree_bound_s, tree_faults
 from planner.certificates.parts import Part
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Policy, build_problem, enumerate_options
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
-from planner.solvers.bound.branching import Branches, Branching, Stop, branch
+from planner.solvers.bound.branching import BranchAndBound, BranchingResult, StopRule, branch
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -29,16 +29,16 @@ from tests.oracles.placements import faults
 CASES = 60
 
 
-def branched(problem: Problem, step_s: float) -> tuple[Branching, Floats]:
+def branched(problem: Problem, step_s: float) -> tuple[BranchingResult, Floats]:
     """The tree below a known step, and the seconds that every plan takes in each stage."""
     fluid = Fluid(problem)
     bound = tighten(fluid, solve_relaxation(fluid), step_s)
-    least = least_of_stages(fluid, bound.prices)
-    return branch(problem, bound.prices, least, step_s, Stop(CASES)), least
+    least = least_of_stages(fluid, bound.multipliers)
+    return branch(problem, bound.multipliers, least, step_s, StopRule(CASES)), least
 
 
 @pytest.fixture(scope="module")
-def example() -> tuple[Problem, Branching, Floats]:
+def example() -> tuple[Problem, BranchingResult, Floats]:
     """A tree of many cases."""
     problem = tiny_instance(20).problem
     best = optimum(problem)
@@ -72,12 +72,12 @@ def test_branching_that_goes_on_below_a_faster_plan_is_a_proof(seed: int) -> Non
         return
     fluid = Fluid(problem)
     bound = tighten(fluid, solve_relaxation(fluid), best.step_s * 1.2)
-    least = least_of_stages(fluid, bound.prices)
-    branches = Branches(problem, bound.prices, least, best.step_s * 1.2)
-    branches.run(Stop(CASES // 3))
+    least = least_of_stages(fluid, bound.multipliers)
+    branches = BranchAndBound(problem, bound.multipliers, least, best.step_s * 1.2)
+    branches.run(StopRule(CASES // 3))
     first = branches.result()
     branches.lower(best.step_s * 1.01)
-    branches.run(Stop(CASES))
+    branches.run(StopRule(CASES))
     found = branches.result()
     assert min(first.bound_s, found.tree.threshold_s) <= found.bound_s <= best.step_s * (1 + 1e-12)
     assert list(tree_faults(problem, found.tree, least)) == []
@@ -111,14 +111,14 @@ def test_only_what_breaks_the_policy_may_be_left_out() -> None:
     )
     model = planning_model("physical", cluster, trained, policy)
     problem = build_problem(model, enumerate_options(model, policy))
-    cases = Cases(problem, 1.0, np.zeros(len(problem.stage_constants)))
-    beside = cases.child(cases.state({}), 2, 0, Part(2, 2, 0))
+    rules = BranchingRules(problem, 1.0, np.zeros(len(problem.stage_constants)))
+    beside = rules.child(rules.state({}), 2, 0, Part(2, 2, 0))
     assert beside is not None
-    assert cases.child(beside, 3, 0, Part(3, 3, 0)) is None
-    assert gap_in(cases, beside, 3, 0, [Part(3, 3, 1)]) is None
-    assert gap_in(cases, beside, 3, 0, []) is not None
-    assert gap_in(cases, beside, 1, 0, [Part(1, 1, 1)]) is not None
-    assert gap_in(cases, beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
+    assert rules.child(beside, 3, 0, Part(3, 3, 0)) is None
+    assert gap_in(rules, beside, 3, 0, [Part(3, 3, 1)]) is None
+    assert gap_in(rules, beside, 3, 0, []) is not None
+    assert gap_in(rules, beside, 1, 0, [Part(1, 1, 1)]) is not None
+    assert gap_in(rules, beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
 
 
 def test_branching_finds_plans_and_proves_them_optimal() -> None:
@@ -128,14 +128,14 @@ def test_branching_finds_plans_and_proves_them_optimal() -> None:
         problem = tiny_instance(seed).problem
         best = optimum(problem)
         if best is not None:
-            found = solve(problem, SearchLimits(gap=0.0, cases=CASES))
+            found = solve(problem, SearchLimits(gap=0.0, rules=CASES))
             feasible += 1
             proven += found.status == "optimal"
             assert found.status != "optimal" or found.step_s == pytest.approx(best.step_s, rel=2e-6)
     assert proven >= 0.7 * feasible
 
 
-def test_a_case_that_is_left_out_is_found(example: tuple[Problem, Branching, Floats]) -> None:
+def test_a_case_that_is_left_out_is_found(example: tuple[Problem, BranchingResult, Floats]) -> None:
     """Each leaf in turn: without it the tree has a fault, unless no plan below the threshold is of it."""
     problem, found, least = example
     nodes = found.tree.nodes
@@ -144,36 +144,36 @@ def test_a_case_that_is_left_out_is_found(example: tuple[Problem, Branching, Flo
     for gone in leaves[-8:]:
         kept = [node for i, node in enumerate(nodes) if i != gone]
         moved = [node._replace(parent=node.parent - (node.parent > gone)) for node in kept]
-        noticed += any(tree_faults(problem, CaseTree(found.tree.threshold_s, tuple(moved)), least))
+        noticed += any(tree_faults(problem, BranchTree(found.tree.threshold_s, tuple(moved)), least))
     assert noticed == len(leaves[-8:])
 
 
-def test_multipliers_that_are_none_are_found(example: tuple[Problem, Branching, Floats]) -> None:
+def test_multipliers_that_are_none_are_found(example: tuple[Problem, BranchingResult, Floats]) -> None:
     """Too much weight, or below zero."""
     problem, found, least = example
     root, *rest = found.tree.nodes
     assert root.multipliers is not None
     for factor in (1.01, -1.0):
         wrong = root.multipliers._replace(weight=root.multipliers.weight * factor)
-        tree = CaseTree(found.tree.threshold_s, (root._replace(multipliers=wrong), *rest))
+        tree = BranchTree(found.tree.threshold_s, (root._replace(multipliers=wrong), *rest))
         assert any(tree_faults(problem, tree, least))
 
 
-def test_worse_multipliers_prove_less(example: tuple[Problem, Branching, Floats]) -> None:
+def test_worse_multipliers_prove_less(example: tuple[Problem, BranchingResult, Floats]) -> None:
     """Without weight nothing is proven beyond the constants."""
     problem, found, least = example
     nodes = tuple(
         node._replace(multipliers=None if i else type(node.multipliers)(*map(np.zeros_like, node.multipliers)))
         for i, node in enumerate(found.tree.nodes)
     )
-    proven = tree_bound_s(problem, CaseTree(found.tree.threshold_s, nodes), least)
+    proven = tree_bound_s(problem, BranchTree(found.tree.threshold_s, nodes), least)
     assert proven < found.bound_s
 
 
-def test_a_wrong_order_is_found(example: tuple[Problem, Branching, Floats]) -> None:
+def test_a_wrong_order_is_found(example: tuple[Problem, BranchingResult, Floats]) -> None:
     """Parents come before their children."""
     problem, found, least = example
-    turned = CaseTree(found.tree.threshold_s, tuple(reversed(found.tree.nodes)))
+    turned = BranchTree(found.tree.threshold_s, tuple(reversed(found.tree.nodes)))
     assert any(tree_faults(problem, turned, least))
 
 

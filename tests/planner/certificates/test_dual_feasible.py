@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner.certificates.dual_feasible import FAMILIES, PricedFunction, is_function, transformed
-from planner.certificates.multipliers import Bound, Packed, Prices
+from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.document.certificates import Proof
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
@@ -17,7 +17,7 @@ from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.problem.arrays import Problem
 from planner.solvers.bound.cutting_planes import solve_relaxation
-from planner.solvers.bound.dual_feasible_cuts import sharpen
+from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import faults_of_packing, recomputed_bound_s, write_proof
 from planner.verification.verify import verify
@@ -108,14 +108,14 @@ def test_any_functions_give_a_bound(known: list[Known]) -> None:
     for each in known:
         problem, step_s = each.instance.problem, each.best.step_s
         fluid = Fluid(problem)
-        best, nothing = solve_relaxation(fluid).prices, fluid.no_prices()
+        best, nothing = solve_relaxation(fluid).multipliers, fluid.no_multipliers()
         for _ in range(8):
             threshold = step_s * float(1 + 10 ** random.uniform(-8, 0))
-            prices = best if random.random() < 0.7 else random_prices(problem, random, step_s)
-            own = Prices(prices.weight, prices.byte)
+            multipliers = best if random.random() < 0.7 else random_prices(problem, random, step_s)
+            own = Multipliers(multipliers.weight, multipliers.byte)
             least = best if random.random() < 0.5 else nothing
-            plain = Packed(threshold, own, ())
-            packed = Packed(threshold, own, random_functions(problem, random, step_s))
+            plain = PackingProof(threshold, own, ())
+            packed = PackingProof(threshold, own, random_functions(problem, random, step_s))
             found, without = (proven_s(each.instance, Bound(0.0, least, None, bound)) for bound in (packed, plain))
             assert found <= step_s * (1 + ROUNDING), each.instance.description
             matters += abs(found - without) > 1e-9 * step_s
@@ -128,8 +128,8 @@ def test_sharpening_never_exceeds_the_optimum(known: list[Known]) -> None:
     for each in known:
         fluid = Fluid(each.instance.problem)
         relaxed = solve_relaxation(fluid)
-        before = Bound(relaxed.bound_s, relaxed.prices, None)
-        after = sharpen(fluid, before, each.best.step_s * 1.2)
+        before = Bound(relaxed.bound_s, relaxed.multipliers, None)
+        after = strengthen(fluid, before, each.best.step_s * 1.2)
         assert before.seconds <= after.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
         assert proven_s(each.instance, after) == pytest.approx(max(after.seconds, 0.0), rel=1e-6)
         better += after.seconds > before.seconds * 1.001
@@ -151,8 +151,8 @@ def sharpened(instance: Instance, step_s: float) -> tuple[Bound, Bound]:
     """The fluid bound, and what functions make of it."""
     fluid = Fluid(instance.problem)
     relaxed = solve_relaxation(fluid)
-    before = Bound(relaxed.bound_s, relaxed.prices, None)
-    return before, sharpen(fluid, before, step_s)
+    before = Bound(relaxed.bound_s, relaxed.multipliers, None)
+    return before, strengthen(fluid, before, step_s)
 
 
 def test_blocks_that_share_no_rank_are_seen(nine: Instance) -> None:
@@ -199,9 +199,9 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypa
     """Solvers that give up prove nothing, and are no crash."""
     fluid = Fluid(nine.problem)
     relaxed = solve_relaxation(fluid)
-    before = Bound(relaxed.bound_s, relaxed.prices, None)
+    before = Bound(relaxed.bound_s, relaxed.multipliers, None)
     monkeypatch.setattr("planner.solvers.bound.master.optimum", lambda *_: None)
-    assert sharpen(fluid, before, 2 * before.seconds) is before
+    assert strengthen(fluid, before, 2 * before.seconds) is before
 
 
 def test_a_plan_carries_the_proof() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.step import StepModel
-from planner.certificates.exhaustive_search import proven_s, try_all
+from planner.certificates.exhaustive_search import proven_s, search_exhaustively
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
@@ -28,8 +28,8 @@ def instances(seed: int) -> list[Instance]:
 def multipliers(problem: Problem) -> tuple[Floats, Floats]:
     """Those of the fluid relaxation, or none that matter where it does not fit."""
     fluid = Fluid(problem)
-    prices = fluid.no_prices() if shortage(fluid) else solve_relaxation(fluid).prices
-    return prices.weight, prices.byte
+    multipliers = fluid.no_multipliers() if shortage(fluid) else solve_relaxation(fluid).multipliers
+    return multipliers.weight, multipliers.byte
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -40,17 +40,19 @@ def test_the_best_plan_is_found_and_nothing_below_it(seed: int) -> None:
         problem = instance.problem
         best, given = optimum(problem), multipliers(problem)
         if best is None:
-            found = try_all(problem.without_seconds(), 1.0)
+            found = search_exhaustively(problem.without_seconds(), 1.0)
             assert found is not None
             assert found.placement is None
             continue
-        found = try_all(problem, best.step_s * 1.02, *given) or try_all(problem, best.step_s * 1.002, *given)
+        found = search_exhaustively(problem, best.step_s * 1.02, *given) or search_exhaustively(
+            problem, best.step_s * 1.002, *given
+        )
         assert found is not None
         assert found.placement is not None
         assert found.step_s == pytest.approx(best.step_s, rel=1e-9)
         assert load_state(problem, found.placement).step_s() == pytest.approx(best.step_s, rel=1e-9)
         assert faults(problem, found.placement) == []
-        below = try_all(problem, best.step_s, *given)
+        below = search_exhaustively(problem, best.step_s, *given)
         assert below is not None
         assert below.placement is None
         assert proven_s(best.step_s) <= best.step_s
@@ -66,7 +68,7 @@ def test_any_multipliers_will_do(seed: int) -> None:
     weight, byte = multipliers(problem)
     random = np.random.default_rng(seed)
     for factor in (0.0, -1.0, 10.0, random.random(weight.shape)):
-        found = try_all(problem, best.step_s * 1.001, weight * factor, byte * random.random(byte.shape))
+        found = search_exhaustively(problem, best.step_s * 1.001, weight * factor, byte * random.random(byte.shape))
         assert found is not None
         assert found.step_s == pytest.approx(best.step_s, rel=1e-9)
 
@@ -77,7 +79,7 @@ def test_equal_ranks_are_counted_once() -> None:
     model = StepModel(cluster, workload([{"rows": 1000, "dim": 32}] * 10))
     policy = Policy(tiers=("hbm",), shardings=("table_wise",))
     problem = build_problem(model, enumerate_options(model, policy))
-    found = try_all(problem, 1.0, work=1e6)
+    found = search_exhaustively(problem, 1.0, work=1e6)
     assert found is not None
     assert found.placement is not None
     assert np.bincount(found.placement.item_place).max() == 3
@@ -88,5 +90,5 @@ def test_too_much_work_is_given_up() -> None:
     problem = tiny_instance(18).problem
     best = optimum(problem)
     assert best is not None
-    assert try_all(problem, best.step_s * 1.1, work=1e3) is None
-    assert try_all(problem, best.step_s * 1.1, is_over=lambda: True) is None
+    assert search_exhaustively(problem, best.step_s * 1.1, work=1e3) is None
+    assert search_exhaustively(problem, best.step_s * 1.1, is_over=lambda: True) is None

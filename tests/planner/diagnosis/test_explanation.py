@@ -81,7 +81,7 @@ def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> Non
     whole = Explainer(plan(cluster, model, tiers=["hbm"], shardings=["table_wise"]))
     priced = whole._options
     assert priced is not None
-    values = priced._fluid.pick_values(priced._multipliers)
+    values = priced._fluid.choice_values(priced._multipliers)
     for table in range(4):
         assert whole.table(f"t{table}").others == ()
         chosen = whole.table(f"t{table}").chosen

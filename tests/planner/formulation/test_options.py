@@ -91,8 +91,8 @@ def test_every_pick_of_every_width_tiles_its_table() -> None:
     many = StepModel(cluster, workload([{"rows": 100, "dim": dim} for dim in dims]))
     for shardings in (("table_wise", "column_wise"), ("column_wise",)):
         problem = build_problem(many, enumerate_options(many, Policy(shardings=shardings)))
-        for block in np.flatnonzero(problem.block_is_free).tolist():
-            units = problem.block_units[problem.blocks_of_pick(block)]
+        for block in np.flatnonzero(problem.block_is_splittable).tolist():
+            units = problem.block_units[problem.blocks_of_choice(block)]
             assert units.sum() == problem.option_units[problem.block_option[block]], block
 
 
@@ -202,15 +202,15 @@ def test_tied_split_counts_are_searched(model: StepModel) -> None:
     options = enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_column_wise",)))
     counts = [len(widths(options, option)) for option in of_table(options, DIMS.index(256))]
     assert counts == [1, 2, 3, 4]
-    assert build_problem(model, options).option_tied.all()
+    assert build_problem(model, options).option_colocated.all()
 
 
 def test_no_free_option_is_tied(model: StepModel) -> None:
     """Column blocks that may be anywhere: nothing ties them."""
     problem = build_problem(model, enumerate_options(model, Policy()))
-    assert not problem.option_tied[problem.option_units > 0].any()
+    assert not problem.option_colocated[problem.option_units > 0].any()
     assert (problem.option_units > 0).any()
-    assert ((problem.option_units > 0)[problem.block_option] == problem.block_is_free).all()
+    assert ((problem.option_units > 0)[problem.block_option] == problem.block_is_splittable).all()
 
 
 def test_short_tables_are_cut_by_rows(model: StepModel) -> None:

@@ -447,7 +447,7 @@ def test_unconfined_problems_are_as_before(model: StepModel) -> None:
         rank_sets=np.ones((2, problem.world), dtype=bool),
         table_rank_set=np.ones(problem.tables, dtype=np.int64),
     )
-    assert len(problem.districts.kind) == len(twice.districts.kind) == problem.kinds
+    assert len(problem.capacity_regions.kind) == len(twice.capacity_regions.kind) == problem.kinds
     assert not problem.is_confined
     assert not twice.is_confined
 

@@ -159,7 +159,7 @@ def test_a_pick_is_a_complete_option(seed: int) -> None:
     for block in range(len(problem.block_option)):
         option = problem.block_option[block]
         types = np.flatnonzero(problem.block_option == option)
-        taken = np.array(problem.blocks_of_pick(block))
+        taken = np.array(problem.blocks_of_choice(block))
         assert set(taken.tolist()) <= set(types.tolist())
         whole, width = int(problem.option_units[option]), int(problem.block_units[block])
         if not whole:

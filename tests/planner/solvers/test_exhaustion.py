@@ -61,7 +61,7 @@ def test_whether_anything_fits_is_known() -> None:
     """With enough work: a placement that fits where brute force has one, and proof of none where it has none."""
     answered = 0
     for problem, best_s in CASES:
-        incumbent = Incumbent(Bound(0.0, Fluid(problem).no_prices(), None), SearchLimits(), lambda *_: None)
+        incumbent = Incumbent(Bound(0.0, Fluid(problem).no_multipliers(), None), SearchLimits(), lambda *_: None)
         search = ExhaustiveSearch(problem, incumbent)
         search.renew(20)
         tried = search.whatever_fits()

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.certificates.multipliers import Bound, Prices
+from planner.certificates.multipliers import Bound, Multipliers
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent
 from planner.solvers.limits import SearchLimits
 
 NONE = np.zeros((1, 1))
-PRICES = Prices(NONE, NONE, np.zeros((1, 1)))
+PRICES = Multipliers(NONE, NONE, np.zeros((1, 1)))
 SECONDS = st.floats(0.1, 10.0)
 
 

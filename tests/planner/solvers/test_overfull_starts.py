@@ -33,7 +33,7 @@ def starts_of(problem: Problem) -> tuple[list[Start], Incumbent]:
     fluid = Fluid(problem)
     relaxed = relaxed_optimum(fluid)
     incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
-    local = LocalSearch(fluid, relaxed.prices, incumbent)
+    local = LocalSearch(fluid, relaxed.multipliers, incumbent)
     tight = np.arange(len(problem.pool_capacity)) == 0
     allowed = [usable for _, usable in StartPortfolio(fluid, relaxed, incumbent).allowed[:2]]
     return OverfullStarts(fluid, relaxed, tight, incumbent, local, 0).starts(allowed), incumbent

@@ -57,8 +57,8 @@ def assert_same(first: Outcome, second: Outcome) -> None:
     assert np.array_equal(first.placement.item_place, second.placement.item_place)
     assert (first.status, first.step_s, first.bound_s) == (second.status, second.step_s, second.bound_s)
     assert first.bound.threshold_s == second.bound.threshold_s
-    assert np.array_equal(first.bound.prices.weight, second.bound.prices.weight)
-    assert np.array_equal(first.bound.prices.byte, second.bound.prices.byte)
+    assert np.array_equal(first.bound.multipliers.weight, second.bound.multipliers.weight)
+    assert np.array_equal(first.bound.multipliers.byte, second.bound.multipliers.byte)
 
 
 def test_the_same_problem_gives_the_same_outcome(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ortools.math_opt.python import mathopt
 
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.solvers.bound.cutting_planes import solve_relaxation
@@ -136,20 +136,20 @@ def test_the_best_prices_prove_the_bound_again() -> None:
     for problem in filter(None, map(roomy, range(0, 36, 3))):
         fluid = Fluid(problem)
         solution = solve_relaxation(fluid)
-        assert fluid.bound(solution.prices)[0] == pytest.approx(solution.bound_s, rel=1e-12)
+        assert fluid.bound(solution.multipliers)[0] == pytest.approx(solution.bound_s, rel=1e-12)
         own = ~fluid.shared_columns | (np.arange(problem.kinds)[:, None] == 0)
-        total = (solution.prices.weight * fluid.instances * own).sum(axis=0)
+        total = (solution.multipliers.weight * fluid.instances * own).sum(axis=0)
         for stage in np.unique(problem.stage_of_column):
             assert total[problem.stage_of_column == stage].sum() == pytest.approx(1.0)
         assert solution.shares.sum() == pytest.approx(1.0)
-        assert (solution.prices.byte >= 0).all()
+        assert (solution.multipliers.byte >= 0).all()
 
 
 def test_prices_of_nothing_cost_nothing() -> None:
     """Without any price the bound is what the base and the constants alone prove, never more than the best bound."""
     problem = tiny_instance(0).problem
     fluid = Fluid(problem)
-    nothing = Prices(np.zeros_like(fluid.instances), np.zeros_like(fluid.capacity))
+    nothing = Multipliers(np.zeros_like(fluid.instances), np.zeros_like(fluid.capacity))
     value, _ = fluid.bound(nothing)
     assert value == pytest.approx(problem.stage_constants.sum())
     assert value <= solve_relaxation(fluid).bound_s
@@ -159,19 +159,19 @@ def test_a_table_without_options_costs_infinitely_much() -> None:
     """Wherever it stands among the others."""
     problem = tiny_instance(6).problem
     fluid = Fluid(problem)
-    prices = Prices(np.zeros_like(fluid.instances), np.zeros_like(fluid.capacity))
+    multipliers = Multipliers(np.zeros_like(fluid.instances), np.zeros_like(fluid.capacity))
     for missing in range(problem.tables):
         shifted = problem.option_table + (problem.option_table >= missing)
         rows = np.insert(problem.table_rows, missing, 1)
         sets = np.zeros_like(rows)
-        cheapest, picks = Fluid(replace(problem, option_table=shifted, table_rows=rows, table_rank_set=sets)).price(
-            prices
+        cheapest, choices = Fluid(replace(problem, option_table=shifted, table_rows=rows, table_rank_set=sets)).price(
+            multipliers
         )
         assert np.isinf(cheapest[missing])
         others = np.arange(len(rows)) != missing
-        before, picks_before = fluid.price(prices)
+        before, picks_before = fluid.price(multipliers)
         assert cheapest[others] == pytest.approx(before)
-        assert (picks[others] == picks_before).all()
+        assert (choices[others] == picks_before).all()
 
 
 def test_less_memory_never_shortens_the_relaxed_step() -> None:
@@ -188,9 +188,9 @@ def test_less_memory_never_shortens_the_relaxed_step() -> None:
     assert worse
 
 
-def random_prices(fluid: Fluid, random: np.random.Generator) -> Prices:
+def random_prices(fluid: Fluid, random: np.random.Generator) -> Multipliers:
     """Any prices at all: what they are worth does not matter to a sum."""
-    return Prices(random.random(fluid.instances.shape), random.random(fluid.capacity.shape) * 1e-9)
+    return Multipliers(random.random(fluid.instances.shape), random.random(fluid.capacity.shape) * 1e-9)
 
 
 def test_values_and_usage_of_a_pick_agree() -> None:
@@ -198,14 +198,14 @@ def test_values_and_usage_of_a_pick_agree() -> None:
     for seed in range(40):
         problem = tiny_instance(seed).problem
         fluid = Fluid(problem)
-        prices = random_prices(fluid, np.random.default_rng(seed))
-        values = fluid.pick_values(prices)
+        multipliers = random_prices(fluid, np.random.default_rng(seed))
+        values = fluid.choice_values(multipliers)
         named = np.flatnonzero(np.isfinite(values))
-        base = (fluid.usage(prices, named[:0])[0] * prices.weight).sum()
-        for pick in named.tolist():
-            seconds, size = fluid.usage(prices, np.array([pick]))
-            worth = (seconds * prices.weight).sum() - base + (size * prices.byte).sum()
-            assert worth == pytest.approx(values[pick], rel=1e-9), (seed, pick)
+        base = (fluid.usage(multipliers, named[:0])[0] * multipliers.weight).sum()
+        for choice in named.tolist():
+            seconds, size = fluid.usage(multipliers, np.array([choice]))
+            worth = (seconds * multipliers.weight).sum() - base + (size * multipliers.byte).sum()
+            assert worth == pytest.approx(values[choice], rel=1e-9), (seed, choice)
 
 
 def test_blocks_that_are_not_usable_are_not_picked() -> None:
@@ -213,18 +213,18 @@ def test_blocks_that_are_not_usable_are_not_picked() -> None:
     for seed in range(40):
         problem = tiny_instance(seed).problem
         fluid, random = Fluid(problem), np.random.default_rng(seed)
-        prices = random_prices(fluid, random)
+        multipliers = random_prices(fluid, random)
         usable = random.random(len(problem.block_option)) < 0.6
-        cheapest, picks = fluid.price(prices, usable)
-        everything = fluid.pick_values(prices)
+        cheapest, choices = fluid.price(multipliers, usable)
+        everything = fluid.choice_values(multipliers)
         for table in range(problem.tables):
             own = range(*problem.table_block_start[table : table + 2])
-            fixed = [b for b in own if not problem.block_is_free[b]]
+            fixed = [b for b in own if not problem.block_is_splittable[b]]
             broken = {int(problem.block_option[b]) for b in fixed if not usable[b]}
             left = [b for b in own if usable[b] and int(problem.block_option[b]) not in broken]
             assert cheapest[table] == min((everything[b] for b in left), default=np.inf)
             if np.isfinite(cheapest[table]):
-                assert picks[table] in left
+                assert choices[table] in left
 
 
 class ImpreciseSolver:

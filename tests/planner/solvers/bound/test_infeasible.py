@@ -8,7 +8,7 @@ import pytest
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner import plan
-from planner.certificates.multipliers import Prices
+from planner.certificates.multipliers import Multipliers
 from planner.certificates.shortage import Shortage
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
@@ -110,7 +110,7 @@ def test_the_prices_prove_the_shortage() -> None:
     found = shortage(fluid)
     assert found is not None
     assert (found.byte >= 0).all()
-    cheapest, _ = fluid.price(Prices(np.zeros_like(fluid.instances), found.byte))
+    cheapest, _ = fluid.price(Multipliers(np.zeros_like(fluid.instances), found.byte))
     assert cheapest.sum() > (found.byte * fluid.capacity).sum()
 
 

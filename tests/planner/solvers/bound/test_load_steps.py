@@ -49,4 +49,4 @@ def test_blocks_over_a_node_may_keep_ranks_off_the_steps() -> None:
     assert not over_node.all()
     assert found[problem.block_extent == WORLD].all()
     whole = (problem.block_extent == RANK) & (problem.block_units == problem.option_units[problem.block_option])
-    assert found[whole & problem.block_is_free].mean() > 0.9
+    assert found[whole & problem.block_is_splittable].mean() > 0.9

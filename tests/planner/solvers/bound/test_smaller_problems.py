@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from planner.problem.arrays import Problem
-from planner.problem.integrality import grain_seconds
+from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.bound.column_reduction import slimmed, with_options
+from planner.solvers.bound.column_reduction import reduce_columns, with_options
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
-from planner.solvers.bound.presolve import composed
+from planner.solvers.bound.presolve import presolve
 from planner.solvers.improve.smoothing import Smoothing
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import random_placement
@@ -42,7 +42,7 @@ def with_dear_width(problem: Problem) -> Problem:
 
 def test_no_stage_is_shorter_than_its_grain(problems: list[Problem]) -> None:
     """Of any placement, in every stage; and a grain exists in some problems."""
-    found = [grain_seconds(problem) for problem in problems]
+    found = [integrality_floors(problem) for problem in problems]
     for problem, least in zip(problems, found, strict=True):
         for placement in random_ones(problem):
             seconds = load_state(problem, placement).stage_seconds() - problem.stage_constants
@@ -56,7 +56,7 @@ def test_grains_raise_a_bound(problems: list[Problem]) -> None:
     for problem in problems:
         if shortage(Fluid(problem)) is None:
             plain = solve_relaxation(Fluid(problem)).bound_s
-            raised.append(solve_relaxation(Fluid(problem, grain_seconds(problem))).bound_s / plain - 1)
+            raised.append(solve_relaxation(Fluid(problem, integrality_floors(problem))).bound_s / plain - 1)
     assert min(raised) > -2e-5
     assert max(raised) > 1e-3
 
@@ -65,10 +65,10 @@ def test_joint_blocks_cost_what_their_parts_do(problems: list[Problem]) -> None:
     """Taken apart, a placement takes the seconds and bytes it promised: never more than the blocks as they were."""
     changed = 0
     for problem in map(with_dear_width, problems):
-        joint = composed(problem)
+        joint = presolve(problem)
         for placement in random_ones(problem):
             promised, before = load_state(joint.problem, placement), load_state(problem, placement)
-            apart = joint.taken_apart(placement)
+            apart = joint.postsolved(placement)
             held = load_state(problem, apart)
             assert held.step_s() == pytest.approx(promised.step_s(), rel=1e-12)
             assert held.free == pytest.approx(promised.free, rel=1e-9, abs=1e-3)
@@ -82,7 +82,7 @@ def test_idle_columns_do_not_count(problems: list[Problem]) -> None:
     """A slim problem has the same step and the same overflow for every placement."""
     slimmer = 0
     for problem in problems:
-        slim = slimmed(problem).problem
+        slim = reduce_columns(problem).problem
         slimmer += slim.fixed.shape[2] < problem.fixed.shape[2]
         for placement in random_ones(problem):
             whole, less = load_state(problem, placement), load_state(slim, placement)

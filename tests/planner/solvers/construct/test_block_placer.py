@@ -92,7 +92,7 @@ def test_colocated_blocks_and_wide_ones_stay_on_one_node(extent: int) -> None:
                     assert partial.state.overflow_bytes() == 0
                     put += 1
             continue
-        for option in np.flatnonzero(problem.option_tied).tolist():
+        for option in np.flatnonzero(problem.option_colocated).tolist():
             types = np.arange(*problem.block_start[option : option + 2])
             blocks = np.repeat(types, problem.block_count[types]).tolist()
             before = partial.snapshot()

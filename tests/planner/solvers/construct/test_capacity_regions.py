@@ -18,9 +18,9 @@ def test_units_hold_every_confined_table_once() -> None:
         members = [table for unit in units for table in unit.tables]
         assert len(members) == len(set(members))
         unit_of = {table: number for number, unit in enumerate(units) for table in unit.tables}
-        for group in (*problem.together, *problem.apart):
+        for group in (*problem.affinity_groups, *problem.anti_affinity_groups):
             assert set(group.tables.tolist()) <= set(members)
-        for group in problem.together:
+        for group in problem.affinity_groups:
             assert len({unit_of[table] for table in group.tables.tolist()}) == 1
         everywhere = [problem.rank_sets[problem.table_rank_set[t]].sum() for t in range(problem.tables)]
         assert {t for t in range(problem.tables) if everywhere[t] < problem.reach.sum()} <= set(members)
@@ -52,10 +52,10 @@ def test_a_placed_block_binds_its_partners_and_rivals(seed: int) -> None:
             block = int(blocks[table][0])
             expected = problem.may_hold(block).copy()
             for rank in range(problem.world):
-                for group in problem.together:
+                for group in problem.affinity_groups:
                     others = [placed[t] for t in group.tables.tolist() if t in placed and table in group.tables]
                     expected[rank] &= all(group.zone_of_rank[rank] == group.zone_of_rank[other] for other in others)
-                for group in problem.apart:
+                for group in problem.anti_affinity_groups:
                     others = [placed[t] for t in group.tables.tolist() if t in placed and table in group.tables]
                     expected[rank] &= all(group.zone_of_rank[rank] != group.zone_of_rank[other] for other in others)
             twin = open_ranks.copy()

@@ -20,7 +20,7 @@ def test_every_table_keeps_a_block_and_masks_differ(is_tight: bool) -> None:
     for seed in range(40):
         problem = tiny_instance(seed).problem
         fluid = Fluid(problem)
-        if not np.isfinite(fluid.price(fluid.no_prices())[0]).all():
+        if not np.isfinite(fluid.price(fluid.no_multipliers())[0]).all():
             continue
         relaxed = solve_relaxation(fluid)
         masks = [mask for _, mask in capped_blocks(problem, relaxed, np.full(len(problem.pool_capacity), is_tight))]
@@ -43,8 +43,8 @@ def test_blocks_over_a_cap_on_pools_are_the_smallest_of_their_table() -> None:
         over = np.flatnonzero(mask & (share > max(cap, shared_cap)) & (problem.block_extent != WORLD))
         for block in over.tolist():
             own = problem.table_of_block == problem.table_of_block[block]
-            below = own & mask & (share <= min(cap, shared_cap)) & problem.block_is_free
-            assert not below.any() or not problem.block_is_free[block]
+            below = own & mask & (share <= min(cap, shared_cap)) & problem.block_is_splittable
+            assert not below.any() or not problem.block_is_splittable[block]
 
 
 def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:

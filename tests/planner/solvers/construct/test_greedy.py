@@ -39,7 +39,7 @@ def test_every_block_has_a_place_that_it_may_have() -> None:
             continue
         complete += 1
         picks, placement, step_s = found
-        expected = [block for pick in picks.tolist() for block in problem.blocks_of_pick(pick)]
+        expected = [block for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
         assert sorted(placement.item_block.tolist()) == sorted(expected)
         assert faults(problem, placement) == []
         state = load_state(problem, placement)
@@ -59,7 +59,9 @@ def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
         picks, before, _ = found
         table = problem.option_table[problem.block_option[before.item_block]]
         option = problem.block_option[before.item_block]
-        is_loose = (table == 0) & (np.cumsum(table == 0) == 1) & (before.item_place >= 0) & ~problem.option_tied[option]
+        is_loose = (
+            (table == 0) & (np.cumsum(table == 0) == 1) & (before.item_place >= 0) & ~problem.option_colocated[option]
+        )
         is_held = (table < 2) & ~is_loose
         held = Placement(before.item_block[is_held], before.item_place[is_held])
         again = place(problem, picks[2:], problem.stage_constants + 1e-3, held, before.item_block[is_loose])
@@ -112,7 +114,9 @@ def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
     placed = 0
-    for picks in itertools.islice(cheapest_first(fluid.pick_values(relaxed.prices), problem.table_block_start), 60):
+    for picks in itertools.islice(
+        cheapest_first(fluid.choice_values(relaxed.multipliers), problem.table_block_start), 60
+    ):
         found = place(problem, picks, relaxed.stage_seconds)
         if found is not None:
             placed += 1
@@ -152,7 +156,7 @@ def test_placing_blocks_together_keeps_the_books(tiers: tuple[PlacementTier, ...
     assert found is not None
     placement, state = found
     assert faults(problem, placement) == []
-    expected = [block for pick in picks.tolist() for block in problem.blocks_of_pick(pick)]
+    expected = [block for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
     assert sorted(placement.item_block.tolist()) == sorted(expected)
     again = load_state(problem, placement)
     np.testing.assert_allclose(state.load, again.load, rtol=1e-9, atol=1e-15)

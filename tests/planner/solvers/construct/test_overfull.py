@@ -19,7 +19,7 @@ def random_placement(problem: Problem, random: np.random.Generator) -> Placement
     items: list[tuple[int, int]] = []
     for table in range(problem.tables):
         pick = int(random.integers(*problem.table_block_start[table : table + 2]))
-        for block in problem.blocks_of_pick(pick):
+        for block in problem.blocks_of_choice(pick):
             places = (problem.world, len(problem.node_start) - 1, 1)[problem.block_extent[block]]
             items.append((block, int(random.integers(places)) if problem.block_extent[block] < 2 else -1))
     items.sort()

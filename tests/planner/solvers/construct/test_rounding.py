@@ -47,12 +47,12 @@ def test_no_other_choice_fills_the_memory_better(seed: int, monkeypatch: pytest.
     problem = build_problem(model, enumerate_options(model, policy))
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
-    tier = int(relaxed.prices.byte[0].argmax())
-    assert relaxed.prices.byte[0, tier] > 0
+    tier = int(relaxed.multipliers.byte[0].argmax())
+    assert relaxed.multipliers.byte[0, tier] > 0
     usable = np.ones(len(problem.block_option), dtype=bool)
     picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, 1.0)
-    size = fluid.pick_bytes(0, tier)
-    seconds = fluid.pick_values(relaxed.prices) - relaxed.prices.byte[0, tier] * size
+    size = fluid.choice_bytes(0, tier)
+    seconds = fluid.choice_values(relaxed.multipliers) - relaxed.multipliers.byte[0, tier] * size
     room = float(fluid.capacity[0, tier])
     assert size[picks].sum() <= room
     of_table = [range(*problem.table_block_start[t : t + 2]) for t in range(problem.tables)]
@@ -72,8 +72,8 @@ def test_options_are_mended_until_they_fit_together() -> None:
         start = problem.table_block_start
         in_hbm = np.array([int(start[t]) for t in range(problem.tables)])
         usable = np.ones(len(problem.block_option), dtype=bool)
-        before = fluid.usage(relaxed.prices, in_hbm)[1]
-        after = fluid.usage(relaxed.prices, mend(fluid, relaxed, in_hbm, usable, 1.0))[1]
+        before = fluid.usage(relaxed.multipliers, in_hbm)[1]
+        after = fluid.usage(relaxed.multipliers, mend(fluid, relaxed, in_hbm, usable, 1.0))[1]
         assert (before > fluid.capacity).any()
         assert (after <= fluid.capacity * (1 + 1e-5)).all()
 
@@ -88,13 +88,13 @@ def test_every_table_has_an_option_that_the_optimum_mixes(seed: int) -> None:
     picks = round_picks(fluid, relaxed)
     assert len(picks) == problem.tables
     for table in range(problem.tables):
-        assert picks[table] in relaxed.picks[:, table]
+        assert picks[table] in relaxed.choices[:, table]
     shared = sum(
-        share * fluid.usage(relaxed.prices, mixed)[1]
-        for mixed, share in zip(relaxed.picks, relaxed.shares, strict=True)
+        share * fluid.usage(relaxed.multipliers, mixed)[1]
+        for mixed, share in zip(relaxed.choices, relaxed.shares, strict=True)
     )
-    largest = max(float(fluid.pick_bytes(0, tier).max()) for tier in range(fluid.capacity.shape[1]))
-    assert np.abs(fluid.usage(relaxed.prices, picks)[1] - shared).max() <= largest
+    largest = max(float(fluid.choice_bytes(0, tier).max()) for tier in range(fluid.capacity.shape[1]))
+    assert np.abs(fluid.usage(relaxed.multipliers, picks)[1] - shared).max() <= largest
 
 
 @pytest.mark.parametrize("headroom", [1.0, 0.9])
@@ -104,10 +104,10 @@ def test_a_choice_keeps_to_the_memory_and_to_what_is_usable(headroom: float) -> 
     problem = problem_of(list(random.uniform(0.2e6, 3e6, 30)), 2, hbm_bytes=4e9, ddr_bytes=20e9)
     fluid = Fluid(problem)
     usable = np.ones(len(problem.block_option), dtype=bool)
-    usable[problem.blocks_of_pick(0)] = False
+    usable[problem.blocks_of_choice(0)] = False
     choice = choose(fluid, usable, headroom)
     assert choice is not None
     relaxed, picks = choice
     assert usable[picks].all()
-    assert (fluid.usage(relaxed.prices, picks)[1] <= fluid.capacity * (headroom + OVER)).all()
+    assert (fluid.usage(relaxed.multipliers, picks)[1] <= fluid.capacity * (headroom + OVER)).all()
     assert choose(fluid, usable, 1e-3) is None

@@ -48,7 +48,7 @@ CASES = [(seed, *found) for seed in SEEDS if (found := some(seed)) is not None]
 def neighbours(problem: Problem, placement: Placement) -> Iterator[Placement]:
     """All placements that differ by one block of a single rank elsewhere, or by two in each other's place."""
     block, place = placement.item_block, placement.item_place
-    tied = problem.option_tied[problem.block_option[block]]
+    tied = problem.option_colocated[problem.block_option[block]]
     single = np.flatnonzero(
         (problem.block_extent[block] == RANK) & ~problem.grouped[problem.table_of_block[block]] & ~tied
     )

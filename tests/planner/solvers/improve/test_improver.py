@@ -20,7 +20,7 @@ def test_the_instances_are_of_every_sort() -> None:
     """Of one kind of rank and of two, with and without free options, blocks on nodes and merging parts."""
     assert len(TINY) >= 60
     assert {problem.kinds for _, problem, _ in TINY} == {1, 2}
-    assert {bool(problem.block_is_free.any()) for _, problem, _ in TINY} == {True, False}
+    assert {bool(problem.block_is_splittable.any()) for _, problem, _ in TINY} == {True, False}
     assert any(problem.block_extent[placement.item_block].tolist().count(1) for _, problem, placement in TINY)
 
 

@@ -16,7 +16,7 @@ from tests.oracles.instances import tiny_instance
 def _has_options(seed: int) -> bool:
     """Whether every table of the tiny instance fits somewhere."""
     fluid = Fluid(tiny_instance(seed).problem)
-    return bool(np.isfinite(fluid.price(fluid.no_prices())[0]).all())
+    return bool(np.isfinite(fluid.price(fluid.no_multipliers())[0]).all())
 
 
 @pytest.mark.parametrize("seed", [seed for seed in range(0, 120, 3) if _has_options(seed)])
@@ -25,7 +25,7 @@ def test_an_offer_costs_what_it_says(seed: int) -> None:
     problem = tiny_instance(seed).problem
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
-    target = Target(problem, relaxed.prices, relaxed.stage_seconds)
+    target = Target(problem, relaxed.multipliers, relaxed.stage_seconds)
     insertion = Insertion(problem, target, np.ones(len(problem.block_option), dtype=bool))
     state = LoadState(problem)
     for table in range(problem.tables):
@@ -46,7 +46,7 @@ def test_a_whole_table_goes_where_the_value_grows_least() -> None:
     for seed in range(5):
         problem = whole_tables(10, seed=seed)
         relaxed = solve_relaxation(Fluid(problem))
-        target = Target(problem, relaxed.prices, relaxed.stage_seconds)
+        target = Target(problem, relaxed.multipliers, relaxed.stage_seconds)
         insertion = Insertion(problem, target, np.ones(10, dtype=bool))
         state = LoadState(problem)
         for table in range(10):
@@ -68,10 +68,10 @@ def test_what_is_taken_out_leaves_nothing() -> None:
     for seed in range(60):
         problem = tiny_instance(seed).problem
         fluid = Fluid(problem)
-        if not np.isfinite(fluid.price(fluid.no_prices())[0]).all():
+        if not np.isfinite(fluid.price(fluid.no_multipliers())[0]).all():
             continue
         relaxed = solve_relaxation(fluid)
-        target = Target(problem, relaxed.prices, relaxed.stage_seconds)
+        target = Target(problem, relaxed.multipliers, relaxed.stage_seconds)
         insertion = Insertion(problem, target, np.ones(len(problem.block_option), dtype=bool))
         state, empty = LoadState(problem), LoadState(problem)
         for table in range(problem.tables):

@@ -53,7 +53,8 @@ def test_balancing_keeps_tables_within_their_ranks() -> None:
     confined = np.where(np.arange(problem.tables) % 3 == 0, 1, 0)
     problem = replace(problem, rank_sets=np.stack([np.ones_like(half), half]), table_rank_set=confined)
     whole = [
-        int(np.flatnonzero(problem.block_is_free & (problem.table_of_block == t))[-1]) for t in range(problem.tables)
+        int(np.flatnonzero(problem.block_is_splittable & (problem.table_of_block == t))[-1])
+        for t in range(problem.tables)
     ]
     start = Placement(np.array(whole), np.zeros(problem.tables, dtype=np.int64))
     capacity = tuple(np.full_like(pool, 1e15) for pool in problem.pool_capacity)

@@ -25,7 +25,7 @@ def test_placements_become_better_and_stay_legal() -> None:
         if start is None:
             continue
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
-        placement, step_s = LocalSearch(fluid, relaxed.prices, incumbent).improve(start[0], 0, SQUARINGS)
+        placement, step_s = LocalSearch(fluid, relaxed.multipliers, incumbent).improve(start[0], 0, SQUARINGS)
         state = load_state(problem, placement)
         assert faults(problem, placement) == []
         assert state.overflow_bytes() <= 1e-3
@@ -46,7 +46,7 @@ def test_the_same_seed_ends_in_the_same_placement() -> None:
     ends = []
     for _ in range(2):
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
-        ends.append(LocalSearch(fluid, relaxed.prices, incumbent).improve(start[0], 5, LATER_SQUARINGS))
+        ends.append(LocalSearch(fluid, relaxed.multipliers, incumbent).improve(start[0], 5, LATER_SQUARINGS))
     assert ends[0][1] == ends[1][1]
     assert np.array_equal(ends[0][0].item_place, ends[1][0].item_place)
     assert np.array_equal(ends[0][0].item_block, ends[1][0].item_block)
@@ -61,5 +61,5 @@ def test_a_search_that_is_over_returns_what_it_was_given() -> None:
     assert start is not None
     limits = SearchLimits(gap=0.0, stop=lambda: True)
     incumbent = Incumbent(bound_of(relaxed), limits, lambda *_: None)
-    _, step_s = LocalSearch(fluid, relaxed.prices, incumbent).improve(start[0], 0, ())
+    _, step_s = LocalSearch(fluid, relaxed.multipliers, incumbent).improve(start[0], 0, ())
     assert step_s == start[1]

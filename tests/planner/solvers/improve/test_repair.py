@@ -75,7 +75,7 @@ def test_what_fits_is_a_placement_and_most_that_is_too_full_comes_to_fit(ranks: 
         taken = [size - load_state(problem, aim).free[m].min() for m, size in enumerate(problem.pool_capacity)]
         tight = replace(problem, pool_capacity=tuple(np.asarray(of * 1.02 + 1.0) for of in taken))
         before = placement_of(tight, random)
-        found = repaired(tight, before, Fluid(tight).block_values(Fluid(tight).no_prices()), 1.0)
+        found = repaired(tight, before, Fluid(tight).block_values(Fluid(tight).no_multipliers()), 1.0)
         if found is not None:
             assert faults(tight, found) == []
             assert load_state(tight, found).overflow_bytes() <= 1e-3

@@ -41,7 +41,7 @@ def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem,
     problem, placement = start
     index = Improver(problem, placement, 0).state.exchange_index
     heights = index.amount
-    seconds = index.load[0][problem.block_is_free.nonzero()[0]]
+    seconds = index.load[0][problem.block_is_splittable.nonzero()[0]]
     for column in np.flatnonzero(heights).tolist():
         parts = seconds[:, column] / heights[column]
         np.testing.assert_allclose(parts, np.round(parts), atol=1e-3)

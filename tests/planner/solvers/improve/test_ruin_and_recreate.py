@@ -24,7 +24,7 @@ def all_of(problem: Problem) -> np.ndarray:
 
 def ruined(problem: Problem, placement: Placement, usable: np.ndarray, steps: int = STEPS, seed: int = 0) -> Ruin:
     relaxed = solve_relaxation(Fluid(problem))
-    ruin = Ruin(problem, relaxed.prices, usable, load_state(problem, placement).stage_seconds(), seed)
+    ruin = Ruin(problem, relaxed.multipliers, usable, load_state(problem, placement).stage_seconds(), seed)
     ruin.start_from(placement)
     ruin.run(steps, 1e-3, lambda: False)
     return ruin
@@ -84,7 +84,7 @@ def test_a_built_plan_is_whole() -> None:
     built = 0
     for seed, problem, _ in CASES:
         relaxed = solve_relaxation(Fluid(problem))
-        ruin = Ruin(problem, relaxed.prices, all_of(problem), relaxed.stage_seconds, seed)
+        ruin = Ruin(problem, relaxed.multipliers, all_of(problem), relaxed.stage_seconds, seed)
         ruin.build()
         found = ruin.best()
         if found is not None:

@@ -21,7 +21,7 @@ def test_the_growth_of_a_block_is_that_of_the_value() -> None:
         if problem.extremes.sharing.max() > 1 or any(len(np.unique(p)) < problem.world for p in problem.pool_of_rank):
             continue
         relaxed = solve_relaxation(Fluid(problem))
-        target = Target(problem, relaxed.prices, relaxed.stage_seconds)
+        target = Target(problem, relaxed.multipliers, relaxed.stage_seconds)
         state, ranks = load_state(problem, placement), np.arange(problem.world)
         before = target.value(state)
         for block in np.flatnonzero(problem.block_extent == RANK)[:6].tolist():
@@ -45,7 +45,7 @@ def test_wide_blocks_add_up_over_their_ranks() -> None:
     for problem, placement in CASES:
         wide = WideBlocks(problem)
         relaxed = solve_relaxation(Fluid(problem))
-        target, state = Target(problem, relaxed.prices, relaxed.stage_seconds), load_state(problem, placement)
+        target, state = Target(problem, relaxed.multipliers, relaxed.stage_seconds), load_state(problem, placement)
         for block in np.flatnonzero(problem.block_extent == 2)[:4].tolist():
             then = state.copy()
             place_block(problem, then, block, -1)
@@ -74,7 +74,7 @@ def test_a_target_only_falls_and_what_is_over_it_is_dear() -> None:
     for problem, placement in CASES[:20]:
         relaxed = solve_relaxation(Fluid(problem))
         state = load_state(problem, placement)
-        target = Target(problem, relaxed.prices, state.stage_seconds() * 1.2)
+        target = Target(problem, relaxed.multipliers, state.stage_seconds() * 1.2)
         value, aim = target.value(state), target.aim.copy()
         target.lower(state.stage_seconds() * 2)
         assert target.value(state) == value
