@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from cost_models.torchrec.rules import case_topology, case_workload
 
 from benchmarks.instances import SHIPPED_CASES
 from cost_models.registry import cost_model
+from cost_models.torchrec.cases import case_topology, case_workload
 from planner.certificates.branch_nodes import BranchingRules
 from planner.certificates.branch_trees import BranchTree, gap_in, tree_bound_s, tree_faults
 from planner.certificates.parts import Part
@@ -26,7 +26,7 @@ from tests.oracles.brute_force import optimum
 from tests.oracles.instances import confined_instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import faults
 
-CASES = 60
+NODES = 60
 
 
 def branched(problem: Problem, step_s: float) -> tuple[BranchingResult, Floats]:
@@ -34,7 +34,7 @@ def branched(problem: Problem, step_s: float) -> tuple[BranchingResult, Floats]:
     fluid = Fluid(problem)
     bound = tighten(fluid, solve_relaxation(fluid), step_s)
     least = least_of_stages(fluid, bound.multipliers)
-    return branch(problem, bound.multipliers, least, step_s, StopRule(CASES)), least
+    return branch(problem, bound.multipliers, least, step_s, StopRule(NODES)), least
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +74,10 @@ def test_branching_that_goes_on_below_a_faster_plan_is_a_proof(seed: int) -> Non
     bound = tighten(fluid, solve_relaxation(fluid), best.step_s * 1.2)
     least = least_of_stages(fluid, bound.multipliers)
     branches = BranchAndBound(problem, bound.multipliers, least, best.step_s * 1.2)
-    branches.run(StopRule(CASES // 3))
+    branches.run(StopRule(NODES // 3))
     first = branches.result()
     branches.lower(best.step_s * 1.01)
-    branches.run(StopRule(CASES))
+    branches.run(StopRule(NODES))
     found = branches.result()
     assert min(first.bound_s, found.tree.threshold_s) <= found.bound_s <= best.step_s * (1 + 1e-12)
     assert list(tree_faults(problem, found.tree, least)) == []
@@ -128,7 +128,7 @@ def test_branching_finds_plans_and_proves_them_optimal() -> None:
         problem = tiny_instance(seed).problem
         best = optimum(problem)
         if best is not None:
-            found = solve(problem, SearchLimits(gap=0.0, rules=CASES))
+            found = solve(problem, SearchLimits(gap=0.0, cases=NODES))
             feasible += 1
             proven += found.status == "optimal"
             assert found.status != "optimal" or found.step_s == pytest.approx(best.step_s, rel=2e-6)
