@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.resources import Way
 from cost_models.shards import Floats
 from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT
@@ -33,7 +34,7 @@ class Collectives:
         self._traffic = traffic
 
     def all_to_all(
-        self, groups: ProcessGroups, to_each: Floats, way: str, beyond: ProcessGroups | None = None
+        self, groups: ProcessGroups, to_each: Floats, way: Way, beyond: ProcessGroups | None = None
     ) -> list[Transfer]:
         """Every rank sends (OUT) or gets (IN) `to_each` [W] bytes to or from every other rank of its group, or every
         rank of its group that is not in its smaller group of `beyond`."""

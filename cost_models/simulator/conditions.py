@@ -1,13 +1,14 @@
 """What differs from the mean: pooling that varies, devices that are slow, links that are slow or lost."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 
+from cost_models.resources import WAYS, Resource
 from cost_models.shards import Floats
-from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.network import Instance, SimulatedNetwork
 from cost_models.workload.models import Workload
 
 
@@ -21,9 +22,8 @@ class Conditions:
     """Spread of each rank's device time from step to step: standard deviation of its logarithm."""
     slow_ranks: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """By rank, how many times as long its device takes."""
-    slow_links: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
-    """By sort (`nic`, `link`, `host_link`, `pcie`, `ddr`, `ssd`, `front_end`) and number, the share of its bandwidth
-    that is left."""
+    slow_links: Mapping[Instance, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By resource and number, the share of its bandwidth that is left; without a direction, of both."""
     lost_cards: tuple[int, ...] = ()
     """Scale-out cards that are gone; their ranks use another one of their node."""
     data_loading: bool = False
@@ -52,14 +52,15 @@ class Conditions:
         return list(usual * np.exp(self.jitter * drawn))
 
     def capacity(self, network: SimulatedNetwork) -> Floats:
-        """[R] of each resource. Raises ValueError for links that do not exist."""
+        """[R] of each instance of a resource, over what it is when healthy. Raises ValueError for links that do not
+        exist."""
         capacity = np.ones(network.count)
-        names = {name: i for i, name in enumerate(network.names)}
-        for (sort, number), share in self.slow_links.items():
-            ends = [name for name in ((sort, number), (f"{sort}_out", number), (f"{sort}_in", number)) if name in names]
+        for (link, number), share in self.slow_links.items():
+            ways = (None, *WAYS) if link.way is None else (link.way,)
+            named = {(replace(link, way=way), number) for way in ways}
+            ends = [i for i, instance in enumerate(network.instances) if instance in named]
             if not ends:
-                sorts = sorted({name.removesuffix("_out").removesuffix("_in") for name, _ in network.names})
-                raise ValueError(f"there is no {sort} {number}; sorts of links are {', '.join(sorts)}")
-            for name in ends:
-                capacity[names[name]] = share
+                kinds = sorted({str(Resource(resource.kind, level=resource.level)) for resource in network.first})
+                raise ValueError(f"there is no {link} {number}; sorts of links are {', '.join(kinds)}")
+            capacity[ends] = share
         return capacity

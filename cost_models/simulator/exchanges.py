@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.resources import Way
 from cost_models.shards import NODE, WORLD, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
@@ -41,7 +42,7 @@ class Exchanges:
         return self._exchange(IDS, "input dist", batch, transfers, after, yields=yields)
 
     def outputs(
-        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: str, after: Ints
+        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
     ) -> list[Ints]:
         """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding.
 

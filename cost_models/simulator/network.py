@@ -4,27 +4,30 @@ The capacity of every resource is one second per second, and a transfer's weight
 keeps it busy at the rate that such traffic achieves: exchanges and reductions achieve different rates on one wire.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from cost_models.kinds import RankKind
-from cost_models.shards import BELOW_HBM, SHARED_BY, WORLD, Floats, Ints, MemoryTier
+from cost_models.resources import FRONT_END, HOST_LINK, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, PCIE, WAYS, Resource
+from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, WORLD, Floats, Ints, MemoryTier
 from cost_models.simulator.graph import NONE, Use
 from cost_models.simulator.process_groups import ProcessGroups
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
-OUT, IN = "out", "in"
+OUT, IN = WAYS
+Instance = tuple[Resource, int]
+"""A resource, and the number of what has it: the rank of a port, a card, a switch, a node, a node group."""
 
 
 class SimulatedNetwork:
     """Resources of one cluster, and the process groups that shardings know. W ranks, R resources.
 
-    A resource is named by its sort and number: `("link_out", 3)` is the port of rank 3 into its scale-up domain,
-    `nic_out` a card, `uplink0_out` a switch of the lowest level towards the next, `host_link` a rank's own PCIe link,
-    `pcie` a PCIe switch, `ddr`, `ssd`, `scm` and `front_end` those of a node, `remote` the hosts of a node group.
+    What shares a resource has an instance of it: a rank its port into the scale-up domain and its own PCIe link, a card
+    its two directions, a PCIe switch and a node what their ranks share, a switch of the network its way up and down.
+    Instances are numbered one resource after the other.
     """
 
     def __init__(self, topology: Topology, kinds: tuple[RankKind, ...], lost_cards: Sequence[int] = ()) -> None:
@@ -40,20 +43,27 @@ class SimulatedNetwork:
             for group_of_rank in (np.arange(self.world), self.node_of_rank, everyone)
         )
         """The groups of every extent of a block, by RANK, NODE and WORLD."""
-        self.first: dict[str, int] = {}
+        self.first: dict[Resource, int] = {}
+        """The number of the first instance of every resource."""
         self.count = 0
-        switches = self.fabric.pcie_switch_of_rank
-        for sort, number in (
-            *((f"link_{way}", self.world) for way in (OUT, IN)),
-            *((f"nic_{way}", len(self.fabric.nic_bytes_per_s)) for way in (OUT, IN)),
-            ("host_link", self.world),
-            ("pcie", int(switches.max()) + 1),
-            *((sort, topology.node_count) for sort in ("ddr", "ssd", "front_end")),
-            *((tier, self._pools(tier)) for tier in ("scm", "remote") if self._has(tier)),
-            *((f"uplink{level}_{way}", number) for level, number in self.oversubscribed.items() for way in (OUT, IN)),
-        ):
-            self.first[sort] = self.count
-            self.count += number
+        """Instances of all resources: R."""
+        for resource, instances in self._instances():
+            self.first[resource] = self.count
+            self.count += instances
+
+    def _instances(self) -> Iterator[tuple[Resource, int]]:
+        """Every resource, and how many instances it has."""
+        yield from ((resource, self.world) for resource in (LINK_OUT, LINK_IN))
+        yield from ((resource, len(self.fabric.nic_bytes_per_s)) for resource in (NIC_OUT, NIC_IN))
+        yield HOST_LINK, self.world
+        yield PCIE, int(self.fabric.pcie_switch_of_rank.max()) + 1
+        always = [tier for tier in BELOW_HBM if tier in EVERYWHERE]
+        yield from ((Resource(tier), self._pools(tier)) for tier in always)
+        yield FRONT_END, self.topology.node_count
+        described = [tier for tier in BELOW_HBM if tier not in always]
+        yield from ((Resource(tier), self._pools(tier)) for tier in described if self._has(tier))
+        for level, switches in self.oversubscribed.items():
+            yield from ((Resource("uplink", way, level), switches) for way in WAYS)
 
     def _has(self, tier: MemoryTier) -> bool:
         return any(tier in kind.memories for kind in self.kinds)
@@ -88,15 +98,14 @@ class SimulatedNetwork:
         return np.array(values, dtype=np.float64)[self.kind_of_rank]
 
     @cached_property
-    def names(self) -> list[tuple[str, int]]:
-        """[R] sort and number of every resource."""
-        starts = [*self.first.values(), self.count]
-        sizes = np.diff(starts)
-        return [(sort, i) for (sort, _), size in zip(self.first.items(), sizes, strict=True) for i in range(size)]
+    def instances(self) -> list[Instance]:
+        """[R] every instance of every resource."""
+        counts = np.diff([*self.first.values(), self.count])
+        return [(resource, i) for resource, count in zip(self.first, counts, strict=True) for i in range(count)]
 
-    def resource(self, sort: str, number: Ints) -> Ints:
-        """Numbers of these instances of a sort of resource; NONE stays NONE."""
-        return np.where(number == NONE, NONE, number + self.first[sort])
+    def number(self, resource: Resource, instance: Ints) -> Ints:
+        """Numbers of these instances of a resource; NONE stays NONE."""
+        return np.where(instance == NONE, NONE, instance + self.first[resource])
 
     # --- traffic between ranks -------------------------------------------------------------------------------------
 
@@ -135,8 +144,8 @@ class SimulatedNetwork:
         """Every rank's traffic with its host: `waited` passes over its own link, one over the switch."""
         pcie = self.of_kind([kind.pcie_bytes_per_s for kind in self.kinds])
         return [
-            Use(self.resource("host_link", np.arange(self.world)), waited / pcie),
-            Use(self.resource("pcie", self.fabric.pcie_switch_of_rank), 1 / pcie),
+            Use(self.number(HOST_LINK, np.arange(self.world)), waited / pcie),
+            Use(self.number(PCIE, self.fabric.pcie_switch_of_rank), 1 / pcie),
         ]
 
     def in_place(self, tier: MemoryTier, seconds_per_byte: Floats) -> list[Use]:
@@ -150,15 +159,15 @@ class SimulatedNetwork:
         uses = [*self.host(waited=waited), self._memory(tier, seconds_per_byte)]
         if tier == "remote":
             rate = self.of_kind([kind.front_end_bytes_per_s or np.inf for kind in self.kinds])
-            uses.append(Use(self.resource("front_end", self.node_of_rank), 1 / rate))
+            uses.append(Use(self.number(FRONT_END, self.node_of_rank), 1 / rate))
         return uses
 
     def _memory(self, tier: MemoryTier, seconds_per_byte: Floats) -> Use:
-        return Use(self.resource(tier, self.pool_of_rank(tier)), seconds_per_byte)
+        return Use(self.number(Resource(tier), self.pool_of_rank(tier)), seconds_per_byte)
 
     def memories(self) -> list[Use]:
         """The memories below HBM that every rank draws on, in their order."""
-        tiers = [tier for tier in BELOW_HBM if tier in self.first]
+        tiers = [tier for tier in BELOW_HBM if Resource(tier) in self.first]
         return [self._memory(tier, np.zeros(self.world)) for tier in tiers]
 
     def first_answer_s(self, tier: MemoryTier) -> Floats:
@@ -171,4 +180,4 @@ class SimulatedNetwork:
         if not all(cards):
             return None
         rate = self.of_kind([card.count * card.bandwidth for card in cards if card])
-        return [Use(self.resource("front_end", self.node_of_rank), 1 / rate)]
+        return [Use(self.number(FRONT_END, self.node_of_rank), 1 / rate)]

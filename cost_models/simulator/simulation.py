@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
+from cost_models.resources import DEVICE, Resource
 from cost_models.shards import Floats, Ints, PlacedShards
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
@@ -21,6 +22,8 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.sentences import counted
+
+HOST_OVERHEAD = Resource("host")
 
 
 @dataclass(frozen=True)
@@ -105,23 +108,23 @@ class Simulation:
         both = np.clip(np.concatenate([compute, exchange], axis=1), low, high)
         return (covered(both) - covered(np.clip(compute, low, high))) / (high - low)
 
-    def busy(self) -> dict[str, Floats]:
-        """Per sort of resource, [instances] share of the counted time that each is in use; ranks as `device`, and as
-        `host` while the fixed overhead keeps them waiting."""
+    def busy(self) -> dict[Resource, Floats]:
+        """Per resource, [instances] share of the counted time that each is in use; ranks as DEVICE, and as
+        HOST_OVERHEAD while the fixed overhead keeps them waiting."""
         low, high = self.window
         compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
         host = self.intervals([task for task in self.program.tasks if task.stream == HOST])
         use = self._used_seconds() / self.capacity / (high - low)
-        found = {
-            "device": covered(np.clip(compute, low, high)) / (high - low),
-            "host": covered(np.clip(host, low, high)) / (high - low),
+        shares = {
+            DEVICE: covered(np.clip(compute, low, high)) / (high - low),
+            HOST_OVERHEAD: covered(np.clip(host, low, high)) / (high - low),
         }
-        starts = [*self.network.first.values(), self.network.count]
-        for number, (sort, first) in enumerate(self.network.first.items()):
-            of_sort = use[first : starts[number + 1]]
-            if of_sort.any():
-                found[sort] = of_sort
-        return found
+        instances = np.split(use, list(self.network.first.values())[1:])
+        return shares | {
+            resource: of_resource
+            for resource, of_resource in zip(self.network.first, instances, strict=True)
+            if of_resource.any()
+        }
 
     def _used_seconds(self) -> Floats:
         """[R] seconds of work that the transfers of the counted steps put on each resource."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cost_models.resources import Resource, Way
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.graph import NONE, Hubs, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
@@ -22,21 +23,21 @@ class RankTraffic:
         self._first_hub: dict[ProcessGroups, int] = {}
         self._hub_count = 0
 
-    def port(self, way: str, *, reduction: bool = False) -> list[Use]:
+    def port(self, way: Way, *, reduction: bool = False) -> list[Use]:
         """Every rank's traffic over its own port into its domain."""
         network = self._network
         rate = network.of_kind([kind.link_all_reduce if reduction else kind.link_all_to_all for kind in network.kinds])
-        return [Use(network.resource(f"link_{way}", np.arange(network.world)), 1 / rate)]
+        return [Use(network.number(Resource("link", way), np.arange(network.world)), 1 / rate)]
 
-    def card(self, groups: ProcessGroups, way: str, *, reduction: bool = False) -> list[Use]:
+    def card(self, groups: ProcessGroups, way: Way, *, reduction: bool = False) -> list[Use]:
         """Every rank's traffic with the ranks of its group in other domains: over the card that serves it, and over
         switches above it that are oversubscribed."""
         network = self._network
         rate = network.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in network.kinds])
         return [
-            Use(network.resource(f"nic_{way}", network.card_of_rank), 1 / rate),
+            Use(network.number(Resource("nic", way), network.card_of_rank), 1 / rate),
             *(
-                Use(network.resource(f"uplink{level}_{way}", switch), share / rate)
+                Use(network.number(Resource("uplink", way, level), switch), share / rate)
                 for level, switch, share, rate in self._above(groups)
             ),
         ]
@@ -54,12 +55,12 @@ class RankTraffic:
 
     # --- hubs ------------------------------------------------------------------------------------------------------
 
-    def to_part(self, groups: ProcessGroups, way: str) -> list[Use]:
+    def to_part(self, groups: ProcessGroups, way: Way) -> list[Use]:
         """Every rank's traffic from (OUT) or to (IN) all ranks of its part alike."""
         first = self._hubs_of(groups) + (groups.part_count if way == IN else 0)
         return [Use(groups.part_of_rank + first, np.ones(self._network.world))]
 
-    def to_group(self, groups: ProcessGroups, way: str) -> list[Use]:
+    def to_group(self, groups: ProcessGroups, way: Way) -> list[Use]:
         """Every rank's traffic from (OUT) or to (IN) all ranks of its group in other domains alike."""
         first = self._hubs_of(groups) + 2 * groups.part_count + (groups.count if way == IN else 0)
         return [Use(groups.group_of_rank + first, np.ones(self._network.world))]

@@ -12,6 +12,7 @@ from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from cost_models.simulator.conditions import Conditions
+    from cost_models.simulator.network import Instance
 
 STEPS = 20
 """Played where something varies and no number is given."""
@@ -150,7 +151,9 @@ def _slow_rank(text: str) -> tuple[int, float]:
     return found
 
 
-def _slow_link(text: str) -> tuple[tuple[str, int], float]:
+def _slow_link(text: str) -> "tuple[Instance, float]":
+    from cost_models.resources import Resource
+
     link, _, share = text.partition("=")
     sort, _, number = link.partition(":")
     if not number.isdecimal():
@@ -161,4 +164,7 @@ def _slow_link(text: str) -> tuple[tuple[str, int], float]:
             f"{text!r} leaves nothing: the exchange would never end; for a card use --lost-card",
             param_hint="--slow-link",
         )
-    return (sort, int(number)), left
+    try:
+        return (Resource.parse(sort), int(number)), left
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--slow-link") from None

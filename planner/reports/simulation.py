@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cost_models.resources import Resource
+from cost_models.resources import FRONT_END
 from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.reports.tables import TextGrid
@@ -48,12 +48,8 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
     console.print()
 
     busy = TextGrid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))
-    for sort, use in simulation.busy().items():
-        words = (
-            resource_words(Resource.parse(sort), simulation.network.topology)
-            if sort != "front_end"
-            else "front-end cards"
-        )
+    for resource, use in simulation.busy().items():
+        words = resource_words(resource, simulation.network.topology)
         busy.add_row(words, f"{use.mean():.1%}", f"{use.max():.1%}", str(int(use.argmax())))
     console.print(busy)
     if late := _late_data(judgement):
@@ -75,7 +71,7 @@ def hidden_stages(plan: Plan) -> dict[str, str]:
 
 def _late_data(judgement: Judgement) -> str | None:
     """A warning where the front end cannot keep up."""
-    use = judgement.simulation.busy().get("front_end")
+    use = judgement.simulation.busy().get(FRONT_END)
     if use is None or use.max() < FULL:
         return None
     return (
@@ -98,8 +94,8 @@ def as_document(plan: Plan, judgement: Judgement) -> dict[str, Any]:
         "critical_path": critical_path_records(judgement),
         "hidden": hidden_stages(plan),
         "in_use": {
-            sort: {"mean": float(use.mean()), "most": float(use.max()), "number": int(use.argmax())}
-            for sort, use in simulation.busy().items()
+            str(resource): {"mean": float(use.mean()), "most": float(use.max()), "number": int(use.argmax())}
+            for resource, use in simulation.busy().items()
         },
         "effects": [
             {"condition": effect.condition, "step_s": effect.step_s, "cost": effect.cost}

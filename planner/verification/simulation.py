@@ -118,8 +118,8 @@ def _parts(conditions: Conditions) -> Iterator[tuple[str, Conditions]]:
         yield "device time varies", replace(plain, jitter=conditions.jitter)
     for rank, factor in conditions.slow_ranks.items():
         yield f"rank {rank} takes {factor:g} times as long", replace(plain, slow_ranks={rank: factor})
-    for (sort, number), share in conditions.slow_links.items():
-        yield f"{sort} {number} at {share:.0%}", replace(plain, slow_links={(sort, number): share})
+    for (link, number), share in conditions.slow_links.items():
+        yield f"{link} {number} at {share:.0%}", replace(plain, slow_links={(link, number): share})
     for card in conditions.lost_cards:
         yield f"card {card} lost", replace(plain, lost_cards=(card,))
     if conditions.data_loading:

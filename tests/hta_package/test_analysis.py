@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hta.trace_analysis import TraceAnalysis
 
+from cost_models.resources import DEVICE
 from cost_models.simulator.program import COMPUTE, DATA, HOST, Task
 from cost_models.simulator.simulation import Simulation, covered
 from planner.reports.timeline import write_timeline
@@ -51,7 +52,7 @@ def test_the_breakdown_is_that_of_the_simulation(case: Case) -> None:
     """From the first kernel to the last one; while the host has its overhead, the device is idle."""
     found = case.analysis.get_temporal_breakdown(visualize=False).sort_values("rank")
     low, high = case.simulation.window
-    computing = case.simulation.busy()["device"] * (high - low)
+    computing = case.simulation.busy()[DEVICE] * (high - low)
     on_device = [task for task in case.simulation.program.tasks if task.stream not in (DATA, HOST)]
     working = case.seconds(on_device)
     start, end = np.moveaxis(np.clip(case.simulation.intervals(on_device), low, high), 2, 0)

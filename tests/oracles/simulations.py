@@ -1,5 +1,6 @@
 """Simulated steps that have something of everything: exchanges within and across nodes, caches, waiting, no waiting."""
 
+from cost_models.resources import FRONT_END
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import Simulation
 from planner import plan
@@ -33,7 +34,7 @@ def prefetched() -> Simulation:
 
 def waiting_for_data() -> Simulation:
     """The devices idle, because the front-end cards bring the data too slowly."""
-    slow = Conditions(data_loading=True, slow_links={("front_end", 0): 0.02, ("front_end", 1): 0.02})
+    slow = Conditions(data_loading=True, slow_links={(FRONT_END, 0): 0.02, (FRONT_END, 1): 0.02})
     return _played({"pipeline": "sparse-dist"}, conditions=slow)
 
 

@@ -11,6 +11,7 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
+from cost_models.resources import Resource
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
@@ -126,9 +127,9 @@ def test_tasks_wait_for_their_inputs() -> None:
 def test_worse_conditions_never_help() -> None:
     for number, (model, placed) in enumerate(itertools.islice(cases("sparse-dist"), 10)):
         usual = played(model, placed).step_s
-        worse: list[Conditions] = [Conditions(slow_ranks={0: 1.4}), Conditions(slow_links={("link", 0): 0.4})]
+        worse: list[Conditions] = [Conditions(slow_ranks={0: 1.4}), Conditions(slow_links={(Resource("link"), 0): 0.4})]
         if number % len(CLUSTERS):
-            worse.append(Conditions(slow_links={("nic", 0): 0.4}))
+            worse.append(Conditions(slow_links={(Resource("nic"), 0): 0.4}))
         for conditions in worse:
             assert played(model, placed, conditions=conditions).step_s >= usual * (1 - 1e-6)
 

@@ -32,7 +32,7 @@ class Load:
     """The use of one link of a rank as a step function: each value holds until the next time."""
 
     name: str
-    """Sort and number, as in `nic_out 4`."""
+    """Resource and number, as in `nic_out 4`."""
     time: Floats
     """[n] seconds from the beginning of the counted time."""
     share: Floats
@@ -95,13 +95,13 @@ def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]
     low, high = simulation.window
     found: dict[int, list[Load]] = {rank: [] for rank in of_rank}
     for rank, own in of_rank.items():
-        for resource in own:
-            time, share = record.of(resource)
+        for number in own:
+            time, share = record.of(number)
             kept = time < high
             kept[:-1] &= time[1:] > low  # what was over before the first counted moment
             if share[kept].any():
-                sort, number = simulation.network.names[resource]
-                found[rank].append(Load(f"{sort} {number}", np.maximum(time[kept], low) - low, share[kept]))
+                named, instance = simulation.network.instances[number]
+                found[rank].append(Load(f"{named} {instance}", np.maximum(time[kept], low) - low, share[kept]))
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
+from cost_models.resources import Resource
 from cost_models.shards import MEMORY_DDR, MEMORY_TIERS, NODE, RANK, WORLD
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
@@ -101,7 +102,7 @@ def test_a_slow_receiver_holds_everybody_up() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of()
     kind = kind_of(cluster, model)
     demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 30e6]))
-    found = steps_of(cluster, model, demand, Conditions(slow_links={("link", 1): 0.1}))
+    found = steps_of(cluster, model, demand, Conditions(slow_links={(Resource("link"), 1): 0.1}))
     latency = kind.link_all_to_all_latency_s or 0.0
     expected = latency + 300e6 / kind.link_all_to_all
     assert seconds(found, "output dist (table-wise)", 0) == pytest.approx(expected, rel=EXACT)
@@ -214,8 +215,8 @@ def test_unknown_hardware_is_named() -> None:
     demand = nothing(2)
     with pytest.raises(ValueError, match="no rank 7"):
         steps_of(cluster, model, demand, Conditions(slow_ranks={7: 2.0}))
-    with pytest.raises(ValueError, match="no nvlink 0; sorts of links are ddr, "):
-        steps_of(cluster, model, demand, Conditions(slow_links={("nvlink", 0): 0.5}))
+    with pytest.raises(ValueError, match="no uplink0 0; sorts of links are ddr, "):
+        steps_of(cluster, model, demand, Conditions(slow_links={(Resource("uplink", level=0), 0): 0.5}))
     with pytest.raises(ValueError, match="no scale-out card 9"):
         steps_of(cluster, model, demand, Conditions(lost_cards=(9,)))
     with pytest.raises(ValueError, match="no scale-out card left"):

@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from cost_models.resources import DEVICE, Resource
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.program import COMPUTE
-from cost_models.simulator.simulation import Simulation
+from cost_models.simulator.simulation import HOST_OVERHEAD, Simulation
 from planner.reports.timeline import MOST_RANKS, picture, write_timeline
 from planner.reports.timeline.slices import critical_rank, loads, sample
 from planner.verification.simulation import play
@@ -110,7 +111,7 @@ def test_device_time_is_what_the_simulation_says(simulation: Simulation, traces:
     low, high = simulation.window
     for rank, trace in traces.items():
         computing = sum(event["dur"] for event in on_device(trace) if event["tid"] == 7)
-        assert computing / 1e6 == pytest.approx(simulation.busy()["device"][rank] * (high - low), rel=1e-3)
+        assert computing / 1e6 == pytest.approx(simulation.busy()[DEVICE][rank] * (high - low), rel=1e-3)
 
 
 def test_the_fixed_overhead_is_the_time_of_the_host(simulation: Simulation, traces: dict[int, Trace]) -> None:
@@ -120,7 +121,7 @@ def test_the_fixed_overhead_is_the_time_of_the_host(simulation: Simulation, trac
         assert "overhead" not in {event["name"] for event in on_device(trace)}
         waits = events(trace, "X", cat="cpu_op", name="overhead")
         assert sum(event["dur"] for event in waits) / 1e6 == pytest.approx(
-            simulation.busy()["host"][rank] * (high - low), rel=1e-3
+            simulation.busy()[HOST_OVERHEAD][rank] * (high - low), rel=1e-3
         )
         kernels = [event for event in on_device(trace) if event["tid"] == 7]
         for wait, kernel in product(waits, kernels):
@@ -193,12 +194,12 @@ def test_counters_hold_the_load_of_links(simulation: Simulation, traces: dict[in
             values[event["name"]].append((event["ts"], event["args"]["share"]))
         assert values
         for name, points in values.items():
-            sort, number = name.removeprefix("load of ").split(" ")
+            resource, number = name.removeprefix("load of ").split(" ")
             times = [ts for ts, _ in points]
             assert times == sorted(set(times))
             lasting = np.diff([*times, end])
             mean = float(lasting @ [share for _, share in points]) / end
-            assert mean == pytest.approx(busy[sort][int(number)], abs=0.01)  # `busy` evens out what crosses a border
+            assert mean == pytest.approx(busy[Resource.parse(resource)][int(number)], abs=0.01)  # `busy` evens out what crosses a border
     assert high > low
 
 
