@@ -1,6 +1,7 @@
 """The program of consecutive steps, composed of lookups and updates, the dense part, exchanges and host transfers."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
-from cost_models.simulator.program import COMPUTE, PREFETCH, Program, Streams, Wait
+from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.traffic import RankTraffic
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import Workload
@@ -89,8 +90,9 @@ class Builder:
             streams.join(COMPUTE, [self._fetched[step]])
         else:
             self._host.fetch(COMPUTE, step, demand, ())
-        self._kernels("lookup", step, self._lookup_launch_s, demand.forward_s, slow)
-        looked_up = self._host.in_place("lookup", step, demand.forward_host_bytes, demand.forward_host_s)
+        lookup = Label("lookup", "lookup", COMPUTE, step)
+        self._kernels(lookup, self._lookup_launch_s, demand.forward_s, slow)
+        looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
         outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         dense.forward(dense.first, step, slow)
         if dense.rest:
@@ -117,20 +119,22 @@ class Builder:
         if overlaps:
             for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
                 reduced = self._exchanges.all_reduce(step, size, ready)
-        self._kernels("embedding update", step, self._update_launch_s, demand.backward_s, slow, gradients)
-        self._host.in_place("embedding update", step, demand.backward_host_bytes, demand.backward_host_s)
+        update = Label("embedding update", "update", COMPUTE, step)
+        self._kernels(update, self._update_launch_s, demand.backward_s, slow, gradients)
+        self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._exchanges.all_reduce(step, total, streams.last(COMPUTE))
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
         seconds = dense.optimizer_s(slow) + replicas_s * demand.replica_gradient_bytes * slow
-        return streams.run(COMPUTE, "dense optimizer", step, seconds, [reduced])
+        return streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
 
     def _kernels(
-        self, name: str, step: int, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()
+        self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()
     ) -> None:
         """Run a kernel for the tables of each tier, [tiers, W] seconds; the first one has the launch and waits."""
         for tier in np.flatnonzero(by_tier.any(axis=1)).tolist() or [0]:
             seconds = (launch_s + by_tier[tier]) * slow
-            self._streams.run(COMPUTE, f"{name} ({PLACEMENT_TIERS[tier]})", step, seconds, after)
+            label = replace(kernel, name=f"{kernel.name} ({PLACEMENT_TIERS[tier]})")
+            self._streams.run(label, seconds, after)
             launch_s, after = np.zeros(self._network.world), ()

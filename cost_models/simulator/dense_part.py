@@ -9,7 +9,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts, dense_size
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
-from cost_models.simulator.program import COMPUTE, Streams, Wait
+from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 from cost_models.workload.optimizers import STATE
 
@@ -44,9 +44,8 @@ class DensePart:
     def forward(self, parts: Sequence[PartName], step: int, slow: Floats, after: Sequence[Wait] = ()) -> None:
         """Run these parts one after the other; the first of them waits for `after`, too."""
         for number, part in enumerate(parts):
-            self._streams.run(
-                COMPUTE, _named(part, "forward"), step, self._forward_s(part, slow), () if number else after
-            )
+            label = Label(f"{_words(part)} forward", "dense forward", COMPUTE, step)
+            self._streams.run(label, self._forward_s(part, slow), () if number else after)
 
     def backward(self, parts: Sequence[PartName], step: int, slow: Floats) -> list[Bucket]:
         """Run these parts from the last to the first, bucket by bucket."""
@@ -55,8 +54,8 @@ class DensePart:
             gradient = self._sizes[part].parameters * self._software.gradient_bytes.value
             count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
             seconds = BACKWARD_OVER_FORWARD * self._forward_s(part, slow) / count
-            name = _named(part, "backward")
-            buckets += [(self._streams.run(COMPUTE, name, step, seconds), gradient / count) for _ in range(count)]
+            label = Label(f"{_words(part)} backward", "dense backward", COMPUTE, step)
+            buckets += [(self._streams.run(label, seconds), gradient / count) for _ in range(count)]
         return buckets
 
     def _forward_s(self, part: PartName, slow: Floats) -> Floats:
@@ -81,5 +80,5 @@ class DensePart:
         return np.maximum(self._software.step_overhead_s.value - own, 0.0) * np.ones(self._network.world)
 
 
-def _named(part: PartName, way: str) -> str:
-    return f"{part.replace('_', ' ')} {way}"
+def _words(part: PartName) -> str:
+    return part.replace("_", " ")

@@ -15,7 +15,7 @@ from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
-from cost_models.simulator.program import IDS, REDUCE, Streams, Wait
+from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
 from cost_models.simulator.traffic import RankTraffic
 
 SUMS = {"node": NODE, "row-wise": WORLD}
@@ -39,7 +39,7 @@ class Exchanges:
             return self._streams.join(IDS, after)
         to_each = demand.ids_received_bytes / self._network.world
         transfers = self._collectives.all_to_all(self._everyone, to_each, IN)
-        return self._exchange(IDS, "input dist", batch, transfers, after, yields=yields)
+        return self._exchange(Label("input dist", "all-to-all", IDS, batch), transfers, after, yields=yields)
 
     def outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
@@ -52,31 +52,32 @@ class Exchanges:
         network, collectives, everyone = self._network, self._collectives, self._everyone
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
         slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
-        kinds = {"table-wise": collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)}
-        for kind, extent in SUMS.items():
+        vectors = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
+        exchanges: dict[str, tuple[TaskKind, list[Transfer]]] = {"table-wise": ("all-to-all", vectors)}
+        of_sums: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
+        for each, extent in SUMS.items():
             holders, sums = network.extents[extent], demand.sums_bytes[extent] * slower
             to_each = sums / holders.size / network.world
-            kinds[kind] = [
+            transfers = [
                 *collectives.reduce_scatter(holders, sums),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders),
             ]
+            exchanges[each] = (of_sums if extent == WORLD else "all-to-all", transfers)
         return [
-            self._exchange(f"{name}, {kind}", f"{name} ({kind})", step, transfers, [after], phases)
-            for kind, transfers in kinds.items()
+            self._exchange(Label(f"{name} ({each})", kind, f"{name}, {each}", step), transfers, [after], phases)
+            for each, (kind, transfers) in exchanges.items()
         ]
 
     def all_reduce(self, step: int, size: float, ready: Ints) -> Ints:
         """All ranks sum `size` bytes of dense gradients."""
         transfers = self._collectives.all_reduce(self._everyone, np.full(self._network.world, size))
-        return self._exchange(REDUCE, "all-reduce", step, transfers, [ready])
+        return self._exchange(Label("all-reduce", "all-reduce", REDUCE, step), transfers, [ready])
 
     # --- how ranks wait for each other -----------------------------------------------------------------------------
 
     def _exchange(
         self,
-        stream: str,
-        name: str,
-        step: int,
+        label: Label,
         transfers: Sequence[Transfer],
         after: Sequence[Wait],
         phases: tuple[bool, ...] = (),
@@ -86,15 +87,15 @@ class Exchanges:
         """Ranks meet, move, and part. In `phases` (True: inside the domain) one after the other, else at once."""
         streams = self._streams
         if not any(transfer.bytes.any() for transfer in transfers):
-            return streams.join(stream, after)
-        begin = end = streams.begin(stream, after)
+            return streams.join(label.stream, after)
+        begin = end = streams.begin(label.stream, after)
         if phases:
             for inside in phases:
                 end = self._meet([each for each in transfers if each.inside == inside], end, yields)
         else:
             end = self._meet(transfers, end, yields)
-        streams.turn_back(stream, end)
-        streams.record(name, stream, step, begin, end, np.sum([each.bytes for each in transfers], axis=0))
+        streams.turn_back(label.stream, end)
+        streams.record(label, begin, end, np.sum([each.bytes for each in transfers], axis=0))
         return end
 
     def _meet(self, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:

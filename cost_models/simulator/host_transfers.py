@@ -1,6 +1,7 @@
 """What ranks move to and from their hosts: batches, cache misses, rows that kernels read and write in place."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.shards import MEMORY_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.network import SimulatedNetwork
-from cost_models.simulator.program import COMPUTE, COPY, DATA, Streams, Wait
+from cost_models.simulator.program import COMPUTE, COPY, DATA, Label, Streams, Wait
 from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.models import Workload
 
@@ -38,9 +39,12 @@ class HostTransfers:
         amount = np.full(world, self._workload.batch(world) / world * per_sample)
         arrived = None
         if (front_end := network.front_end()) is not None:
-            loaded = streams.move(DATA, "data loading", batch, amount, front_end, [after], yields=True)
+            loaded = streams.move(
+                Label("data loading", "transfer", DATA, batch), amount, front_end, [after], yields=True
+            )
             arrived = loaded if self._waits_for_data else None
-        return streams.move(COPY, "copy to device", batch, amount, network.host(), [arrived, after])
+        copied = Label("copy to device", "transfer", COPY, batch)
+        return streams.move(copied, amount, network.host(), [arrived, after])
 
     def fetch(self, stream: str, batch: int, demand: Demand, after: Sequence[Wait]) -> Wait:
         """Cache misses, brought from one memory after the other while evicted rows go back; None without any."""
@@ -48,15 +52,15 @@ class HostTransfers:
         network, end = self._network, None
         for memory in np.flatnonzero(demand.fetched_bytes.any(axis=1)).tolist():
             tier, amount = MEMORY_TIERS[memory], demand.fetched_bytes[memory]
-            name = f"cache fetch ({tier.upper()})"
+            fetched = Label(f"cache fetch ({tier.upper()})", "transfer", stream, batch)
             if (first_s := network.first_answer_s(tier)).any():
-                after = [self._streams.run(stream, name, batch, np.where(amount > 0, first_s, 0.0), after)]
+                after = [self._streams.run(fetched, np.where(amount > 0, first_s, 0.0), after)]
             uses = network.fetch(tier, _per_byte(demand.fetched_s[memory], amount), passes)
-            end = self._streams.move(stream, name, batch, amount, uses, after)
+            end = self._streams.move(fetched, amount, uses, after)
         return end
 
-    def in_place(self, kernel: str, step: int, amount: Floats, busy_s: Floats) -> Ints:
-        """Kernels read and write memories of the node, [memories, W] bytes, all of them at once."""
+    def in_place(self, kernel: Label, amount: Floats, busy_s: Floats) -> Ints:
+        """A kernel reads and writes memories of the node, [memories, W] bytes, all of them at once."""
         streams = self._streams
         before = streams.last(COMPUTE)
         ends = [before]
@@ -64,8 +68,8 @@ class HostTransfers:
             streams.turn_back(COMPUTE, before)
             tier = MEMORY_TIERS[memory]
             uses = self._network.in_place(tier, _per_byte(busy_s[memory], amount[memory]))
-            name = f"{kernel} (PCIe)" if tier == "ddr" else f"{kernel}, {tier.upper()} (PCIe)"
-            ends.append(streams.move(COMPUTE, name, step, amount[memory], uses))
+            name = f"{kernel.name} (PCIe)" if tier == "ddr" else f"{kernel.name}, {tier.upper()} (PCIe)"
+            ends.append(streams.move(replace(kernel, name=name), amount[memory], uses))
         return ends[-1] if len(ends) <= 2 else streams.join(COMPUTE, ends)
 
 

@@ -19,15 +19,14 @@ from topologies.fabric import Fabric
 
 OUT, IN = WAYS
 Instance = tuple[Resource, int]
-"""A resource, and the number of what has it: the rank of a port, a card, a switch, a node, a node group."""
+"""A resource, and the number of its owner: the rank of a port, a card, a switch, a node, a node group."""
 
 
 class SimulatedNetwork:
     """Resources of one cluster, and the process groups that shardings know. W ranks, R resources.
 
-    What shares a resource has an instance of it: a rank its port into the scale-up domain and its own PCIe link, a card
-    its two directions, a PCIe switch and a node what their ranks share, a switch of the network its way up and down.
-    Instances are numbered one resource after the other.
+    A resource has one instance for every rank (its port into its domain, its own PCIe link), card, PCIe switch,
+    node, node group or switch of the network that owns it. Instances are numbered one resource after the other.
     """
 
     def __init__(self, topology: Topology, kinds: tuple[RankKind, ...], lost_cards: Sequence[int] = ()) -> None:

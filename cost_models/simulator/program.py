@@ -6,6 +6,7 @@ their own, so that they run beside each other and share the links.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -16,17 +17,37 @@ COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input d
 HOST = "host"
 """No stream: the device waits for what the host does between its kernels."""
 
+TaskKind = Literal[
+    "overhead",
+    "lookup",
+    "update",
+    "dense forward",
+    "dense backward",
+    "dense optimizer",
+    "transfer",
+    "all-to-all",
+    "reduce-scatter",
+    "all-gather",
+    "all-reduce",
+]
 Wait = Ints | None
 """[W] (or [1]) activities that something waits for; None for nothing."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """The same thing done by n ranks in one step."""
+class Label:
+    """What ranks do, on which stream and for which step."""
 
     name: str
+    kind: TaskKind
     stream: str
     step: int
+
+
+@dataclass(frozen=True)
+class Task(Label):
+    """The same thing done by n ranks in one step."""
+
     ranks: Ints
     """[n]"""
     first: Ints
@@ -80,43 +101,36 @@ class Streams:
         """[W] activities of no length that wait for the stream and for others, without a place on the stream."""
         return self.graph.add(np.zeros(self.world), [self._last.get(stream), *after])
 
-    def record(self, name: str, stream: str, step: int, first: Ints, last: Ints, sent: Floats | None = None) -> None:
+    def record(self, label: Label, first: Ints, last: Ints, sent: Floats | None = None) -> None:
         """Name what lies between these activities."""
-        self.program.tasks.append(Task(name, stream, step, self._ranks, first, last, sent))
+        task = Task(label.name, label.kind, label.stream, label.step, self._ranks, first, last, sent)
+        self.program.tasks.append(task)
 
-    def run(self, stream: str, name: str, step: int, seconds: Floats, after: Sequence[Wait] = ()) -> Ints:
-        """Every rank is busy for so long, on its stream."""
-        busy = self.graph.add(seconds, [self._last.get(stream), *after])
-        self._last[stream] = busy
-        self.record(name, stream, step, busy, busy)
+    def run(self, label: Label, seconds: Floats, after: Sequence[Wait] = ()) -> Ints:
+        """Every rank is busy for so long, on the stream of the label."""
+        busy = self.graph.add(seconds, [self._last.get(label.stream), *after])
+        self._last[label.stream] = busy
+        self.record(label, busy, busy)
         return busy
 
     def wait_for_host(self, step: int, seconds: Floats, after: Sequence[Wait]) -> None:
         """The compute stream has nothing to do for so long."""
         idle = self.graph.add(seconds, [self._last.get(COMPUTE), *after])
         self._last[COMPUTE] = idle
-        self.record("overhead", HOST, step, idle, idle)
+        self.record(Label("overhead", "overhead", HOST, step), idle, idle)
 
     def move(
-        self,
-        stream: str,
-        name: str,
-        step: int,
-        amount: Floats,
-        uses: list[Use],
-        after: Sequence[Wait] = (),
-        *,
-        yields: bool = False,
+        self, label: Label, amount: Floats, uses: list[Use], after: Sequence[Wait] = (), *, yields: bool = False
     ) -> Ints:
-        """Every rank moves something of its own, on its stream."""
-        begin = self.begin(stream, after)
+        """Every rank moves something of its own, on the stream of the label."""
+        begin = self.begin(label.stream, after)
         end = begin.copy()
         moving = np.flatnonzero(amount > 0)
         if len(moving):
             taken = [Use(use.of[moving], use.weight[moving]) for use in uses]
             end[moving] = self.graph.move(amount[moving], taken, (), [begin[moving]], yields=yields)
-            self.record(name, stream, step, begin, end)
-        self._last[stream] = end
+            self.record(label, begin, end)
+        self._last[label.stream] = end
         return end
 
     def join(self, stream: str, after: Sequence[Wait]) -> Ints:

@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.simulator.program import COMPUTE, DATA, HOST
+from cost_models.simulator.program import COMPUTE, DATA, HOST, TaskKind
 from cost_models.simulator.simulation import Simulation
 from planner.reports.timeline.slices import Load, Slice, streams
 
 DEFAULT_STREAM, FIRST_OTHER_STREAM = 7, 20
 """As Kineto numbers the default stream of CUDA, and those from PyTorch's pool."""
-ALL_TO_ALL = ("all_to_allv", "ncclDevKernel_SendRecv")
-COLLECTIVES = {
+COLLECTIVES: dict[TaskKind, tuple[str, str]] = {
+    "all-to-all": ("all_to_allv", "ncclDevKernel_SendRecv"),
     "all-reduce": ("allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
-    "output dist (row-wise)": ("reduce_scatter", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"),
-    "gradient dist (row-wise)": ("all_gather", "ncclDevKernel_AllGather_RING_LL"),
+    "reduce-scatter": ("reduce_scatter", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"),
+    "all-gather": ("all_gather", "ncclDevKernel_AllGather_RING_LL"),
 }
-"""The names of the collective and of its kernel, by task; any other exchange is an all-to-all."""
+"""By the kind of an exchange, names of the collective and of its kernel."""
 
 FIRST_CORRELATION = 100_000
 """HolisticTraceAnalysis keeps places in the file in the smallest integers that hold the correlations: not too small."""
@@ -149,7 +149,7 @@ class _Rank:
         task, stream = each.task, self._streams[each.task.stream]
         cat, name, more = "kernel", task.name, {}
         if task.sent_bytes is not None:
-            collective, kernel = COLLECTIVES.get(task.name, ALL_TO_ALL)
+            collective, kernel = COLLECTIVES[task.kind]
             name = f"{kernel}({task.name})"
             more = {
                 "Collective name": collective,

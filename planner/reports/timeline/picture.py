@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cost_models.simulator.program import COMPUTE, HOST, REDUCE, Task
+from cost_models.simulator.program import COMPUTE, HOST, TaskKind
 from cost_models.simulator.simulation import Piece, Simulation
 from planner.document.files import write_file
 from planner.reports.timeline.slices import Load, Slice, critical_rank, loads, slices, streams
@@ -39,6 +39,20 @@ COLOURS = {
     "all-reduce": "#fddbc7",
     "copy or fetch": "#c2a5cf",
 }
+LEGEND: dict[TaskKind, str] = {
+    "overhead": "overhead",
+    "lookup": "embedding lookup",
+    "update": "embedding update",
+    "dense forward": "dense forward",
+    "dense backward": "dense backward",
+    "dense optimizer": "dense optimizer",
+    "all-to-all": "exchange",
+    "reduce-scatter": "exchange",
+    "all-gather": "exchange",
+    "all-reduce": "all-reduce",
+    "transfer": "copy or fetch",
+}
+"""What bars of each kind of task are in the legend."""
 DARK = {"embedding lookup", "dense forward"}
 CRITICAL = "#d6001c"
 OUTLINES: dict[str, Literal["-", ":"]] = {"critical path": "-", "critical path, on another rank": ":"}
@@ -99,22 +113,6 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
     write_file(path, content.getvalue())
 
 
-def _sort(task: Task) -> str:
-    """What a bar is in the legend."""
-    if task.is_exchange:
-        return "all-reduce" if task.stream == REDUCE else "exchange"
-    if task.stream == HOST:
-        return "overhead"
-    if task.stream != COMPUTE or task.name.startswith("cache fetch"):
-        return "copy or fetch"
-    for sort in ("dense optimizer", "embedding update"):
-        if task.name.startswith(sort):
-            return sort
-    if task.name.startswith("lookup"):
-        return "embedding lookup"
-    return "dense backward" if task.name.endswith("backward") else "dense forward"
-
-
 @dataclass(frozen=True)
 class _Label:
     """The text on a bar."""
@@ -135,7 +133,7 @@ class _Label:
 def _draw_lanes(axes: "Axes", shown: Sequence[Slice], lanes: Sequence[str], step_s: float) -> list[_Label]:
     labels = []
     for each in shown:
-        sort, lane, lasts = _sort(each.task), lanes.index(each.task.stream), min(each.end, step_s) - each.start
+        sort, lane, lasts = LEGEND[each.task.kind], lanes.index(each.task.stream), min(each.end, step_s) - each.start
         bar, place = [(each.start, lasts)], (lane - 0.4, 0.8)
         hatch = HATCH if each.task.is_exchange else None
         axes.broken_barh(bar, place, facecolor=COLOURS[sort], edgecolor="white", linewidth=0.6, hatch=hatch)
@@ -152,7 +150,7 @@ def _draw_lanes(axes: "Axes", shown: Sequence[Slice], lanes: Sequence[str], step
 def _legend(shown: Sequence[Slice], outlines: Sequence[str]) -> "list[Patch]":
     from matplotlib.patches import Patch
 
-    hatched = {_sort(each.task): each.task.is_exchange for each in shown}
+    hatched = {LEGEND[each.task.kind]: each.task.is_exchange for each in shown}
     found = [
         Patch(facecolor=colour, edgecolor="white", hatch=HATCH if hatched[sort] else None, label=sort)
         for sort, colour in COLOURS.items()

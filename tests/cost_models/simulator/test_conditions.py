@@ -33,7 +33,8 @@ def test_a_link_is_slow_in_the_directions_that_are_named(link: Instance, slow: s
 @pytest.mark.parametrize("link", [(Resource("nic"), 4), (Resource("device"), 0), (Resource("uplink", level=1), 0)])
 def test_a_link_that_does_not_exist_is_named(link: Instance) -> None:
     """With the kinds of links that there are, each once."""
-    with pytest.raises(ValueError, match=f"there is no {link[0]} {link[1]}; sorts of links are ddr, .*nic, pcie, ssd, "):
+    words = f"there is no {link[0]} {link[1]}; sorts of links are ddr, .*nic, pcie, ssd, "
+    with pytest.raises(ValueError, match=words):
         Conditions(slow_links={link: 0.5}).capacity(NETWORK)
 
 

@@ -12,7 +12,7 @@ from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Engine, Run
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
-from cost_models.simulator.program import COMPUTE, Streams, Task
+from cost_models.simulator.program import COMPUTE, Label, Streams, Task
 from cost_models.simulator.traffic import RankTraffic
 from tests.cost_models.simulator.test_program import in_extent, nothing
 from tests.oracles.instances import node_group, topology, workload
@@ -36,7 +36,7 @@ class Stage:
         self.network = SimulatedNetwork(topology, rank_kinds(topology, MODEL))
         streams, self.traffic = Streams(self.network.world), RankTraffic(self.network)
         exchanges = Exchanges(streams, self.network, self.traffic, software_coefficients("torchrec"))
-        there = streams.run(COMPUTE, "before", 0, comes_s)
+        there = streams.run(Label("before", "lookup", COMPUTE, 0), comes_s)
         exchanges.outputs(0, demand, (1.0, 1.0), "dist", way, there)
         self.tasks = {task.name: task for task in streams.program.tasks}
         self.run: Run = Engine(streams.graph, np.ones(self.network.count), self.traffic.hubs()).run()

@@ -199,7 +199,8 @@ def test_counters_hold_the_load_of_links(simulation: Simulation, traces: dict[in
             assert times == sorted(set(times))
             lasting = np.diff([*times, end])
             mean = float(lasting @ [share for _, share in points]) / end
-            assert mean == pytest.approx(busy[Resource.parse(resource)][int(number)], abs=0.01)  # `busy` evens out what crosses a border
+            used = busy[Resource.parse(resource)][int(number)]
+            assert mean == pytest.approx(used, abs=0.01)  # `busy` evens out what crosses a border
     assert high > low
 
 
