@@ -21,9 +21,9 @@ class Conditions:
     jitter: float = 0.0
     """Spread of each rank's device time from step to step: standard deviation of its logarithm."""
     slow_ranks: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By rank, how many times as long its device takes."""
+    """How many times as long its device takes, by rank."""
     slow_links: Mapping[Instance, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By resource and number, the share of its bandwidth that is left; without a direction, of both."""
+    """The share of its bandwidth that is left, by resource and number; one without a direction stands for both."""
     lost_cards: tuple[int, ...] = ()
     """Scale-out cards that are gone; their ranks use another one of their node."""
     data_loading: bool = False
@@ -31,7 +31,7 @@ class Conditions:
     seed: int = 0
 
     def ids(self, workload: Workload, world: int, steps: int) -> Iterator[Floats | None]:
-        """Per step, [W, T] ids of each rank's own samples over their mean; None where they are the mean."""
+        """The ids of each rank's own samples over their mean, [W, T] for each step; None where they are the mean."""
         spread = np.array([table.pooling_std / table.pooling_factor for table in workload.tables])
         of_rank = spread / np.sqrt(workload.batch(world) / world)
         for step in range(steps):
@@ -42,7 +42,10 @@ class Conditions:
             yield np.maximum(1 + drawn * of_rank, 0.0)
 
     def slowness(self, world: int, steps: int) -> list[Floats]:
-        """Per step, [W] times as long as usual that each device takes. Raises ValueError for unknown ranks."""
+        """How many times as long as usual every device takes, [W] for each step.
+
+        Raises ValueError for ranks that do not exist.
+        """
         usual = np.ones(world)
         for rank, factor in self.slow_ranks.items():
             if not 0 <= rank < world:
@@ -52,8 +55,7 @@ class Conditions:
         return list(usual * np.exp(self.jitter * drawn))
 
     def capacity(self, network: SimulatedNetwork) -> Floats:
-        """[R] of each instance of a resource, over what it is when healthy. Raises ValueError for links that do not
-        exist."""
+        """[R] capacities of all instances, 1 for what is healthy. Raises ValueError for links that do not exist."""
         capacity = np.ones(network.count)
         for (link, number), share in self.slow_links.items():
             ways = (None, *WAYS) if link.way is None else (link.way,)

@@ -18,7 +18,7 @@ from cost_models.tables import LENGTH_BYTES, Tables
 
 @dataclass(frozen=True)
 class Demand:
-    """Of one step; every array is [W] and every figure is the rank's own, unless it says otherwise."""
+    """What one step asks of every rank; arrays are [W] and figures are the rank's own, unless they say otherwise."""
 
     forward_s: Floats
     """[tiers, W] device time of the lookup, by the placement tier of the tables: each has a kernel of its own."""

@@ -14,10 +14,10 @@ from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 from cost_models.workload.optimizers import STATE
 
 BUCKET_BYTES = 25e6
-"""Of dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
+"""Dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
 MOST_BUCKETS = 16
 BACKWARD_OVER_FORWARD = 2.0
-"""Dense part: gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
+"""The backward pass computes gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
 ACTIVATIONS_FORWARD = 1 / 3
 """Share of the activations' traffic of a training step that its forward pass makes."""
 BEFORE_OUTPUTS: PartName = "bottom_mlp"
@@ -76,8 +76,8 @@ class DensePart:
 
     def overhead_s(self, slow: Floats) -> Floats:
         """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
-        own = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
-        return np.maximum(self._software.step_overhead_s.value - own, 0.0) * np.ones(self._network.world)
+        optimizer_s = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
+        return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
 
 
 def _words(part: PartName) -> str:

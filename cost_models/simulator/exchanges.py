@@ -19,7 +19,7 @@ from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind,
 from cost_models.simulator.traffic import RankTraffic
 
 SUMS = {"node": NODE, "row-wise": WORLD}
-"""By the name of the exchange, the extent of the blocks whose partial sums it reduces."""
+"""The shardings whose exchanges reduce partial sums, and the extent of the blocks whose sums these are."""
 
 
 class Exchanges:
@@ -31,7 +31,7 @@ class Exchanges:
         self._streams, self._network, self._software = streams, network, software
         self._collectives, self._everyone = Collectives(traffic), network.extents[WORLD]
         overhead = software.collective_latency_s.value
-        self._latency = {each: network.latency_s(overhead, reduction=each) for each in (False, True)}
+        self._latency = {reduction: network.latency_s(overhead, reduction=reduction) for reduction in (False, True)}
 
     def ids(self, batch: int, demand: Demand, after: Sequence[Wait], *, yields: bool) -> Ints:
         """Every rank gets the ids of the rows that it holds, from all ranks alike."""
@@ -55,17 +55,17 @@ class Exchanges:
         vectors = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
         exchanges: dict[str, tuple[TaskKind, list[Transfer]]] = {"table-wise": ("all-to-all", vectors)}
         of_sums: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
-        for each, extent in SUMS.items():
+        for sharding, extent in SUMS.items():
             holders, sums = network.extents[extent], demand.sums_bytes[extent] * slower
             to_each = sums / holders.size / network.world
             transfers = [
                 *collectives.reduce_scatter(holders, sums),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders),
             ]
-            exchanges[each] = (of_sums if extent == WORLD else "all-to-all", transfers)
+            exchanges[sharding] = (of_sums if extent == WORLD else "all-to-all", transfers)
         return [
-            self._exchange(Label(f"{name} ({each})", kind, f"{name}, {each}", step), transfers, [after], phases)
-            for each, (kind, transfers) in exchanges.items()
+            self._exchange(Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step), transfers, [after], phases)
+            for sharding, (kind, transfers) in exchanges.items()
         ]
 
     def all_reduce(self, step: int, size: float, ready: Ints) -> Ints:
@@ -91,11 +91,11 @@ class Exchanges:
         begin = end = streams.begin(label.stream, after)
         if phases:
             for inside in phases:
-                end = self._meet([each for each in transfers if each.inside == inside], end, yields)
+                end = self._meet([transfer for transfer in transfers if transfer.inside == inside], end, yields)
         else:
             end = self._meet(transfers, end, yields)
         streams.turn_back(label.stream, end)
-        streams.record(label, begin, end, np.sum([each.bytes for each in transfers], axis=0))
+        streams.record(label, begin, end, np.sum([transfer.bytes for transfer in transfers], axis=0))
         return end
 
     def _meet(self, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
@@ -103,20 +103,22 @@ class Exchanges:
         graph, groups = self._streams.graph, self._everyone
         ends: list[Ints] = []
         for inside, group in ((True, groups.part_of_rank), (False, groups.group_of_rank)):
-            own = [each for each in transfers if each.inside == inside and each.bytes.any()]
-            if not own:
+            phase = [transfer for transfer in transfers if transfer.inside == inside and transfer.bytes.any()]
+            if not phase:
                 continue
             ready = graph.join(group, reached)
-            inside_s, across_s = self._latency[own[0].reduction]
+            inside_s, across_s = self._latency[phase[0].reduction]
             latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.full(groups.count, across_s)
             ready = graph.add(latency, [ready])
-            moves, of = [ready], [np.arange(len(ready))]
-            for each in own:
-                moving = np.flatnonzero(each.bytes > 0)
+            moves, group_of_move = [ready], [np.arange(len(ready))]
+            for transfer in phase:
+                moving = np.flatnonzero(transfer.bytes > 0)
                 uses, hubs = (
-                    [Use(use.of[moving], use.weight[moving]) for use in listed] for listed in (each.uses, each.hubs)
+                    [Use(use.of[moving], use.weight[moving]) for use in listed]
+                    for listed in (transfer.uses, transfer.hubs)
                 )
-                moves.append(graph.move(each.bytes[moving], uses, hubs, [ready[group[moving]]], yields=yields))
-                of.append(group[moving])
-            ends.append(graph.join(np.concatenate(of), np.concatenate(moves))[group])
+                after = [ready[group[moving]]]
+                moves.append(graph.move(transfer.bytes[moving], uses, hubs, after, yields=yields))
+                group_of_move.append(group[moving])
+            ends.append(graph.join(np.concatenate(group_of_move), np.concatenate(moves))[group])
         return graph.add(np.zeros(self._network.world), ends or [reached])

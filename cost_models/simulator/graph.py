@@ -61,15 +61,15 @@ class Graph:
         return self._count
 
     def _new(self, seconds: Floats, amount: Floats, after: Iterable[Ints | None]) -> Ints:
-        own = np.arange(self._count, self._count + len(seconds))
+        new = np.arange(self._count, self._count + len(seconds))
         self._count += len(seconds)
         self._seconds.append(seconds)
         self._amount.append(amount)
         for before in after:
             if before is not None:
-                first, second = np.broadcast_arrays(before, own)
+                first, second = np.broadcast_arrays(before, new)
                 self._edges.append((first, second))
-        return own
+        return new
 
     def add(self, seconds: Floats, after: Iterable[Ints | None] = ()) -> Ints:
         """[n] activities of fixed length. `after` holds arrays of [n] (or [1]) activities that each waits for."""
@@ -85,15 +85,15 @@ class Graph:
         yields: bool = False,
     ) -> Ints:
         """[n] transfers of an amount each over resources and hubs; those that yield get what others leave."""
-        own = self._new(np.zeros(len(amount)), np.asarray(amount, dtype=np.float64), after)
-        self._uses.append((own, tuple(uses), tuple(hubs), yields))
-        return own
+        transfers = self._new(np.zeros(len(amount)), np.asarray(amount, dtype=np.float64), after)
+        self._uses.append((transfers, tuple(uses), tuple(hubs), yields))
+        return transfers
 
     def join(self, groups: Ints, members: Ints) -> Ints:
         """[n] one activity of no length per group, after all its members; `groups` [m] counts from 0."""
-        own = self._new(np.zeros(int(groups.max()) + 1), np.zeros(int(groups.max()) + 1), ())
-        self._edges.append((members, own[groups]))
-        return own
+        joined = self._new(np.zeros(int(groups.max()) + 1), np.zeros(int(groups.max()) + 1), ())
+        self._edges.append((members, joined[groups]))
+        return joined
 
     def arrays(self) -> "Arrays":
         """The whole graph as arrays, ready to run."""
@@ -104,12 +104,12 @@ class Graph:
         hub = np.full((self._count, depth), NONE, dtype=np.int64)
         share = np.zeros((self._count, depth))
         yields = np.zeros(self._count, dtype=bool)
-        for own, uses, hubs, is_late in self._uses:
-            yields[own] = is_late
+        for transfers, uses, hubs, is_late in self._uses:
+            yields[transfers] = is_late
             for i, use in enumerate(uses):
-                resource[own, i], weight[own, i] = use.of, use.weight
+                resource[transfers, i], weight[transfers, i] = use.of, use.weight
             for i, use in enumerate(hubs):
-                hub[own, i], share[own, i] = use.of, use.weight
+                hub[transfers, i], share[transfers, i] = use.of, use.weight
         seconds = np.concatenate(self._seconds) if self._seconds else np.zeros(0)
         amount = np.concatenate(self._amount) if self._amount else np.zeros(0)
         none = np.zeros(0, dtype=np.int64)

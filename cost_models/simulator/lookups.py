@@ -13,19 +13,19 @@ from cost_models.simulator.shard_counts import Flags, ShardCounts
 
 @dataclass(frozen=True)
 class Reads:
-    """What each of n shards has read in a step; rows in bytes of one."""
+    """What each of n shards has read in a step: rows, and bytes of one row."""
 
     lookups: Floats
     unique: Floats
     missed: Floats
     plain_bytes: Floats
-    """As it is stored."""
+    """A row as it is stored."""
     full_bytes: Floats
-    """As a cache holds it."""
+    """A row as a cache holds it."""
     row_bytes: Floats
-    """As the lookup reads it, in whole sectors."""
+    """A row as the lookup reads it, in whole sectors."""
     state_bytes: Floats
-    """Its optimizer state, in whole sectors."""
+    """The optimizer state of a row, in whole sectors."""
     own_state_bytes: Floats
     """The same as it is stored."""
     in_place: Floats
@@ -179,7 +179,7 @@ class LookupWork:
         return {"fetched_bytes": fetched_bytes, "fetched_s": fetched_s}
 
     def _nothing(self) -> Floats:
-        """[memories, n]"""
+        """[memories, n] zeros."""
         return np.zeros((len(MEMORY_TIERS), len(self._counts)))
 
     def _memories(self) -> Iterator[tuple[int, Flags, MemoryRates]]:

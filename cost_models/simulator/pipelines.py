@@ -20,7 +20,7 @@ class Ahead:
 
 
 AHEAD = {"none": Ahead(0, 0, 0), "sparse-dist": Ahead(2, 1, 0), "prefetch": Ahead(3, 2, 1)}
-"""As TorchRec's train_pipeline does: TrainPipelineSparseDist, PrefetchTrainPipelineSparseDist."""
+"""The pipelines of TorchRec's train_pipeline: none, TrainPipelineSparseDist, PrefetchTrainPipelineSparseDist."""
 INFERENCE = Ahead(1, 0, 0)
 
 

@@ -164,8 +164,8 @@ def divided(arrays: Arrays, capacity: Floats, hubs: Hubs) -> tuple[list[Pool], I
     local = np.zeros(len(label), dtype=np.int64)
     for number in used:
         members = np.flatnonzero(label == number)
-        for own in (members[members < resources], members[members >= resources]):
-            local[own] = np.arange(len(own))
+        for alike in (members[members < resources], members[members >= resources]):
+            local[alike] = np.arange(len(alike))
     transfers = Transfers(
         arrays.amount,
         np.where(arrays.resource == NONE, 0, local[arrays.resource]),

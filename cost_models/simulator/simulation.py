@@ -32,7 +32,7 @@ class Share:
 
     task: str
     rank: int | None
-    """On which it lies, for the longest piece; None for what all ranks wait for."""
+    """The rank on which its longest piece lies; None for what all ranks wait for."""
     seconds: float
 
 
@@ -81,17 +81,17 @@ class Simulation:
 
     @property
     def step_s(self) -> float:
-        """Mean."""
+        """The mean of the counted steps."""
         return float(self.step_seconds.mean())
 
     @property
     def samples_per_s(self) -> float:
-        """Of the whole cluster."""
+        """Throughput of the whole cluster."""
         return float(self.workload.batch(self.network.world) / self.step_s)
 
     @property
     def window(self) -> tuple[float, float]:
-        """From the first to the last counted moment."""
+        """The first and the last counted moment."""
         return float(self.ends[self.fill]), float(self.ends[self.last])
 
     def intervals(self, tasks: list[Task]) -> Floats:
@@ -147,8 +147,8 @@ class Simulation:
         """[N] task and place among its ranks of each activity that starts or ends one; -1 for the rest."""
         task = np.full(len(self.program.graph), -1)
         place = np.full(len(self.program.graph), -1)
-        for number, each in enumerate(self.program.tasks):
-            for activities in (each.first, each.last):
+        for number, named in enumerate(self.program.tasks):
+            for activities in (named.first, named.last):
                 task[activities], place[activities] = number, np.arange(len(activities))
         return task, place
 
@@ -183,8 +183,8 @@ class Simulation:
             seconds[name] += lasts
             longest[name] = max(longest.get(name, (0.0, None)), (lasts, piece.rank), key=lambda pair: pair[0])
         steps = len(self.step_seconds)
-        found = [Share(name, longest[name][1], value / steps) for name, value in seconds.items()]
-        return sorted(found, key=lambda share: -share.seconds)
+        shares = [Share(name, longest[name][1], value / steps) for name, value in seconds.items()]
+        return sorted(shares, key=lambda share: -share.seconds)
 
 
 def covered(intervals: Floats) -> Floats:

@@ -47,8 +47,8 @@ class RankTraffic:
         network = self._network
         for level in network.oversubscribed:
             switch = network.switch_of_rank(level)
-            members, own = groups.sharing(switch)
-            beyond = groups.size - np.where(switch == NONE, 0, members) - groups.part_size + own
+            in_group, in_part = groups.sharing(switch)
+            beyond = groups.size - np.where(switch == NONE, 0, in_group) - groups.part_size + in_part
             share = np.maximum(beyond, 0) / np.maximum(groups.size - groups.part_size, 1)
             rate = np.where(switch == NONE, 1.0, network.fabric.switch_bytes_per_s[level][switch])
             yield level, switch, share, rate

@@ -96,23 +96,23 @@ def simulate(
     if document.objective is None:
         raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
     try:
-        found = simulation.judge(document, steps, conditions, default_steps=STEPS, progress=streams.doing)
+        judgement = simulation.judge(document, steps, conditions, default_steps=STEPS, progress=streams.doing)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="the steps and conditions") from None
     chosen = None if ranks is None else values.numbers("--ranks", ranks)
     if trace is not None:
         streams.doing(f"writing traces to {trace.name}")
-        files = write_timeline(found.simulation, trace, chosen)
+        files = write_timeline(judgement.simulation, trace, chosen)
         streams.say(f"wrote {counted(len(files), 'trace')} to {trace}; open one in https://ui.perfetto.dev")
     if picture is not None:
         streams.doing(f"drawing {picture.name}")
-        draw(found.simulation, picture)
+        draw(judgement.simulation, picture)
     if output_format is Format.JSON:
-        streams.write_json(report.as_document(document, found))
+        streams.write_json(report.as_document(document, judgement))
     elif output_format is Format.CSV:
-        streams.write_records(report.critical_path_records(found), output_format)
+        streams.write_records(report.critical_path_records(judgement), output_format)
     else:
-        report.render(document, found, streams.console())
+        report.render(document, judgement, streams.console())
 
 
 def _conditions(
@@ -143,12 +143,12 @@ def _conditions(
 def _slow_rank(text: str) -> tuple[int, float]:
     rank, _, factor = text.partition("=")
     try:
-        found = int(rank), float(factor.removesuffix("x"))
+        slow = int(rank), float(factor.removesuffix("x"))
     except ValueError:
-        found = -1, 0.0
-    if found[0] < 0 or not 0 < found[1] < float("inf"):
+        slow = -1, 0.0
+    if slow[0] < 0 or not 0 < slow[1] < float("inf"):
         raise typer.BadParameter(f"{text!r} is not RANK=FACTOR, as in 3=1.5", param_hint="--slow-rank")
-    return found
+    return slow
 
 
 def _slow_link(text: str) -> "tuple[Instance, float]":

@@ -20,7 +20,7 @@ FULL = 0.999
 
 
 def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
-    """Print it."""
+    """Print what a simulation shows."""
     assert plan.objective is not None
     simulation = judgement.simulation
     steps = simulation.step_seconds
@@ -81,7 +81,7 @@ def _late_data(judgement: Judgement) -> str | None:
 
 
 def as_document(plan: Plan, judgement: Judgement) -> dict[str, Any]:
-    """All of it as plain data; seconds, shares of 1."""
+    """What a simulation shows as plain data: seconds, and shares of 1."""
     assert plan.objective is not None
     simulation = judgement.simulation
     steps = simulation.step_seconds

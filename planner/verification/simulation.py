@@ -86,14 +86,14 @@ def judge(
     _expect_memory(count, len(plan.ranks))
     whole = play(plan, steps=count, conditions=conditions, progress=progress)
     healthy = play(plan).step_s
-    found = [Effect("mean step", healthy, 0.0)]
+    effects = [Effect("mean step", healthy, 0.0)]
     parts = list(_parts(conditions))
-    for name, one in parts:
-        step_s = whole.step_s if len(parts) == 1 else play(plan, steps=count, conditions=one, progress=progress).step_s
-        found.append(Effect(name, step_s, step_s / healthy - 1))
+    for name, condition in parts:
+        alone = whole if len(parts) == 1 else play(plan, steps=count, conditions=condition, progress=progress)
+        effects.append(Effect(name, alone.step_s, alone.step_s / healthy - 1))
     if len(parts) > 1:
-        found.append(Effect("all together", whole.step_s, whole.step_s / healthy - 1))
-    return Judgement(whole, tuple(found))
+        effects.append(Effect("all together", whole.step_s, whole.step_s / healthy - 1))
+    return Judgement(whole, tuple(effects))
 
 
 def _expect_memory(steps: int, ranks: int) -> None:

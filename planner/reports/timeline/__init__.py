@@ -31,10 +31,10 @@ def write_timeline(simulation: Simulation, directory: str | Path, ranks: Sequenc
         what = f"there is no rank {unknown[0]}" if unknown else "name at least one"
         raise InputError.at("ranks", f"{what}; ranks are numbered 0 to {world - 1}")
     _prepare(directory, chosen)
-    found = documents(simulation, {rank: slices(simulation, rank) for rank in chosen}, loads(simulation, chosen))
+    texts = documents(simulation, {rank: slices(simulation, rank) for rank in chosen}, loads(simulation, chosen))
     paths = [directory / f"rank_{rank}.json.gz" for rank in chosen]
     for path, rank in zip(paths, chosen, strict=True):
-        write_file(path, gzip.compress(found[rank].encode(), mtime=0))
+        write_file(path, gzip.compress(texts[rank].encode(), mtime=0))
     return paths
 
 

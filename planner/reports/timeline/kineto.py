@@ -21,14 +21,14 @@ from cost_models.simulator.simulation import Simulation
 from planner.reports.timeline.slices import Load, Slice, streams
 
 DEFAULT_STREAM, FIRST_OTHER_STREAM = 7, 20
-"""As Kineto numbers the default stream of CUDA, and those from PyTorch's pool."""
+"""Kineto's numbers of the default stream of CUDA, and of those from PyTorch's pool."""
 COLLECTIVES: dict[TaskKind, tuple[str, str]] = {
     "all-to-all": ("all_to_allv", "ncclDevKernel_SendRecv"),
     "all-reduce": ("allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
     "reduce-scatter": ("reduce_scatter", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"),
     "all-gather": ("all_gather", "ncclDevKernel_AllGather_RING_LL"),
 }
-"""By the kind of an exchange, names of the collective and of its kernel."""
+"""The names of the collective and of its kernel, by the kind of an exchange."""
 
 FIRST_CORRELATION = 100_000
 """HolisticTraceAnalysis keeps places in the file in the smallest integers that hold the correlations: not too small."""
@@ -42,8 +42,8 @@ def documents(
     """Return the whole file of every rank. The same simulation gives the same text."""
     flows = _flows(simulation, slices_of)
     return {
-        rank: _document(simulation, rank, [*_Rank(simulation, rank).events(own, loads_of[rank]), *flows[rank]])
-        for rank, own in slices_of.items()
+        rank: _document(simulation, rank, [*_Rank(simulation, rank).events(of_rank, loads_of[rank]), *flows[rank]])
+        for rank, of_rank in slices_of.items()
     }
 
 
@@ -98,19 +98,19 @@ class _Rank:
             name = f"ProfilerStep#{self._first_step + number}"
             yield self._span("user_annotation", name, self._host, self._host, start, end)
         correlation = FIRST_CORRELATION
-        for each in slices:
-            if each.task.stream in (DATA, HOST):
-                thread = self._loader if each.task.stream == DATA else self._overhead
-                yield self._span("cpu_op", each.task.name, self._host, thread, _us(each.start), _us(each.end))
+        for work in slices:
+            if work.task.stream in (DATA, HOST):
+                thread = self._loader if work.task.stream == DATA else self._overhead
+                yield self._span("cpu_op", work.task.name, self._host, thread, _us(work.start), _us(work.end))
                 continue
             correlation += 1
-            yield self._launch(each, correlation)
-            yield self._kernel(each, correlation)
+            yield self._launch(work, correlation)
+            yield self._kernel(work, correlation)
         for load in loads:
             yield from self._counter(load)
 
     def _names(self, slices: Sequence[Slice]) -> Iterator[Event]:
-        used = {each.task.stream for each in slices}
+        used = {work.task.stream for work in slices}
         processes = ((self._gpu, "device", f"GPU {self._device} of node {self._node}"), (self._host, "host", "CPU"))
         for pid, what, label in processes:
             yield self._named(pid, 0, "process_name", name=f"rank {self._rank} {what}")
@@ -138,27 +138,27 @@ class _Rank:
             "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": start, "dur": end - start, "args": args
         }  # fmt: skip
 
-    def _launch(self, each: Slice, correlation: int) -> Event:
-        start = _us(each.start)
+    def _launch(self, work: Slice, correlation: int) -> Event:
+        start = _us(work.start)
         began = self._steps[bisect_right(self._steps, start, hi=len(self._steps) - 1) - 1]
-        name = "cudaMemcpyAsync" if _moves_memory(each) else "cudaLaunchKernel"
+        name = "cudaMemcpyAsync" if _moves_memory(work) else "cudaLaunchKernel"
         ids = {"External id": correlation, "correlation": correlation}
         return self._span("cuda_runtime", name, self._host, self._host, began, began, **ids)
 
-    def _kernel(self, each: Slice, correlation: int) -> Event:
-        task, stream = each.task, self._streams[each.task.stream]
+    def _kernel(self, work: Slice, correlation: int) -> Event:
+        task, stream = work.task, self._streams[work.task.stream]
         cat, name, more = "kernel", task.name, {}
         if task.sent_bytes is not None:
             collective, kernel = COLLECTIVES[task.kind]
             name = f"{kernel}({task.name})"
             more = {
                 "Collective name": collective,
-                "In msg nelems": round(float(task.sent_bytes[each.place])),
+                "In msg nelems": round(float(task.sent_bytes[work.place])),
                 "dtype": "Byte",
                 "Group size": len(task.ranks),
                 "Process Group Name": "0",
             }
-        elif _moves_memory(each):
+        elif _moves_memory(work):
             cat, name = "gpu_memcpy", f"Memcpy HtoD ({task.name})"
         args = {
             "External id": correlation,
@@ -170,7 +170,7 @@ class _Rank:
             "batch": task.step,
             **more,
         }
-        return self._span(cat, name, self._gpu, stream, _us(each.start), _us(each.end), **args)
+        return self._span(cat, name, self._gpu, stream, _us(work.start), _us(work.end), **args)
 
     def _counter(self, load: Load) -> Iterator[Event]:
         """The counter's values by microsecond; of several within one, the last counts."""
@@ -182,9 +182,9 @@ class _Rank:
             }  # fmt: skip
 
 
-def _moves_memory(each: Slice) -> bool:
+def _moves_memory(work: Slice) -> bool:
     """Whether copy engines do it: what is brought beside the computation."""
-    return each.task.stream != COMPUTE and not each.task.is_exchange
+    return work.task.stream != COMPUTE and not work.task.is_exchange
 
 
 def _stream_numbers(simulation: Simulation) -> dict[str, int]:
@@ -195,17 +195,17 @@ def _stream_numbers(simulation: Simulation) -> dict[str, int]:
 def _flows(simulation: Simulation, slices_of: Mapping[int, Sequence[Slice]]) -> dict[int, list[Event]]:
     """The arrows of each rank: from the rank that enters an exchange first to the one that enters next, and so on."""
     entered: dict[int, list[tuple[int, int]]] = {}
-    for rank, own in slices_of.items():
-        for each in own:
-            if each.task.is_exchange:
-                entered.setdefault(each.number, []).append((_us(each.start), rank))
+    for rank, of_rank in slices_of.items():
+        for work in of_rank:
+            if work.task.is_exchange:
+                entered.setdefault(work.number, []).append((_us(work.start), rank))
     stream_of = _stream_numbers(simulation)
-    found: dict[int, list[Event]] = {rank: [] for rank in slices_of}
+    arrows: dict[int, list[Event]] = {rank: [] for rank in slices_of}
     ids = count(1)
     for number, unordered in sorted(entered.items()):
         task = simulation.program.tasks[number]
         for ends in pairwise(sorted(unordered)):
             flow = {"id": next(ids), "cat": "collective", "name": task.name, "tid": stream_of[task.stream]}
             for (ts, rank), way in zip(ends, ({"ph": "s"}, {"ph": "f", "bp": "e"}), strict=True):
-                found[rank].append({**way, **flow, "pid": rank, "ts": ts})
-    return found
+                arrows[rank].append({**way, **flow, "pid": rank, "ts": ts})
+    return arrows

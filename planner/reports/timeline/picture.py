@@ -79,8 +79,8 @@ def picture(simulation: Simulation, path: str | Path, rank: int | None = None) -
         raise MissingPackageError("pictures need matplotlib", "plot") from None
     rank = critical_rank(simulation) if rank is None else rank
     step_s = float(simulation.step_seconds[0])
-    shown = [each for each in slices(simulation, rank) if each.start < step_s]
-    lanes = [name for name in streams(simulation) if any(each.task.stream == name for each in shown)]
+    shown = [work for work in slices(simulation, rank) if work.start < step_s]
+    lanes = [name for name in streams(simulation) if any(work.task.stream == name for work in shown)]
     lanes.sort(key=lambda name: (name != HOST, name != COMPUTE))
     links = _links(loads(simulation, [rank])[rank], step_s)
     heights = [LANE_INCHES * len(lanes), *([LINK_INCHES * len(links)] if links else [])]
@@ -132,12 +132,12 @@ class _Label:
 
 def _draw_lanes(axes: "Axes", shown: Sequence[Slice], lanes: Sequence[str], step_s: float) -> list[_Label]:
     labels = []
-    for each in shown:
-        sort, lane, lasts = LEGEND[each.task.kind], lanes.index(each.task.stream), min(each.end, step_s) - each.start
-        bar, place = [(each.start, lasts)], (lane - 0.4, 0.8)
-        hatch = HATCH if each.task.is_exchange else None
+    for work in shown:
+        sort, lane, lasts = LEGEND[work.task.kind], lanes.index(work.task.stream), min(work.end, step_s) - work.start
+        bar, place = [(work.start, lasts)], (lane - 0.4, 0.8)
+        hatch = HATCH if work.task.is_exchange else None
         axes.broken_barh(bar, place, facecolor=COLOURS[sort], edgecolor="white", linewidth=0.6, hatch=hatch)
-        text = axes.text(each.start + lasts / 2, lane, each.task.name, ha="center", va="center", zorder=5)
+        text = axes.text(work.start + lasts / 2, lane, work.task.name, ha="center", va="center", zorder=5)
         text.set(fontsize=SMALL_FONT, color="white" if sort in DARK else "black", in_layout=False)
         labels.append(_Label(text, lasts))
     axes.set_ylim(len(lanes) - 0.4, -0.6)
@@ -150,16 +150,16 @@ def _draw_lanes(axes: "Axes", shown: Sequence[Slice], lanes: Sequence[str], step
 def _legend(shown: Sequence[Slice], outlines: Sequence[str]) -> "list[Patch]":
     from matplotlib.patches import Patch
 
-    hatched = {LEGEND[each.task.kind]: each.task.is_exchange for each in shown}
-    found = [
+    hatched = {LEGEND[work.task.kind]: work.task.is_exchange for work in shown}
+    handles = [
         Patch(facecolor=colour, edgecolor="white", hatch=HATCH if hatched[sort] else None, label=sort)
         for sort, colour in COLOURS.items()
         if sort in hatched
     ]
     for label in outlines:
         line = OUTLINES[label]
-        found.append(Patch(facecolor="none", edgecolor=CRITICAL, linewidth=2, linestyle=line, label=label))
-    return found
+        handles.append(Patch(facecolor="none", edgecolor=CRITICAL, linewidth=2, linestyle=line, label=label))
+    return handles
 
 
 def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[str]) -> list[str]:
@@ -186,10 +186,10 @@ def _outline(axes: "Axes", simulation: Simulation, rank: int, lanes: Sequence[st
     return [kind for kind in OUTLINES if kind in drawn]
 
 
-def _links(found: Sequence[Load], step_s: float) -> list[Load]:
+def _links(loads_of_rank: Sequence[Load], step_s: float) -> list[Load]:
     """The links in use during one step, the most used first; links that are loaded alike are one line."""
     merged: list[Load] = []
-    for load in found:
+    for load in loads_of_rank:
         kept = load.time < step_s
         time, share = np.append(load.time[kept], step_s), load.share[kept]
         if not kept.any() or share.max() < SEEN:

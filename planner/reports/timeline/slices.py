@@ -36,20 +36,20 @@ class Load:
     time: Floats
     """[n] seconds from the beginning of the counted time."""
     share: Floats
-    """[n] of the capacity that is in use."""
+    """[n] shares of the capacity that are in use."""
 
 
 def slices(simulation: Simulation, rank: int) -> list[Slice]:
-    """In order of time, on each stream without overlap; tasks that take no time are left out."""
+    """What a rank does, in order of time, on each stream without overlap; tasks that take no time are left out."""
     low, high = simulation.window
-    found = []
+    of_rank = []
     for number, task in enumerate(simulation.program.tasks):
         for place in np.flatnonzero(task.ranks == rank):
             start = max(float(simulation.run.start[task.first[place]]), low)
             end = min(float(simulation.run.end[task.last[place]]), high)
             if end > start:
-                found.append(Slice(number, task, int(place), start - low, end - low))
-    return sorted(found, key=lambda each: (each.start, each.number))
+                of_rank.append(Slice(number, task, int(place), start - low, end - low))
+    return sorted(of_rank, key=lambda work: (work.start, work.number))
 
 
 def streams(simulation: Simulation) -> list[str]:
@@ -90,19 +90,19 @@ def resources(simulation: Simulation, rank: int) -> list[int]:
 def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]:
     """The loads of every link that is used in the counted steps, by rank. Simulates the steps again."""
     of_rank = {rank: resources(simulation, rank) for rank in ranks}
-    record = _Record(sorted({each for found in of_rank.values() for each in found}))
+    record = _Record(sorted({number for numbers in of_rank.values() for number in numbers}))
     simulation.replay(record)
     low, high = simulation.window
-    found: dict[int, list[Load]] = {rank: [] for rank in of_rank}
-    for rank, own in of_rank.items():
-        for number in own:
+    loads_of: dict[int, list[Load]] = {rank: [] for rank in of_rank}
+    for rank, numbers in of_rank.items():
+        for number in numbers:
             time, share = record.of(number)
             kept = time < high
             kept[:-1] &= time[1:] > low  # what was over before the first counted moment
             if share[kept].any():
                 named, instance = simulation.network.instances[number]
-                found[rank].append(Load(f"{named} {instance}", np.maximum(time[kept], low) - low, share[kept]))
-    return found
+                loads_of[rank].append(Load(f"{named} {instance}", np.maximum(time[kept], low) - low, share[kept]))
+    return loads_of
 
 
 class _Record:
