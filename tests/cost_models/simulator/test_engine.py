@@ -38,13 +38,6 @@ def test_a_circle_is_an_error() -> None:
         Engine(graph, np.zeros(0)).run()
 
 
-def test_what_uses_nothing_is_an_error() -> None:
-    graph = Graph()
-    graph.move(one(1.0), [Use(np.array([NONE]), np.ones(1))])
-    with pytest.raises(ValueError, match="uses no resource"):
-        Engine(graph, np.ones(1)).run()
-
-
 def test_two_transfers_share_a_link() -> None:
     """10 and 30 at 10 a second: both get 5 until the smaller one ends after 2 s, then the other gets all."""
     graph = Graph()
@@ -60,45 +53,6 @@ def test_a_late_transfer_takes_its_share() -> None:
     late = graph.move(one(20.0), on(0), after=[graph.add(one(1.0))])
     run = Engine(graph, one(10.0)).run()
     assert run.end[[early[0], late[0]]].tolist() == pytest.approx([3.0, 4.0])
-
-
-def test_max_min_fairness() -> None:
-    """Three flows over links of 10 and 4: those on the thin one get 2 each, the third the 8 that they leave."""
-    graph = Graph()
-    thick = graph.move(one(80.0), on(0))
-    both = graph.move(one(20.0), on(0, 1))
-    thin = graph.move(one(20.0), on(1))
-    rates = {}
-
-    def observe(time: float, resources: Ints, load: Floats) -> None:
-        rates.setdefault(time, dict(zip(resources.tolist(), load.tolist(), strict=True)))
-
-    run = Engine(graph, np.array([10.0, 4.0])).run(observe)
-    assert run.end[[thick[0], both[0], thin[0]]].tolist() == pytest.approx([10.0, 10.0, 10.0])
-    assert rates[0.0] == pytest.approx({0: 1.0, 1: 1.0})
-
-
-def test_what_yields_gets_what_is_left() -> None:
-    """The one that yields waits where the other takes all, and goes on afterwards."""
-    graph = Graph()
-    mean = graph.move(one(20.0), on(0), yields=True)
-    other = graph.move(one(10.0), on(0), after=[graph.add(one(1.0))])
-    run = Engine(graph, one(10.0)).run()
-    assert run.end[[mean[0], other[0]]].tolist() == pytest.approx([3.0, 2.0])
-
-
-def test_weights_are_capacity_per_unit() -> None:
-    """A transfer of weight 0.5 takes half of a resource for each unit of its rate."""
-    graph = Graph()
-    moved = graph.move(one(40.0), on(0, weight=0.5))
-    assert Engine(graph, one(10.0)).run().end[moved[0]] == pytest.approx(2.0)
-
-
-def test_parts_without_common_links_do_not_meet() -> None:
-    """Separate resources are separate pools, whatever their number."""
-    graph = Graph()
-    graph.move(np.arange(1.0, 6.0), [Use(np.arange(5), np.ones(5))])
-    assert Engine(graph, np.ones(5)).run().end.tolist() == pytest.approx([1.0, 2.0, 3.0, 4.0, 5.0])
 
 
 @st.composite

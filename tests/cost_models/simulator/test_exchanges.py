@@ -7,15 +7,17 @@ import pytest
 
 from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
+from cost_models.resources import Resource
 from cost_models.shards import NODE, RANK, WORLD, Floats
+from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Engine, Run
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Task
 from cost_models.simulator.traffic import RankTraffic
-from tests.cost_models.simulator.test_program import in_extent, nothing
 from tests.oracles.instances import node_group, topology, workload
+from tests.oracles.simulated_steps import EXACT, in_extent, kind_of, model_of, nothing, seconds, steps_of
 from topologies.cluster import Topology
 
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -89,3 +91,71 @@ def test_extents_have_the_ranks_of_their_blocks() -> None:
     """One rank, the ranks of a node, all ranks."""
     network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
     assert [int(network.extents[extent].size[0]) for extent in (RANK, NODE, WORLD)] == [1, 4, 8]
+
+
+def test_two_ranks_and_one_link() -> None:
+    """Vectors for the other rank leave over the sender's port: latency, then bytes over its rate."""
+    cluster, model = topology(node_group("a", ranks=2)), model_of()
+    kind = kind_of(cluster, model)
+    demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 10e6]))
+    found = steps_of(cluster, model, demand)
+    latency = kind.link_all_to_all_latency_s or 0.0
+    assert seconds(found, "output dist (table-wise)") == pytest.approx(latency + 30e6 / kind.link_all_to_all, rel=EXACT)
+    assert seconds(found, "gradient dist (table-wise)") == pytest.approx(
+        latency + 30e6 / kind.link_all_to_all, rel=EXACT
+    )
+
+
+def test_a_slow_receiver_holds_everybody_up() -> None:
+    """At a tenth of its port, what rank 1 gets takes ten times as long, for both."""
+    cluster, model = topology(node_group("a", ranks=2)), model_of()
+    kind = kind_of(cluster, model)
+    demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 30e6]))
+    found = steps_of(cluster, model, demand, Conditions(slow_links={(Resource("link"), 1): 0.1}))
+    latency = kind.link_all_to_all_latency_s or 0.0
+    expected = latency + 300e6 / kind.link_all_to_all
+    assert seconds(found, "output dist (table-wise)", 0) == pytest.approx(expected, rel=EXACT)
+    assert seconds(found, "output dist (table-wise)", 1) == pytest.approx(expected, rel=EXACT)
+
+
+def test_two_ranks_share_a_card() -> None:
+    """Both ranks of a node send to both of the other over one card: four times what one sends to one."""
+    cluster, model = topology(node_group("a", nodes=2, ranks=2, cards=1)), model_of()
+    kind = kind_of(cluster, model)
+    software = software_coefficients(model.software)
+    demand = replace(nothing(4), vectors_to_each_bytes=np.array([5e6, 5e6, 0.0, 0.0]))
+    found = steps_of(cluster, model, demand)
+    latency = max(kind.link_all_to_all_latency_s or 0.0, software.collective_latency_s.value + 2e-6)
+    assert seconds(found, "output dist (table-wise)") == pytest.approx(latency + 20e6 / kind.nic_all_to_all, rel=EXACT)
+
+
+def test_a_lost_card_doubles_the_load_of_the_other() -> None:
+    cluster, model = topology(node_group("a", nodes=2, ranks=2, cards=2)), model_of()
+    demand = replace(nothing(4), vectors_to_each_bytes=np.full(4, 5e6))
+    kind = kind_of(cluster, model)
+    whole = steps_of(cluster, model, demand)
+    lost = steps_of(cluster, model, demand, Conditions(lost_cards=(1,)))
+    more = seconds(lost, "output dist (table-wise)") - seconds(whole, "output dist (table-wise)")
+    assert more == pytest.approx(10e6 / kind.nic_all_to_all, rel=EXACT)
+
+
+def test_a_ring_uses_both_directions() -> None:
+    """Row-wise sums: (D - 1) / D of all samples' bytes leave and enter every port."""
+    cluster, model = topology(node_group("a", ranks=4)), model_of()
+    kind = kind_of(cluster, model)
+    found = steps_of(cluster, model, replace(nothing(4), sums_bytes=in_extent(WORLD, np.full(4, 80e6))))
+    latency = kind.link_all_to_all_latency_s or 0.0
+    assert seconds(found, "output dist (row-wise)") == pytest.approx(latency + 60e6 / kind.link_all_to_all, rel=EXACT)
+
+
+def test_phases_follow_each_other() -> None:
+    """HugeCTR: the exchange inside the node first, then the one between nodes."""
+    cluster = topology(node_group("a", nodes=2, ranks=2, cards=2))
+    demand = replace(nothing(4), vectors_to_each_bytes=np.full(4, 5e6))
+    found = {}
+    for software in ("torchrec", "hugectr"):
+        model = model_of(software=software)
+        found[software] = seconds(steps_of(cluster, model, demand), "output dist (table-wise)")
+    kind = kind_of(cluster, model_of())
+    inside = (kind.link_all_to_all_latency_s or 0.0) + 5e6 / kind.link_all_to_all
+    assert found["hugectr"] - found["torchrec"] == pytest.approx(inside, rel=EXACT)
