@@ -131,7 +131,8 @@ class Pool:
         active, transfers = self.active, self.transfers
         resource, hub = transfers.resource[active], transfers.hub[active]
         uses, enters = transfers.weight[active] > 0, transfers.share[active] > 0
-        full = slack <= self.capacity * SATURATED
+        nothing = self.capacity * SATURATED
+        full = slack <= nothing
         while True:
             stopped = (full[resource] & uses).any(axis=1)
             if self.hub_count:
@@ -145,7 +146,7 @@ class Pool:
             step = float((slack[loaded] / growth[loaded]).min())
             rate[growing] += step
             slack -= step * growth
-            full |= loaded & (slack <= self.capacity * SATURATED)
+            full |= loaded & (slack <= nothing)
 
 
 def divided(arrays: Arrays, capacity: Floats, hubs: Hubs) -> tuple[list[Pool], Ints]:

@@ -17,17 +17,17 @@ class ProcessGroups:
     domain_of_rank: Ints
     """[W]"""
 
-    @property
+    @cached_property
     def count(self) -> int:
         """How many groups there are."""
         return int(self.group_of_rank.max()) + 1
 
-    @property
+    @cached_property
     def part_count(self) -> int:
         """How many parts they have together."""
         return int(self.part_of_rank.max()) + 1
 
-    @property
+    @cached_property
     def leave_domains(self) -> bool:
         """Whether any group has more than one part."""
         return self.part_count > self.count
