@@ -51,3 +51,15 @@ def test_a_byte_crosses_its_own_link_and_the_switch() -> None:
     assert switch.weight == pytest.approx([1 / rate] * 2)
     assert switch.of[0] == switch.of[1]
     assert link.of[0] != link.of[1]
+
+
+@pytest.mark.parametrize("domain", [2, 4, 8])
+def test_extents_are_those_of_the_estimate(domain: int) -> None:
+    """As many ranks in each group, and in each domain of it, counted here and stated there."""
+    group = node_group("a", nodes=2, ranks=4)
+    group["links"] = {**group["links"], "scale_up": {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": domain}}  # type: ignore[dict-item]
+    links = network(group)
+    (kind,) = links.kinds
+    for groups, stated in zip(links.extents, kind.extents, strict=True):
+        assert set(groups.size.tolist()) == {stated.size}
+        assert set(groups.part_size.tolist()) == {stated.per_domain}
