@@ -1,4 +1,8 @@
-"""The bound of a search: the fluid optimum, raised by thresholds, dual feasible functions, trials and cases."""
+"""The bound of a search: the relaxation's optimum, raised by thresholds, dual feasible functions and branching.
+
+Thresholds are the dual approximation of Hochbaum and Shmoys (J. ACM 34, 1987): a plan shorter than a threshold holds no
+block that alone takes longer, which tightens the relaxation.
+"""
 
 from dataclasses import replace
 
@@ -29,13 +33,13 @@ BRANCH_WORK = 4e6
 
 
 def relaxed_optimum(fluid: Fluid) -> FluidSolution:
-    """The fluid optimum that bounds a problem and that starts aim at."""
+    """Return the fluid optimum that bounds a problem and that starts aim at."""
     is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS
     return solve_relaxation(fluid, excess=EXCESS if is_small else LARGE_EXCESS)
 
 
 def bound_of(relaxed: FluidSolution) -> Bound:
-    """What the fluid optimum proves."""
+    """Return what the fluid optimum proves."""
     return Bound(relaxed.bound_s, relaxed.multipliers, None)
 
 
@@ -57,14 +61,14 @@ class BoundRaiser:
         return len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS
 
     def raise_quickly(self) -> None:
-        """By what takes little time."""
+        """Raise the bound by what takes little time."""
         for raise_it in (self.tighten, self.strengthen):
             if not self._incumbent.is_done():
                 raise_it()
 
     def raise_all(self, passes: int) -> None:
-        """By a threshold, by trying plans and by cases, as hard as is fit after so many passes of the local search;
-        what these find may be a better plan."""
+        """Raise the bound by a threshold, by trying plans and by branching, as hard as is fit after so many passes of
+        the local search; what these find may be a better plan."""
         if not self._incumbent.is_done():
             self.tighten()
             self.strengthen()
@@ -73,7 +77,7 @@ class BoundRaiser:
             self._exhaustive_search.below_best()
 
     def tighten(self) -> None:
-        """By a threshold below the best plan, unless tables are many."""
+        """Raise the bound by a threshold below the best plan, unless tables are many."""
         problem, incumbent = self._fluid.problem, self._incumbent
         worth_it = problem.tables <= problem.world or self._is_small
         if incumbent.clock.is_over():
@@ -83,7 +87,7 @@ class BoundRaiser:
             incumbent.raise_to(tighten(self._fluid, self._relaxed, incumbent.best_s, incumbent.bound))
 
     def strengthen(self) -> None:
-        """By dual feasible functions, where the bound is loose and the problem not too large; once."""
+        """Raise the bound by dual feasible functions, where it is loose and the problem not too large; once."""
         incumbent = self._incumbent
         if self._is_sharp or not self._is_small or incumbent.best is None or incumbent.is_within(LOOSE):
             return
@@ -91,7 +95,7 @@ class BoundRaiser:
         incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
     def branch(self, passes: int) -> None:
-        """Case by case, where the problem is small enough; that may find a better plan, too."""
+        """Raise the bound by branching, where the problem is small enough; that may find a better plan, too."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
         cases = min(limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
         cases, patience = min(cases, CASES_OF_A_PASS * max(passes, 1)), passes * passes / 2 if passes else 1.0

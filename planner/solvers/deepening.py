@@ -1,4 +1,7 @@
-"""The search of one problem, pass by pass: each begins with what the ones before found, so that more is never worse."""
+"""The search of one problem, pass by pass: each begins with what the ones before found, so that more is never worse.
+
+Like iterative deepening, a pass goes on from what the shorter ones left, so that the search may end at any time.
+"""
 
 from dataclasses import replace
 
@@ -52,7 +55,7 @@ class Deepening:
             self.raiser.tighten()
 
     def begin(self) -> None:
-        """All other starts. The smallest problems need none."""
+        """Make all other starts. The smallest problems need none."""
         self.open()
         incumbent = self.incumbent
         if incumbent.best is not None and incumbent.is_done():
@@ -63,13 +66,13 @@ class Deepening:
             self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
 
     def run_pass(self, number: int) -> None:
-        """The local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
+        """Run the local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
         self._exhaustive_search.renew(number)
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._passes.run(self._queue, number - 1)
 
     def refine(self, number: int) -> None:
-        """Local search from the best plan, which comes from elsewhere."""
+        """Search locally from the best plan, which comes from elsewhere."""
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._local.improve(self.incumbent.best[0], self._seed + number, LATER_SQUARINGS)
 
@@ -78,12 +81,12 @@ class Deepening:
         return bool(mask[self.relaxed.choices].all())
 
     def raise_bound(self, passes: int) -> None:
-        """As hard as is fit after so many passes; again from the better plan that this may find."""
+        """Raise the bound as hard as is fit after so many passes; again from the better plan that this may find."""
         for _ in range(2):
             self.raiser.raise_all(passes)
 
     def outcome(self) -> Outcome:
-        """What there is now."""
+        """Return what there is now."""
         incumbent = self.incumbent
         ran_out = incumbent.clock.ran_out
         if incumbent.best is None:
@@ -95,7 +98,8 @@ class Deepening:
         return Outcome(status, placement, step_s, bound, None, ran_out_of_time=ran_out)
 
     def _starts(self) -> list[Start]:
-        """Placements to begin with: the first ones, and others, which aim at the bound that those have tightened."""
+        """Return placements to begin with: the first ones, and others, which aim at the bound that those have
+        tightened."""
         incumbent, portfolio = self.incumbent, self._start_portfolio
         starts = list(self._first or [])
         if not incumbent.is_within(GOOD_STARTS):
@@ -130,7 +134,7 @@ class Deepening:
         return [last]
 
     def _tried(self) -> Start | None:
-        """A placement that fits, or that there is none, by trying them all as far as the work suffices."""
+        """Return a placement that fits, or none, by trying them all as far as the work suffices."""
         fits = self._exhaustive_search.whatever_fits()
         self._nothing_fits = fits is not None and fits.placement is None
         if fits is None or fits.placement is None:
@@ -139,5 +143,5 @@ class Deepening:
 
 
 def _distinct(starts: list[Start]) -> list[Start]:
-    """Without those that are as long as the one before, which are the same plan."""
+    """Return the starts without those that are as long as the one before, which are the same plan."""
     return [start for i, start in enumerate(starts) if not i or start[1] != starts[i - 1][1]]

@@ -1,4 +1,4 @@
-"""Every plan of a small problem tried, as far as the work suffices: from the bound up, and below the best plan."""
+"""Exhaustive search of a small problem, as far as the work suffices: from the bound up, and below the best plan."""
 
 from dataclasses import replace
 
@@ -70,7 +70,8 @@ class ExhaustiveSearch:
         return self._tried(self._problem.without_seconds(), 1.0, None)
 
     def _noted(self, tried: ExhaustiveResult, threshold_s: float) -> float:
-        """The threshold below which there is no plan: that of the trial, or the step of the plan that it found."""
+        """Return the threshold below which there is no plan: that of the trial, or the step of the plan that it
+        found."""
         if tried.placement is None:
             return threshold_s
         self._incumbent.offer(tried.placement, tried.step_s, "all plans tried")

@@ -1,8 +1,10 @@
-"""Of plans that are as good as equally fast the one that is best otherwise: the order in which everybody decides.
+"""Lexicographic tie-breaking: of plans that are nearly as fast, the one that is best otherwise.
 
 Within `GIVE` of the best step: first no rank fuller than `CROWDED`, then few blocks, whole tables first, then a fullest
 rank that is less full. Each of these is sought by changes of one table or two blocks, which spoil nothing that comes
 before it.
+
+This is lexicographic optimization with a tolerance in the first objective, the step.
 """
 
 import itertools
@@ -44,7 +46,7 @@ class Finished:
 
 
 def finished(problem: Problem, outcome: Outcome, memory: int = 0, longest_s: float = math.inf) -> Finished:
-    """The plan of an outcome made tidier; `memory` is that of the accelerators.
+    """Return the plan of an outcome made tidier; `memory` is that of the accelerators.
 
     A step of at most `longest_s` stays one. A plan that was proven optimal stays so: of that, only as much is given up
     as the word allows.
@@ -76,8 +78,8 @@ class _Finish:
         self._work = 0.0
 
     def run(self) -> None:
-        """One aim after the other."""
-        for aim in (self._relieve, self._merge, self._level):
+        """Pursue one aim after the other."""
+        for aim in (self._empty_crowded_ranks, self._merge, self._empty_fullest_rank):
             self._work = self.now.work + MOST_WORK
             aim()
 
@@ -86,12 +88,12 @@ class _Finish:
         return self.now.work < self._work
 
     def _share(self, free: Floats) -> Floats:
-        """[W] of each rank's memory that is taken; `free` [M, W]."""
+        """Return the share of each rank's memory that is taken [W]; `free` is [M, W]."""
         return np.asarray(1.0 - free[self._memory] / self._capacity)
 
     def _best(self, items: list[int], blocks: Ints, most: Floats) -> tuple[float, PlacementChange] | None:
-        """One of the blocks in the place of some items, on the rank that is least full then, within the limit; with the
-        share of its memory. `most` [W] is that to which each rank may be filled."""
+        """Return one of the blocks in the place of some items, on the rank that is least full then, within the limit;
+        with the share of its memory. `most` [W] is that to which each rank may be filled."""
         rest, best = self.now.without(items), None
         for block in blocks.tolist():
             offers = self.now.offers(rest, items, block)
@@ -107,8 +109,8 @@ class _Finish:
 
     # -- crowded ranks -----------------------------------------------------------------------------------------
 
-    def _relieve(self) -> None:
-        """Blocks off ranks that are crowded, the fullest first, onto others that do not become so."""
+    def _empty_crowded_ranks(self) -> None:
+        """Move blocks off ranks that are crowded, the fullest first, onto others that do not become so."""
         hopeless: set[int] = set()
         while self._has_work:
             share = self._share(self.now.state.free)
@@ -157,14 +159,14 @@ class _Finish:
         return True
 
     def _sizes(self) -> Floats:
-        """[I] bytes of each item on a single rank; 0 of others."""
+        """Return the bytes [I] of each item on a single rank; 0 of others."""
         now, problem = self.now, self._problem
         on_rank = problem.block_extent[now.block] == RANK
         kind = problem.kind_of_rank[np.where(on_rank, now.place, 0)]
         return np.where(on_rank, problem.whole_bytes[kind, now.block, self._memory], 0.0)
 
-    def _level(self) -> None:
-        """The fullest rank made emptier, as long as that makes none as full as it was."""
+    def _empty_fullest_rank(self) -> None:
+        """Make the fullest rank emptier, as long as that makes none as full as it was."""
         while self._has_work:
             share = self._share(self.now.state.free)
             rank = int(share.argmax())
@@ -174,7 +176,8 @@ class _Finish:
     # -- blocks ------------------------------------------------------------------------------------------------
 
     def _merge(self) -> None:
-        """Tables in fewer blocks, those in most blocks first: whole, else in halves and so on, else by joining two."""
+        """Hold tables in fewer blocks, those in most blocks first: whole, else in halves and so on, else by joining
+        two."""
         problem, now = self._problem, self.now
         count = np.bincount(now.table, minlength=problem.tables)
         for table in np.argsort(-count, kind="stable").tolist():
@@ -193,7 +196,7 @@ class _Finish:
                     pass
 
     def _whole(self, items: list[int]) -> Ints:
-        """Blocks for the whole table on one rank, of the memory tier and cache that it has."""
+        """Return blocks for the whole table on one rank, of the memory tier and cache that it has."""
         problem = self._problem
         own = self.now.whole_on_rank(int(self.now.table[items[0]]))
         return np.asarray(own[problem.block_option[own] == problem.block_option[self.now.block[items[0]]]])
@@ -239,6 +242,6 @@ class _Finish:
 
 
 def _pairs(items: list[int], place: Ints) -> Iterator[tuple[int, int]]:
-    """Of some items, those that share a rank first, then the first one with each of the others."""
+    """Yield pairs of items: those that share a rank first, then the first item with each of the others."""
     yield from ((first, second) for first, second in itertools.combinations(items, 2) if place[first] == place[second])
     yield from ((items[0], second) for second in items[1:] if place[items[0]] != place[second])

@@ -33,7 +33,7 @@ class FrontPoint:
     point: int
 
     def placement(self) -> Placement:
-        """The placement itself."""
+        """Return the placement itself."""
         return self.path.placement(self.point)
 
 
@@ -74,13 +74,13 @@ class Front:
         return float(self._moved[0]) if len(self._moved) else None
 
     def within(self, budget_bytes: float) -> FrontPoint | None:
-        """The one of the shortest step of those that move so much at most."""
+        """Return the point of the shortest step of those that move so much at most."""
         last = int(np.searchsorted(self._moved, budget_bytes, side="right")) - 1
         return None if last < 0 else self._at(last)
 
     def best(self, terms: MoveTerms, even: float = GIVE) -> FrontPoint | None:
-        """The one that moves least of those on the terms that cost the least, or a share `even` more; None where there
-        is none."""
+        """Return the point that moves least of those on the terms that cost the least, or a share `even` more; None
+        where there is none."""
         limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
         step = np.maximum(self._step, terms.least_step_s)
         cost = np.where(self._moved <= limit, step + terms.seconds_per_byte * self._moved, np.inf)

@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def bound_s(self) -> float | None:
-        """The bound's seconds."""
+        """The seconds of the bound."""
         return None if self.bound is None else self.bound.seconds
 
 
@@ -53,7 +53,7 @@ class Incumbent:
 
     @property
     def best_s(self) -> float:
-        """Infinite where there is no placement yet."""
+        """The step of the best placement; infinite where there is none yet."""
         return np.inf if self.best is None else self.best[1]
 
     def offer(self, placement: Placement | Callable[[], Placement], step_s: float, source: str) -> None:

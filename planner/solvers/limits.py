@@ -1,4 +1,4 @@
-"""When a search ends."""
+"""Limits of a search: when it ends, and the clock that tells."""
 
 import math
 import time
@@ -26,7 +26,7 @@ class SearchLimits:
     """That branching looks at, at most; fewer where the problem is large."""
 
     def left_of(self, clock: "Clock") -> "SearchLimits":
-        """The same limits for what is to end when the clock does."""
+        """Return the same limits for what is to end when the clock does."""
         return replace(self, time_limit_s=clock.left_s())
 
 
@@ -41,7 +41,7 @@ class Clock:
         """Whether something that was not done yet ended because time was up."""
 
     def left_s(self) -> float:
-        """Seconds until the end, at least 0."""
+        """Return the seconds until the end, at least 0."""
         return max(self._end - self._now(), 0.0)
 
     def is_over(self) -> bool:

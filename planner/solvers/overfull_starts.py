@@ -1,4 +1,8 @@
-"""Starts that are over-full at first: placed and levelled with bytes at a price, then repaired until they fit."""
+"""Starts that are over-full at first: placed and balanced with bytes at a price, then repaired until they fit.
+
+To search beyond the limits and come back is strategic oscillation (Glover, Decis. Sci. 8, 1977); bytes at a price are a
+penalty as in Lagrangian relaxation.
+"""
 
 from functools import cached_property
 
@@ -48,7 +52,8 @@ class OverfullStarts:
         self._tight, self._seed = tight, seed
 
     def starts(self, allowed: list[Bools]) -> list[Start]:
-        """Those that come to fit, of choices among the blocks `allowed` [B] for hardly less than all the memory."""
+        """Return those that come to fit, of choices among the blocks `allowed` [B] for hardly less than all the
+        memory."""
         fluid, incumbent, overfull = self._fluid, self._incumbent, self._overfull
         full_s = float(LoadState(overfull.problem).stage_seconds()[len(fluid.problem.stage_constants) :].sum())
         tried: list[tuple[float, float, Bools]] = []
@@ -97,7 +102,7 @@ class OverfullStarts:
         return reduce_columns(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
 
     def _fitted(self, usable: Bools) -> Start | None:
-        """An over-full start, improved until it fits, with ever less memory; None where it does not come to."""
+        """Return an over-full start, improved until it fits, with ever less memory; None where it does not come to."""
         before: Ints | None = None
         best: Start | None = None
         for headroom in HEADROOMS:
@@ -116,7 +121,8 @@ class OverfullStarts:
         return best
 
     def _repaired(self, placement: Placement) -> tuple[Start | None, float]:
-        """An over-full start, levelled, then with dearer bytes, then with limits, until it fits; None where not.
+        """Balance an over-full start, then with dearer bytes, then with limits, until it fits; return None where it
+        does not.
 
         Also the share by which the limits made its step longer.
         """
@@ -142,7 +148,8 @@ class OverfullStarts:
 
 
 def _placed(overfull: Problem, relaxed: FluidSolution, picks: Ints) -> Placement | None:
-    """Options placed where bytes have a price instead of limits; the problem has stages beyond those of `relaxed`."""
+    """Return options placed where bytes have a price instead of limits; the problem has stages beyond those of
+    `relaxed`."""
     of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
     placed = place(overfull, picks, np.concatenate([relaxed.stage_seconds, of_memory]))
     return None if placed is None else placed[0]

@@ -4,6 +4,9 @@ A *restriction* allows some of the blocks only. Its search knows fewer ways to g
 the whole problem. It is made where it costs little, or where the relaxation says that it may be worth it, and given up
 as soon as its own bound says that nothing in it is better than what is known. Restrictions are restricted in turn, as
 they would be if they were the question.
+
+It is an algorithm portfolio (Huberman, Lukose and Hogg, Science 275, 1997) whose members differ in the neighbourhood
+that they may use, not in the algorithm.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,7 +67,7 @@ class Portfolio:
         self._settled_s = np.inf
 
     def run(self) -> None:
-        """Pass by pass, until there have been enough, or nothing is left to do."""
+        """Search pass by pass, until there have been enough, or nothing is left to do."""
         effort = self._limits.effort
         self.advance(0)
         while (effort is None or self._level < effort) and self._may_go_on():
@@ -93,7 +96,7 @@ class Portfolio:
             self._descend()
 
     def outcome(self) -> Outcome:
-        """What there is now."""
+        """Return what there is now."""
         if self._search is None:
             return Outcome("infeasible", None, None, None, self._missing)
         outcome = self._search.outcome()
@@ -126,7 +129,7 @@ class Portfolio:
     # -- restrictions ------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """The starts that cost least; those of restrictions too, where the whole's are far from the bound."""
+        """Make the starts that cost least; those of restrictions too, where the whole's are far from the bound."""
         assert self._search is not None
         self._search.open()
         if self._is_little or self._search.incumbent.is_within(FAR):
@@ -155,7 +158,7 @@ class Portfolio:
             self._search.incumbent.offer(placement, step_s, "restricted")
 
     def _competing(self) -> "Iterator[tuple[Bools, Portfolio]]":
-        """Restrictions that may hold a plan better than the best one, and are worth a search."""
+        """Yield restrictions that may hold a plan better than the best one, and are worth a search."""
         assert self._search is not None
         incumbent = self._search.incumbent
         for index, mask in enumerate(self._masks):
@@ -172,7 +175,7 @@ class Portfolio:
                 yield mask, part
 
     def _part(self, mask: Bools) -> "Portfolio | None":
-        """The portfolio of the blocks of a mask; None where it is known to hold none that fits."""
+        """Return the portfolio of the blocks of a mask; None where it is known to hold none that fits."""
         blocks = np.flatnonzero(mask)
         key = self._number[blocks].tobytes()
         if key not in self._known:
@@ -191,7 +194,7 @@ class Portfolio:
 
     @property
     def _bound_s(self) -> float:
-        """No plan of the problem is faster."""
+        """The bound: no plan of the problem is faster."""
         return np.inf if self._search is None else self._search.incumbent.bound.seconds
 
     def _is_promising(self, bound_s: float) -> bool:

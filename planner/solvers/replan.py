@@ -45,7 +45,7 @@ ROUNDS, FREE_ROUNDS = (6, 6, 6, 8, 12, 20), 6
 WALK_ROUNDS, NOTABLE = 6, 0.03
 """Rounds at each norm of the walk from the old placement, and the share of the step that is worth a halt on it."""
 NEW_PLAN_SHARE = 0.5
-"""Of the time that is left the share that a plan that knows of no other may take."""
+"""Share of the time that is left which a plan that knows of no other may take."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,13 @@ class _Replan:
 
     @property
     def best_step_s(self) -> float | None:
-        """Of the placement that costs least on the terms."""
+        """The step of the placement that costs least on the terms."""
         cheapest = self.front.best(self._terms, even=0.0)
         return None if cheapest is None else cheapest.step_s
 
     def outcome(self) -> Outcome:
-        """What was found within the terms: the placement that moves least of those that cost nearly the least."""
+        """Return what was found within the terms: the placement that moves least of those that cost nearly the
+        least."""
         cheapest, ran_out = self.front.best(self._terms), self._clock.ran_out or self._fresh_ran_out
         if cheapest is None:
             return Outcome("timeout", None, None, self._bound, None, ran_out_of_time=ran_out)
@@ -112,7 +113,8 @@ class _Replan:
         return Outcome(status, cheapest.placement(), cheapest.step_s, bound, None, ran_out_of_time=ran_out)
 
     def run(self, least_bytes: float) -> None:
-        """The old placement, unless it will do a plan that knows of no other, and the budgets; each with the way back.
+        """Search: the incumbent placement, unless it will do a plan that knows of no other, and the budgets; each with
+        the path back.
 
         The old placement will do where it is near enough to the bound, and nothing can move less.
         """
@@ -161,7 +163,7 @@ class _Replan:
         self._offer(improver.best(), "local search")
 
     def _improve_all(self, done: int) -> None:
-        """For each budget, the best placement of the front within it: of the tables that it pays for, and of all."""
+        """Improve, for each budget, the best placement of the front within it: the tables that it pays for, and all."""
         total, fewest = float(self._table_bytes.sum()), self.front.fewest_bytes or 0.0
         every, tried = np.ones(self._problem.tables, dtype=bool), set[float]()
         for number, (share, rounds) in enumerate(zip(BUDGETS, ROUNDS, strict=True)):
@@ -180,7 +182,7 @@ class _Replan:
                 return
 
     def _say(self) -> None:
-        """That the search goes on."""
+        """Tell that the search goes on."""
         cheapest = self.front.best(self._terms)
         self._tell("local search", None if cheapest is None else cheapest.step_s, self._bound.seconds)
 
@@ -210,15 +212,15 @@ class _Replan:
 
     @property
     def _table_bytes(self) -> Floats:
-        """[T] the most that a table can move while it has one copy."""
+        """The most bytes [T] that a table can move while it has one copy."""
         largest = np.zeros(self._problem.tables)
         whole = self._incumbent.whole_bytes(self._problem)
         np.maximum.at(largest, self._table_of_block, whole)
         return np.where(self._incumbent.rows_before > 0, largest, 0.0)
 
     def _released(self, placement: Placement, budget_bytes: float) -> Bools:
-        """[T] tables that may all move anywhere within the budget, those first that weigh most on the step for the
-        bytes that they have yet to move."""
+        """Return which tables [T] may all move anywhere within the budget, those first that weigh most on the step for
+        the bytes that they have yet to move."""
         problem, block = self._problem, placement.item_block
         load = problem.fixed[:, block] + problem.by_rows[:, block]
         weight = np.einsum("kbc,kc->kb", load, self._relaxed.multipliers.weight).max(axis=0)
@@ -234,7 +236,7 @@ class _Replan:
         return released
 
     def _improved(self, placement: Placement, step_s: float, released: Bools, rounds: int, seed: int) -> Placement:
-        """Local search on the released tables: from where they are, or taken out and placed anew in other options."""
+        """Search locally on the released tables: from where they are, or taken out and placed anew in other options."""
         problem = self._problem
         if not released.all():
             kept = part_of(placement, ~released[self._table_of_block[placement.item_block]])

@@ -22,7 +22,7 @@ from planner.solvers.portfolio import Portfolio
 def solve(
     problem: Problem, limits: SearchLimits, progress: Progress | None = None, restrictions: Sequence[Bools] = ()
 ) -> Outcome:
-    """The best placement found within the limits, with a lower bound on all placements.
+    """Return the best placement found within the limits, with a lower bound on all placements.
 
     More effort never ends worse, nor does a problem than its `restrictions` to the blocks of a mask [B] where these are
     little or compete (`planner.solvers.portfolio`). No single move or swap makes the placement better.
@@ -33,7 +33,7 @@ def solve(
 
 
 def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | None:
-    """A placement that is known, with a bound that takes little time: raised until it is within `gap` of the placement,
+    """Return a known placement with a bound that takes little time: raised until it is within `gap` of the placement,
     or no further. None where the placement does not fit."""
     state = load_state(problem, placement)
     fluid = Fluid(problem, integrality_floors(problem))
@@ -46,14 +46,14 @@ def bounded(problem: Problem, placement: Placement, gap: float) -> Outcome | Non
 
 
 def relaxed(problem: Problem) -> Bound | Shortage:
-    """The bound of the prices alone, without a search for a placement; or the proof that there is none."""
+    """Return the bound of the multipliers alone, without a search for a placement; or the proof that there is none."""
     fluid = Fluid(problem, integrality_floors(problem))
     missing = shortage(fluid)
     return bound_of(relaxed_optimum(fluid)) if missing is None else missing
 
 
 def better(first: Outcome, second: Outcome) -> Outcome:
-    """The faster plan of two with the higher bound of two; the first one where it has no plan."""
+    """Return the faster plan of two with the higher bound of two; the first one where it has no plan."""
     if first.step_s is None or second.step_s is None or first.bound is None or second.bound is None:
         return first
     best = first if first.step_s <= second.step_s else second

@@ -1,4 +1,8 @@
-"""The start portfolio: options chosen by duals under ever other caps, with ever less memory, rounded and placed."""
+"""The start portfolio: options chosen by duals under ever other caps, with ever less memory, rounded and placed.
+
+A multi-start method: which caps suit a problem shows only once a start is placed, so several are tried and the best
+kept.
+"""
 
 from functools import cached_property
 
@@ -37,11 +41,11 @@ class StartPortfolio:
 
     @cached_property
     def allowed(self) -> list[tuple[PoolCaps, Bools]]:
-        """Caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
+        """The caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
         return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
 
     def first(self) -> list[Start]:
-        """The first start, whatever it is worth, so that there is a plan; nothing where none fits."""
+        """Return the first start, whatever it is worth, so that there is a plan; nothing where none fits."""
         for headroom in HEADROOMS:
             starts, _ = self._at_headroom(headroom, self.allowed[:1], 1, must_find=False, is_thorough=True)
             if starts or self._incumbent.is_done():
@@ -49,7 +53,7 @@ class StartPortfolio:
         return []
 
     def starts(self) -> list[Start]:
-        """All caps, with ever less memory until something fits.
+        """Return the starts under all caps, with ever less memory until something fits.
 
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
         is not, less of it is tried once more, and only if no start is good.
@@ -113,7 +117,7 @@ def _is_worse(best: list[float]) -> bool:
 
 
 def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> Start | None:
-    """Options placed, and their step."""
+    """Return the options placed, and their step."""
     _, taken = fluid.usage(relaxed.multipliers, picks)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.multipliers.byte > 0).any(axis=0) | full)

@@ -18,7 +18,8 @@ class TableUnit:
 
 
 def units_of(problem: Problem) -> list[TableUnit]:
-    """The units of all tables that are in a group or may not use every rank that others may, the most confined first.
+    """Return the units of all tables that are in a group or may not use every rank that others may, most confined
+    first.
 
     Groups that share a table are one unit; its zones are those of the group with the widest ones.
     """
@@ -48,7 +49,7 @@ class OpenRanks:
         self._open: dict[int, Bools] = {table: every for unit in units for table in unit.tables}
 
     def of(self, block: int) -> Bools:
-        """[W] ranks that may hold the block or a part of it."""
+        """Return which ranks [W] may hold the block or a part of it."""
         allowed = self._problem.may_hold(block)
         table = int(self._problem.table_of_block[block])
         return allowed & self._open[table] if table in self._open else allowed
@@ -59,7 +60,7 @@ class OpenRanks:
             self._open[table] = self._open[table] & ranks
 
     def take(self, block: int, ranks: Ints) -> None:
-        """A block has gone to ranks: its partners follow, its rivals stay away."""
+        """Note that a block has gone to ranks: its partners follow, its rivals stay away."""
         table = int(self._problem.table_of_block[block])
         if table not in self._open:
             return
@@ -72,7 +73,7 @@ class OpenRanks:
                 self.keep(others, ~np.isin(group.zone_of_rank, group.zone_of_rank[ranks]))
 
     def copy(self) -> "OpenRanks":
-        """As it is now."""
+        """Return the ranks as they are now."""
         twin = OpenRanks(self._problem, [])
         twin._open = dict(self._open)
         return twin

@@ -38,7 +38,7 @@ BLOCKS_AT_ONCE = 20_000
 
 
 def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> list[tuple[PoolCaps, Bools]]:
-    """Caps on shares of pools, each with the blocks [B] that keep to it and to one on stages; the latter differ.
+    """Return caps on shares of pools, each with the blocks [B] that keep to it and to one on stages; the latter differ.
 
     Of the `tight` [M] tiers those that ranks share have caps of their own.
     """
@@ -62,7 +62,7 @@ def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> lis
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
-    """[B] the largest share of a stage, but for its base, that the block takes of one resource.
+    """Return the largest share of a stage [B], but for its base, that the block takes of one resource.
 
     Infinite if it fits nowhere, and where the option cannot be cut into blocks like it without a remainder: the fluid
     optimum counts parts in fractions, and what it took for 2.3 blocks would cost as much as 3.
@@ -81,15 +81,15 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
 
 
 def _largest_pool_shares(problem: Problem) -> Floats:
-    """[B, M] the largest share of a pool of each tier that one block takes, world-wide ones aside."""
+    """Return the largest share of a pool of each tier [B, M] that one block takes, world-wide ones aside."""
     share = np.where(problem.allowed[..., None], problem.extremes.pool_demand, 0.0).max(axis=0)
     share[problem.block_extent == WORLD] = 0.0
     return np.asarray(share)
 
 
 def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float) -> Bools:
-    """[B] blocks that take at most this share of a stage and whose `size` [B, M] is at most 1 in each tier, world-wide
-    ones among them.
+    """Return the blocks [B] that take at most this share of a stage and whose `size` [B, M] is at most 1 in each tier,
+    world-wide ones among them.
 
     A table without any other option of such blocks keeps those of its smallest one.
     """

@@ -1,4 +1,7 @@
-"""Choices of one thing per table in the order of their value: for where the relaxation's cannot be placed."""
+"""Choices of one option per table in the order of their value: the K best, by enumeration from the best one on.
+
+The procedure is Lawler's for the K best solutions of a discrete optimization problem (Manage. Sci. 18, 1972).
+"""
 
 import heapq
 import itertools
@@ -10,7 +13,7 @@ from planner.problem.numbers import Floats, Ints
 
 
 def cheapest_first(values: Floats, start: Ints) -> Iterator[Ints]:
-    """Every choice [T] of one position of `values` per table, by ascending sum; infinite ones are left out.
+    """Yield every choice [T] of one position of `values` per table, by ascending sum; infinite ones are left out.
 
     `start` [T + 1] says where each table's positions begin. Each step takes O(T) time and memory: a choice is
     reached only from the one that is cheaper in the last table in which it is not the cheapest.

@@ -16,11 +16,11 @@ from planner.solvers.limits import Clock
 MOST_TABLES, MOST_CHOICES = 40, 2000
 """How many choices of options are tried, and up to which number of tables."""
 CONFINED_TRIES = 20
-"""Of so many tries, where ranks are forbidden or tables grouped, all but one place at random."""
+"""Tries for each choice where ranks are forbidden or tables grouped; all but one of them place at random."""
 
 
 def fallback_placement(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Start | None:
-    """What fits by bytes alone, or the first choice of options that does; None where neither is found."""
+    """Return what fits by bytes alone, or the first choice of options that does; None where neither is found."""
     packed = pack(fluid.problem, clock.is_over)
     if packed is not None:
         return packed, load_state(fluid.problem, packed).step_s()
@@ -28,7 +28,8 @@ def fallback_placement(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> St
 
 
 def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Start | None:
-    """The first choice of options that can be placed, the cheapest at the bound's prices first; small problems only."""
+    """Return the first choice of options that can be placed, the cheapest by the bound's duals first; small problems
+    only."""
     problem = fluid.problem
     if problem.tables > MOST_TABLES:
         return None

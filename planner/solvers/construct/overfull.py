@@ -23,7 +23,7 @@ MARGIN = 1e-6
 
 
 def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:
-    """[M] memory tiers that the fluid optimum fills, or nearly so, on ranks of some kind."""
+    """Return which memory tiers [M] the fluid optimum fills, or nearly so, on ranks of some kind."""
     taken = sum(
         share * fluid.usage(relaxed.multipliers, picks)[1]
         for picks, share in zip(relaxed.choices, relaxed.shares, strict=True)
@@ -35,7 +35,7 @@ def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:
 
 
 def with_priced_memory(problem: Problem, seconds: Floats) -> Problem:
-    """The problem with one more stage for each memory tier that has `seconds` [M] above 0.
+    """Return the problem with one more stage for each memory tier that has `seconds` [M] above 0.
 
     The stage takes these seconds as long as no pool of the tier is too full; where one is, longer by the share by which
     the fullest one is. Blocks are the same, so placements are, too.

@@ -36,7 +36,7 @@ FINER = 0.75
 
 
 def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: float = WORK) -> Placement | None:
-    """A placement that fits, or None where none is found; `is_over` is asked now and then whether to give up.
+    """Return a placement that fits, or None where none is found; `is_over` is asked now and then whether to give up.
 
     Tables that a policy confines or groups are beyond it: with those there is None.
     """
@@ -69,7 +69,7 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
 
 
 def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:
-    """The picks with each table of `left` in its cheapest option of smaller blocks; None where none has one."""
+    """Return the picks with each table of `left` in its cheapest option of smaller blocks; None where none has one."""
     largest, changed = choice_shares(problem, share), picks.copy()
     for table in left.tolist():
         members = np.arange(*problem.table_block_start[table : table + 2])
@@ -80,8 +80,8 @@ def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share:
 
 
 def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement | None, Ints]:
-    """The blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the largest
-    first, each where it first fits; or the tables to cut finer, as some are left over."""
+    """Place the blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the
+    largest first, each where it first fits; return that, or the tables to cut finer, as some are left over."""
     state = LoadState(problem)
     members = [(block, pick) for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
     blocks = np.array([block for block, _ in members], dtype=np.int64)
@@ -107,7 +107,7 @@ def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement 
 
 
 def _to_cut(table: Ints, share: Floats, placed: Bools) -> Ints:
-    """The largest of the tables that have blocks left over, as many as take together what is left over."""
+    """Return the largest of the tables that have blocks left over, as many as take together what is left over."""
     left = np.unique(table[~placed])
     size = np.bincount(table, weights=share)[left]
     order = np.argsort(-size, kind="stable")
@@ -116,7 +116,8 @@ def _to_cut(table: Ints, share: Floats, placed: Bools) -> Ints:
 
 
 def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> int | None:
-    """The first rank (or node) with room for the block; of a tied option's, beside its other blocks' ranks `taken`."""
+    """Return the first rank (or node) with room for the block; of a node-colocated option's, beside its other blocks'
+    ranks `taken`."""
     if problem.block_extent[block] == NODE:
         return _node_for(problem, state, block)
     size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
@@ -129,7 +130,7 @@ def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> i
 
 
 def _node_for(problem: Problem, state: LoadState, block: int) -> int | None:
-    """The first node whose pools have room for what all its ranks hold of the block."""
+    """Return the first node whose pools have room for what all its ranks hold of the block."""
     sizes = np.diff(problem.node_start).tolist()
     share = np.concatenate([problem.node_share(block, ranks) for ranks in sizes])
     _, size = spread(problem, block, share, problem.kind_of_rank)

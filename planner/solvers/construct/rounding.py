@@ -1,4 +1,9 @@
-"""From the fluid optimum's fractions to one option per table."""
+"""Rounding of the relaxation: from its fractions to one option per table, and a knapsack that fills scarce memory.
+
+A basic solution of the relaxation is fractional for as few tables as it has rows (Lenstra, Shmoys and Tardos, Math.
+Program. 46, 1990): rounding these in turn keeps the totals near. Filling one scarce tier is a multiple-choice knapsack,
+solved by dynamic programming (Kellerer, Pferschy and Pisinger, Knapsack Problems, 2004, chapter 11).
+"""
 
 import numpy as np
 
@@ -24,7 +29,7 @@ FILL_WORTH = 0.005
 def choose(
     fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True
 ) -> tuple[FluidSolution, Ints] | None:
-    """The fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
+    """Return the fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
 
     Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
     options; then, where that is to be `is_thorough`, the largest are settled one after the other and the others
@@ -53,7 +58,8 @@ def choose(
 
 
 def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
-    """The picks [T], some changed so that they take no more than `headroom` of each memory tier, or less too much.
+    """Return the picks [T], some changed so that they take no more than `headroom` of each memory tier, or less too
+    much.
 
     Always the change that costs least at the prices for what it takes off the tiers that are too full; of clusters with
     one kind of rank.
@@ -83,7 +89,7 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
 
 
 def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
-    """The largest share of a tier by which the picks take more than all of it."""
+    """Return the largest share of a tier by which the picks take more than all of it."""
     _, taken = fluid.usage(relaxed.multipliers, picks)
     return float((taken / np.maximum(fluid.capacity, 1.0)).max()) - 1.0
 
@@ -91,8 +97,8 @@ def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
 def _with_largest_settled(
     fluid: Fluid, relaxed: FluidSolution, picks: Ints, usable: Bools, headroom: float
 ) -> Bools | None:
-    """The `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that leaves
-    no room for the others, without its pick. None where all is decided."""
+    """Return the `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that
+    leaves no room for the others, without its pick. None where all is decided."""
     problem = fluid.problem
     undecided = np.flatnonzero((relaxed.choices != relaxed.choices[0]).any(axis=0))
     if not len(undecided):
@@ -108,7 +114,7 @@ def _with_largest_settled(
 
 
 def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
-    """The largest share of a tier that the table takes under an option that the optimum mixes for it."""
+    """Return the largest share of a tier that the table takes under an option that the optimum mixes for it."""
     options, _ = _mixture(relaxed, table)
     totals = fluid.choice_totals(options, relaxed.multipliers).reshape(len(options), len(fluid.capacity), -1)
     stored = totals[:, :, -fluid.capacity.shape[1] :]
@@ -116,7 +122,7 @@ def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
 
 
 def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
-    """One pick [T] per table, so that the totals stay near the fluid optimum's.
+    """Return one pick [T] per table, so that the totals stay near the fluid optimum's.
 
     Almost every table has the same option in all proposals and keeps it. The others are decided one after the other,
     the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
@@ -142,14 +148,14 @@ def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
 
 
 def _mixture(solution: FluidSolution, table: int) -> tuple[Ints, Floats]:
-    """The options that the optimum mixes for a table, and their shares."""
+    """Return the options that the optimum mixes for a table, and their shares."""
     options, which = np.unique(solution.choices[:, table], return_inverse=True)
     shares: Floats = np.bincount(which, weights=solution.shares).astype(float)
     return options, shares
 
 
 def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:
-    """[K x (C + M)] what makes totals comparable: seconds by the stage's time, bytes by the tier's capacity."""
+    """Return what makes totals comparable [K x (C + M)]: seconds by the stage's time, bytes by the tier's capacity."""
     problem = fluid.problem
     stage = np.maximum(solution.stage_seconds - problem.stage_constants, 1e-12)[problem.stage_of_column]
     seconds = 1.0 / (stage * np.maximum(fluid.instances, 1.0))
@@ -158,7 +164,7 @@ def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:
 
 
 def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
-    """The picks [T], some changed so that the one memory tier that is scarce is filled as well as tables can fill it.
+    """Return the picks [T], some changed so that the one memory tier that is scarce is filled as well as tables can.
 
     A knapsack: the least seconds at the prices, of options that are nearly as good as each table's best one, in no more
     than `headroom` of the memory. By dynamic programming over the bytes that changes add; the picks stay where more or
@@ -210,8 +216,8 @@ def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
 def _changes(
     fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, tier: int
 ) -> tuple[Ints, Floats, Floats]:
-    """Of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's present
-    one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
+    """Return of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's
+    present one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
     problem = fluid.problem
     value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])

@@ -1,4 +1,7 @@
-"""A table's columns over ranks: the cheapest widths that tile it, exactly, by dynamic programming."""
+"""A table's columns over ranks: the cheapest widths that tile it, exactly, by dynamic programming.
+
+The joint cost of two ranks is the min-plus convolution of theirs (Bellman and Karush, 1962).
+"""
 
 from dataclasses import dataclass
 
@@ -16,7 +19,7 @@ class Tiling:
 
 
 def cheapest_tiling(cost: Floats) -> Tiling | None:
-    """The cheapest way to give each of R ranks a width so that the widths sum to U; None where there is none.
+    """Return the cheapest way to give each of R ranks a width so that the widths sum to U; None where there is none.
 
     `cost` [R, U + 1] is what 0 to U units cost on each rank, infinite where they are not possible. Halves of the ranks
     are joined by min-plus convolutions, level by level: O(R U^2) operations in O(log R) array operations.
@@ -43,14 +46,14 @@ def cheapest_tiling(cost: Floats) -> Tiling | None:
 
 
 def _nothing(units: int) -> Floats:
-    """[1, U + 1] a rank that takes no columns."""
+    """Return the costs [1, U + 1] of a rank that takes no columns."""
     row = np.full((1, units + 1), np.inf)
     row[0, 0] = 0.0
     return row
 
 
 def _joined(level: Floats, units: int) -> Floats:
-    """[R / 2, U + 1] the cheapest way to share out each number of units between two neighbours."""
+    """Return the cheapest way [R / 2, U + 1] to share out each number of units between two neighbours."""
     pairs = len(level) // 2
     padded = np.full((pairs, 2 * units + 1), np.inf)
     padded[:, units:] = level[::2]

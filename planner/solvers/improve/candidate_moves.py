@@ -1,6 +1,6 @@
 """Candidate moves of load balancing: what a rank over its aim may exchange with whichever other rank suits best.
 
-Of every rank all sets of few blocks are listed, in cells by what they ask of two columns, and sorted by a third column
+All sets of few blocks are listed for every rank, in cells by what they ask of two columns, and sorted by a third column
 in each cell. What a rank may take for a set that it gives away is then in a short range of few cells, so that all
 other ranks are looked at for each rank at once.
 """
@@ -24,7 +24,7 @@ MOST_STRIPS = 300
 MOST_PRICED = 30_000
 """Exchanges that are priced for one rank at most."""
 PRICED_TWICE = 8
-"""Of these the best that are offered: the first that is legal is taken."""
+"""The best of these that are offered: the first that is legal is taken."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ItemSets:
     """[n, m] -1 where there are fewer."""
 
     def load(self, item_load: Floats) -> Singles:
-        """[D, n] what the sets take, of what each item takes [I, D]."""
+        """Return what the sets take [D, n], of what each item takes [I, D]."""
         padded = np.concatenate([item_load, np.zeros_like(item_load[:1])]).astype(np.float32)
         return np.ascontiguousarray(sum(padded[column].T for column in self.items.T))
 
@@ -57,7 +57,7 @@ class OutgoingMoves:
 
 
 def item_sets(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> ItemSets:
-    """All sets of up to `most` items of one rank, of at most `wide` random items of each; the empty ones too."""
+    """Return all sets of up to `most` items of one rank, of at most `wide` random items of each; the empty ones too."""
     lottery = np.lexsort((random.random(len(rank_of_item)), rank_of_item))
     start = np.searchsorted(rank_of_item[lottery], np.arange(world + 1))
     width = int(min(np.diff(start).max(initial=0), wide))
@@ -99,14 +99,15 @@ class _Cells:
         self._key: Floats = key[self.order]
 
     def _numbers(self, seconds: Singles) -> Floats:
-        """[D - 1, n] number of the strip of each column."""
+        """Return the number of the strip of each column [D - 1, n]."""
         return np.asarray(np.floor((seconds[self._columns] - self._low) / self._width))
 
     def _within(self, seconds: Singles) -> Floats:
         return np.asarray(np.clip((seconds.astype(float) - self._least) * self._scale, 0.0, 0.5))
 
     def between(self, least: Singles, most: Singles) -> tuple[Ints, Ints, Ints]:
-        """Ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the n."""
+        """Return ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the
+        n."""
         which = np.arange(least.shape[1])
         cell = np.zeros(len(which), dtype=np.int64)
         begin = np.clip(self._numbers(least), 0.0, self._count[:, None]).astype(np.int64)
@@ -123,8 +124,8 @@ class _Cells:
 
 
 def _most_telling(come: Singles, room: Singles) -> tuple[list[int], Floats]:
-    """Columns in which what fits a rank's `room` [D] is rarest among the sets, each given those before, and how far the
-    sets spread there."""
+    """Return the columns in which what fits a rank's `room` [D] is rarest among the sets, each given those before, and
+    how far the sets spread there."""
     own = come - come.mean(axis=1, keepdims=True, dtype=np.float64)
     total = np.maximum(np.sqrt((own * own).mean(axis=1)), 1e-30)
     telling: list[int] = []
@@ -170,19 +171,19 @@ class CandidateMoves:
         self._rest = self._load[:, self.rank] - gone[:, order]
         self._steep = (1.0 / np.maximum(reach, 1e-30)).astype(np.float32)
         excess = self._load - self._aim[:, None]
-        self.over = self._weight @ np.stack([self._fine(excess[d].copy(), d) for d in range(len(excess))])
+        self.over = self._weight @ np.stack([self._violation(excess[d].copy(), d) for d in range(len(excess))])
         """[W] weighted seconds by which each rank is over the aim."""
         self._was_over = self.over[self.rank]
 
-    def _fine(self, excess: Singles, column: int) -> Singles:
-        """[n] what seconds above the aim count; those at the stage's longest count twice."""
+    def _violation(self, excess: Singles, column: int) -> Singles:
+        """Return what seconds above the aim count [n]; those at the stage's longest count twice."""
         np.maximum(excess, 0.0, out=excess)
         return np.asarray(excess * (1.0 + excess * self._steep[column]))
 
     def best(
         self, rank: int, offers: OutgoingMoves, free: Bools, random: np.random.Generator
     ) -> tuple[Ints, Ints, Singles]:
-        """The best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
+        """Return the best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
         excess = self._load[:, rank] - self._aim
         least, most = offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]
         first, count, which = self._cells.between(least, most)
@@ -203,7 +204,7 @@ class CandidateMoves:
         for d, weight in enumerate(self._weight):
             here = (excess[d] - offers.gone[d])[offer] + self._come[d][taken]
             there = self._rest[d][taken] + (offers.come[d] - self._aim[d])[offer]
-            value += weight * (self._fine(here, d) + self._fine(there, d))
+            value += weight * (self._violation(here, d) + self._violation(there, d))
         better = np.flatnonzero(value < self.over[rank])
         owner = self.rank[taken[better]]
         better = better[free[owner] & (owner != rank)]

@@ -45,7 +45,7 @@ class Changeable:
         """Numbers that were looked at."""
 
     def placement(self) -> Placement:
-        """As it is now."""
+        """Return the placement as it is now."""
         order = np.lexsort((self.place, self.block))
         return Placement(self.block[order], self.place[order])
 
@@ -65,24 +65,25 @@ class Changeable:
 
     @property
     def table(self) -> Ints:
-        """[I]"""
+        """The table [I] of each item."""
         return self.problem.table_of_block[self.block]
 
     @property
     def may_move(self) -> Bools:
-        """[I] items on single ranks that may change their rank alone: of tables in no group, not tied to each other."""
+        """The items [I] on single ranks that may change their rank alone: of tables in no group, not colocated on a
+        node."""
         problem = self.problem
         is_tied = problem.option_colocated[problem.block_option[self.block]]
         return np.asarray((problem.block_extent[self.block] == RANK) & ~problem.grouped[self.table] & ~is_tied)
 
     def whole_on_rank(self, table: int) -> Ints:
-        """Blocks that hold the table as a whole on one rank."""
+        """Return the blocks that hold the table as a whole on one rank."""
         own = np.arange(*self.problem.table_block_start[table : table + 2])
         return own[self._is_whole[own]]
 
     @cached_property
     def _is_whole(self) -> Bools:
-        """[B]"""
+        """Which blocks [B] are a whole table on one rank."""
         problem = self.problem
         whole = problem.option_units[problem.block_option]
         only = np.diff(problem.block_start)[problem.block_option] == 1
@@ -93,14 +94,14 @@ class Changeable:
     # -- what changes would make of it -------------------------------------------------------------------------
 
     def without(self, items: list[int]) -> LoadState:
-        """The state without some items, but for what they cost everywhere."""
+        """Return the state without some items, but for what they cost everywhere."""
         state = self.state.copy()
         for item in items:
             place_block(self.problem, state, int(self.block[item]), int(self.place[item]), -1.0)
         return state
 
     def cleared(self, items: list[int]) -> LoadState:
-        """The state without some items, and without what they cost everywhere."""
+        """Return the state without some items, and without what they cost everywhere."""
         state = self.without(items)
         self._charge_everywhere(state, [], items)
         return state
@@ -111,7 +112,8 @@ class Changeable:
         self._charge_everywhere(state, [block], [])
 
     def offers(self, rest: LoadState, items: list[int], block: int) -> Offers:
-        """One block of a single rank in the place of some items; `rest` is the state without these."""
+        """Return what one block in the place of some items would make of each rank; `rest` is the state without
+        these."""
         problem, kind = self.problem, self.problem.kind_of_rank
         if (problem.everywhere[:, [block, *self.block[items].tolist()]] != 0).any():
             rest = rest.copy()
@@ -124,8 +126,8 @@ class Changeable:
         return Offers(np.where(may, step, np.inf), free)
 
     def swaps(self, item: int, partners: Ints) -> tuple[Ints, Floats]:
-        """Partners of an item on other ranks [n], all on single ranks, and the step if they changed places; infinite
-        where that does not fit."""
+        """Return the partners of an item on other ranks [n], all on single ranks, and the step if they changed places;
+        infinite where that does not fit."""
         problem, load, free = self.problem, self.state.load, self.state.free
         own, rank = int(self.block[item]), int(self.place[item])
         others = partners[self.place[partners] != rank]
@@ -150,12 +152,12 @@ class Changeable:
         return others, np.where(fits.all(axis=0), self._steps(peak), np.inf)
 
     def swap(self, item: int, other: int, step_s: float) -> PlacementChange:
-        """Two items in each other's place."""
+        """Return the change that puts two items in each other's place."""
         come = (int(self.block[item]), int(self.place[other])), (int(self.block[other]), int(self.place[item]))
         return PlacementChange(step_s, (item, other), come)
 
     def exchange(self, items: list[int], come: tuple[tuple[int, int], ...]) -> PlacementChange | None:
-        """Any blocks in the place of some items; None where they do not fit."""
+        """Return the change that puts any blocks in the place of some items; None where they do not fit."""
         state = self.without(items)
         for block, place in come:
             place_block(self.problem, state, block, place)
@@ -166,14 +168,14 @@ class Changeable:
         return PlacementChange(state.step_s(), tuple(items), come)
 
     def _charge_everywhere(self, state: LoadState, come: list[int], items: list[int]) -> None:
-        """What blocks that come cost everywhere, less what the items did."""
+        """Charge what blocks that come cost everywhere, less what the items did."""
         everywhere = self.problem.everywhere
         state.add_everywhere(everywhere[:, come].sum(axis=1) - everywhere[:, self.block[items]].sum(axis=1))
 
     # -- arithmetic --------------------------------------------------------------------------------------------
 
     def _steps(self, peak: Floats) -> Floats:
-        """[n] the step, of the longest load [C, n] of each column."""
+        """Return the step [n] that the longest load [C, n] of each column makes."""
         step_s = np.full(peak.shape[1], float(self.problem.stage_constants.sum()))
         for columns in self.columns_of_stage:
             step_s += peak[columns].max(axis=0)
@@ -181,12 +183,12 @@ class Changeable:
 
     @cached_property
     def columns_of_stage(self) -> list[Ints]:
-        """Of each stage that has some."""
+        """The columns of each stage that has some."""
         stage = self.problem.stage_of_column
         return [np.flatnonzero(stage == number) for number in np.unique(stage).tolist()]
 
     def _others(self, load: Floats) -> Floats:
-        """[C, W] of `load` [C, W], the longest on an instance that the rank does not use."""
+        """Return of `load` [C, W] the longest on an instance that the rank does not use [C, W]."""
         resource, every = self.problem.resource_of_rank, np.arange(len(load))
         fullest = load.argmax(axis=1)
         of_fullest = resource == resource[every, fullest][:, None]
@@ -194,7 +196,7 @@ class Changeable:
         return np.asarray(np.where(of_fullest, second[:, None], load[every, fullest][:, None]))
 
     def _others_of_two(self, rank: int, ranks: Ints) -> Floats:
-        """[C, n] the longest load on an instance that neither the rank nor the one of `ranks` [n] uses."""
+        """Return the longest load [C, n] on an instance that neither the rank nor the one of `ranks` [n] uses."""
         resource = self.problem.resource_of_rank
         own = resource == resource[:, [rank]]
         return np.asarray(self._others(np.where(own, -np.inf, self.state.load))[:, ranks])

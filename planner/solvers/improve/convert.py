@@ -1,4 +1,7 @@
-"""Whole tables change their memory tier or cache size where they are."""
+"""Conversions: whole tables change their memory tier or cache size where they are.
+
+A move in the multiple-choice part of the problem: the option changes, the place does not.
+"""
 
 import numpy as np
 
@@ -14,7 +17,8 @@ CANDIDATES = 16
 
 
 def convert(state: SearchState, smoothing: Smoothing) -> int:
-    """Whole tables change their tier or cache size where they are: on each rank the best one or two of some."""
+    """Change the tier or cache size of whole tables where they are, on each rank of the best one or two; return how
+    many."""
     problem, items = state.problem, state.items
     item, family = _alternatives(state)
     if not len(item):
@@ -46,7 +50,7 @@ def convert(state: SearchState, smoothing: Smoothing) -> int:
 
 
 def _alternatives(state: SearchState) -> tuple[Ints, Ints]:
-    """Whole tables on one rank, each with another free option of its table that has this width, drawn at random."""
+    """Draw for whole tables on one rank other splittable options of their table that have this width."""
     items, problem = state.items, state.problem
     table = state.table_of_family[items.family]
     single = np.bincount(table, minlength=problem.tables)[table] == 1
@@ -62,7 +66,8 @@ def _alternatives(state: SearchState) -> tuple[Ints, Ints]:
 
 
 def _drawn(state: SearchState, rank: Ints, smoothing: Smoothing) -> tuple[Ints, Ints]:
-    """Ranks of which no two share a memory pool, the fullest first, and for each [n, m] some candidates of its own.
+    """Draw ranks of which no two share a memory pool, the fullest first, and for each [n, m] some candidates of its
+    own.
 
     The first candidate of each rank is -1, to change nothing; so are those that are missing.
     """

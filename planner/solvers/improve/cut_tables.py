@@ -26,7 +26,7 @@ class _Cuts:
     left: Ints
     right: Ints
     family: Ints
-    """The table's free option."""
+    """The table's splittable option."""
     units: Ints
     """Width that the left is to have."""
     rest: Ints
@@ -34,7 +34,7 @@ class _Cuts:
     present: tuple[Ints, Ints]
     """Its items on either side now, -1 where there is none."""
     sides: tuple[tuple[Ints, tuple[Ints, Ints]], tuple[Ints, tuple[Ints, Ints]]]
-    """Of either side the rank, and the table's block there now and then."""
+    """The rank of either side, and the table's block there now and then."""
     legal: Bools
 
 

@@ -1,8 +1,11 @@
-"""The last moves: while a block elsewhere, a table in another option on one rank, or two blocks in each other's place
-make the step shorter, such a change is made.
+"""Descent: while a block elsewhere, a table in another option on one rank, or two blocks in each other's place make the
+step shorter, such a change is made.
 
 Judged by the step itself, not by a smoothed one: what is left is a local optimum. Only what stands on a resource that
 makes a stage as long as it is can help, so few blocks are looked at.
+
+The neighbourhood is that of jumps and swaps of machine scheduling (Schuurman and Vredeveld, INFORMS J. Comput. 19,
+2007).
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +30,7 @@ MOST_WORK = 4e8
 def descended(
     problem: Problem, placement: Placement, is_over: Callable[[], bool] = lambda: False
 ) -> tuple[Placement, float]:
-    """The local optimum that one change after the other leads to, and its step."""
+    """Return the local optimum that one change after the other leads to, and its step."""
     descent = Descent(problem, placement)
     while not is_over() and descent.improve():
         pass
@@ -54,7 +57,7 @@ class Descent:
         return False
 
     def _changes(self) -> Iterator[list[PlacementChange]]:
-        """The best change of each sort, of each block and table that makes a stage as long as it is."""
+        """Yield the best change of each sort, of each block and table that makes a stage as long as it is."""
         now = self.now
         table, single = now.table, now.may_move
         partners, order = np.flatnonzero(single), np.argsort(table, kind="stable")
@@ -76,7 +79,7 @@ class Descent:
             yield changes
 
     def _concerned(self) -> Ints:
-        """Items that load a resource which makes some stage as long as it is, those first that load it most.
+        """Return the items that load a resource which makes some stage as long as it is, those first that load it most.
 
         Others that are as long must be loaded by the item, too, or be those of one rank, with whose blocks it may swap.
         """
@@ -116,14 +119,14 @@ class Descent:
         return items[np.argsort(-share[items], kind="stable")]
 
     def _is_on(self, ranks: Bools) -> Bools:
-        """[I] items that some of the ranks hold a part of."""
+        """Return which items [I] some of the ranks hold a part of."""
         problem, place = self.now.problem, self.now.place
         extent, on_node = problem.block_extent[self.now.block], np.logical_or.reduceat(ranks, problem.node_start[:-1])
         here = np.where(extent == RANK, ranks[np.maximum(place, 0)], True)
         return np.asarray(here & np.where(extent == NODE, on_node[np.where(extent == NODE, place, 0)], True))
 
     def _elsewhere(self, items: list[int], variants: Ints) -> Iterator[PlacementChange]:
-        """One block of each variant in the place of some items, on the rank where that is best."""
+        """Yield the change to one block of each variant in the place of some items, on the rank where that is best."""
         rest = self.now.without(items)
         for variant in variants.tolist():
             step = self.now.offers(rest, items, variant).step_s
@@ -131,7 +134,7 @@ class Descent:
             yield PlacementChange(float(step[rank]), tuple(items), ((variant, rank),))
 
     def _converted(self, items: list[int]) -> Iterator[PlacementChange]:
-        """A table in several blocks with all of them in another free option, where they are."""
+        """Yield the changes of a table in several blocks to another splittable option, all of them where they are."""
         now, problem = self.now, self.now.problem
         option = int(problem.block_option[now.block[items[0]]])
         if len(items) == 1 or not problem.option_units[option]:

@@ -41,7 +41,7 @@ class Aim:
     reach: Floats
     """[D] seconds from there to the stage's longest."""
     gain_s: float
-    """By which the step is shorter once all ranks are below."""
+    """Seconds by which the step is shorter once all ranks are below."""
     least: Floats
     """[S] seconds below which no stage is to come."""
 
@@ -69,22 +69,22 @@ class ExchangeIndex:
 
     @cached_property
     def whole(self) -> Ints:
-        """[F] units of each family's table."""
+        """The units [F] of each family's table."""
         return self.problem.option_units[self.problem.option_units > 0]
 
     @cached_property
     def amount(self) -> Floats:
-        """[C] the common amount of the loads of each column (see `amounts`)."""
+        """The common amount [C] of the loads of each column (see `amounts`)."""
         return amounts(self.problem)
 
     @cached_property
     def sharing(self) -> Ints:
-        """[M] ranks that share a pool at most."""
+        """The ranks [M] that share a pool at most."""
         return np.array([np.bincount(pool).max() for pool in self.problem.pool_of_rank])
 
     @cached_property
     def world_options(self) -> tuple[Ints, Floats, Floats]:
-        """Fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
+        """The fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
         bytes [n, M] that the fullest rank takes of each."""
         problem = self.problem
         wide = problem.block_extent == WORLD

@@ -5,6 +5,9 @@ Two kinds of round take turns. *Repartition*: paired ranks, or paired nodes, div
 disjoint, so their changes add up. All is judged by a smoothed step (`smoothing`), whose norm nears the maximum while
 the search goes on. *Load balancing* comes last: ranks above a target each exchange a few blocks with whichever other
 rank suits best (`load_balancing`).
+
+To let several neighbourhoods take turns is variable neighbourhood search (Mladenović and Hansen, Comput. Oper. Res. 24,
+1997).
 """
 
 from collections.abc import Callable
@@ -33,7 +36,7 @@ class Move:
     apply: Callable[[SearchState, Smoothing], int]
     """Changes the state; how many blocks it moved."""
     turns: tuple[int, ...]
-    """Of TURNS rounds."""
+    """The move's turns of TURNS rounds."""
     supports: Callable[[SearchState], bool] = lambda _: True
     """Whether the move can change anything."""
     least_squarings: int = 0
@@ -64,15 +67,15 @@ class Improver:
 
     @property
     def best_s(self) -> float:
-        """Step of the best placement so far."""
+        """The step of the best placement so far."""
         return self.state.best_s
 
     def best(self) -> Placement:
-        """The best placement so far; the given one where none fits."""
+        """Return the best placement so far; the given one where none fits."""
         return self.state.best
 
     def round(self, number: int, squarings: int) -> int:
-        """One round of a kind that follows from its number; how many blocks it moved."""
+        """Make a round of a kind that follows from its number; return how many blocks it moved."""
         state, turn = self.state, number % TURNS
         if not len(state.items.rank):
             move = MOVES[0]
@@ -89,7 +92,7 @@ class Improver:
         return changed
 
     def balance(self) -> bool:
-        """One round of exchanges that bring ranks below an aim; False once no lower aim is reached."""
+        """Make one round of exchanges that bring ranks below an aim; return False once no lower aim is reached."""
         return self._load_balancer.balance()
 
     def respread(self) -> bool:

@@ -1,7 +1,9 @@
 """The best way to put one table into a state: all its options and all places, weighed against a target.
 
-Of a free option every tiling of its columns over ranks is weighed by dynamic programming (`tiling`); of a node-wide
-one every node, of a tied one every node with its cheapest ranks; a world-wide one has one place.
+Every tiling of a splittable option's columns over ranks is weighed by dynamic programming (`tiling`), every node for a
+node-wide one, every node with its cheapest ranks for a node-colocated one; a world-wide one has one place.
+
+It is the recreate step of ruin and recreate: best insertion, exact for one table at a time.
 """
 
 import itertools
@@ -55,7 +57,7 @@ class _OnNodes:
     """The NODE blocks of a table that are worth weighing; n that differ."""
 
     which: dict[int, int]
-    """Of each block, which of the n it is like."""
+    """Which of the n each block is like."""
     load: Floats
     """[n, C, W] of the instance that each rank uses, were the block on every node."""
     size: Floats
@@ -87,7 +89,7 @@ class Insertion:
         self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
 
     def least(self, table: int) -> float:
-        """What the table adds at least."""
+        """Return what the table adds at least."""
         return self._candidates_of_table(table)[0].least
 
     def charge(self, state: LoadState, blocks: PlacedBlocks, sign: float) -> None:
@@ -119,7 +121,7 @@ class Insertion:
     # -- what there is to weigh --------------------------------------------------------------------------------
 
     def _candidates_of_table(self, table: int) -> list[_Candidate]:
-        """The options of a table that are worth weighing, the cheapest first; all of them where none is."""
+        """Return the options of a table that are worth weighing, the cheapest first; all of them where none is."""
         if table not in self._candidates:
             problem = self._problem
             options = range(int(problem.option_start[table]), int(problem.option_start[table + 1]))
@@ -131,13 +133,15 @@ class Insertion:
         return self._candidates[table]
 
     def _worthy(self, blocks: Ints) -> Ints:
-        """Of a free option the usable blocks; of a fixed one, which is named by its first block, all or none."""
+        """Return the usable blocks of a splittable option; of a fixed one, which is named by its first block, all or
+        none."""
         usable = self._usable[blocks]
         if self._problem.block_units[blocks[0]]:
             return blocks[usable]
         return blocks if usable[0] else blocks[:0]
 
     def _candidate(self, blocks: Ints) -> _Candidate:
+        """Return an option of these blocks, with what it costs at least."""
         problem = self._problem
         load = problem.fixed[:, blocks] + problem.by_rows[:, blocks]
         size = problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]
@@ -154,7 +158,7 @@ class Insertion:
         return _Candidate(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
 
     def _least_when_wide(self, block: int) -> float:
-        """The least that a NODE or WORLD block adds."""
+        """Return the least that a NODE or WORLD block adds."""
         problem, block = self._problem, self._wide.alike(block)
         if block in self._least_wide:
             return self._least_wide[block]
@@ -167,7 +171,7 @@ class Insertion:
     # -- offers ------------------------------------------------------------------------------------------------
 
     def best(self, state: LoadState, table: int) -> Offer | None:
-        """The way that costs least; None where the table has no place."""
+        """Return the way that costs least; None where the table has no place."""
         problem = self._problem
         best: Offer | None = None
         on_nodes: Floats | None = None
@@ -190,7 +194,7 @@ class Insertion:
         return best
 
     def _growth(self, state: LoadState, candidate: _Candidate, ranks: Ints) -> Floats:
-        """[R, n] growth by each block on each of the ranks; infinite where it may not be."""
+        """Return the growth [R, n] by each block on each of the ranks; infinite where it may not be."""
         kind = self._kind[ranks] if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
         growth = self._target.growth(state, candidate.load[kind], ranks) + candidate.everywhere
         for m in candidate.tiers:
@@ -198,7 +202,7 @@ class Insertion:
         return np.where(self._problem.allowed[kind[:, None], candidate.blocks], growth, np.inf)
 
     def _promising(self, state: LoadState, candidate: _Candidate) -> Ints:
-        """The least loaded ranks, those first that have memory for the narrowest block."""
+        """Return the least loaded ranks, those first that have memory for the narrowest block."""
         if self._problem.world <= RANKS:
             return self._everyone
         fullness = self._target.fullness_of_ranks(state)
@@ -207,7 +211,7 @@ class Insertion:
         return np.sort(np.argpartition(fullness, RANKS)[:RANKS])
 
     def _tiled(self, state: LoadState, candidate: _Candidate) -> Offer | None:
-        """The best tiling of a free option."""
+        """Return the best tiling of a splittable option."""
         problem = self._problem
         ranks = self._promising(state, candidate)
         growth = self._growth(state, candidate, ranks)
@@ -226,7 +230,7 @@ class Insertion:
         return Offer(tiling.cost, list(zip(blocks.tolist(), ranks[taken].tolist(), strict=True)))
 
     def _single(self, state: LoadState, candidate: _Candidate) -> Offer:
-        """Fixed blocks on single ranks, each where it costs least."""
+        """Return fixed blocks on single ranks, each where it costs least."""
         rows = np.repeat(np.arange(len(candidate.blocks)), self._problem.block_count[candidate.blocks])
         growth = self._growth(state, candidate, self._everyone)
         ranks = growth.argmin(axis=0)[rows]
@@ -235,7 +239,8 @@ class Insertion:
         )
 
     def _node_colocated(self, state: LoadState, candidate: _Candidate) -> Offer | None:
-        """The blocks of a tied option on those ranks of one node where the first of them costs least."""
+        """Return the blocks of a node-colocated option on those ranks of one node where the first of them costs
+        least."""
         problem = self._problem
         growth = self._growth(state, candidate, self._everyone)
         rows = np.repeat(np.arange(len(candidate.blocks)), problem.block_count[candidate.blocks])
@@ -250,7 +255,8 @@ class Insertion:
         return best
 
     def _node_growth(self, state: LoadState, table: int) -> Floats:
-        """[n, N] growth by each of the table's different NODE blocks on each node; infinite where it may not be."""
+        """Return the growth [n, N] by each of the table's different NODE blocks on each node; infinite where it may not
+        be."""
         if table not in self._on_nodes:
             self._on_nodes[table] = self._gathered(table)
         blocks = self._on_nodes[table]
@@ -258,6 +264,7 @@ class Insertion:
         return np.asarray(np.add.reduceat(growth, self._problem.node_start[:-1], axis=1))
 
     def _gathered(self, table: int) -> _OnNodes:
+        """Return the NODE blocks of a table that differ, with what they bring to every node."""
         candidates = [
             candidate
             for candidate in self._candidates_of_table(table)
@@ -270,8 +277,8 @@ class Insertion:
         return _OnNodes({block: different.index(other) for block, other in like.items()}, load, size, allowed)
 
     def _node_wide(self, candidate: _Candidate, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
-        """Blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes` [n, N] is
-        the growth by those that differ, and `which` of these each block is."""
+        """Return the blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes`
+        [n, N] is the growth by those that differ, and `which` of these each block is."""
         problem = self._problem
         taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
         blocks: PlacedBlocks = []
@@ -288,6 +295,7 @@ class Insertion:
         return Offer(total, blocks)
 
     def _world_wide(self, state: LoadState, candidate: _Candidate) -> Offer:
+        """Return the blocks of a world-wide option, which have one place."""
         blocks = np.repeat(candidate.blocks, self._problem.block_count[candidate.blocks]).tolist()
         total = sum(float(self._wide_growth(state, block).sum()) for block in blocks)
         return Offer(
@@ -295,6 +303,6 @@ class Insertion:
         )
 
     def _wide_growth(self, state: LoadState, block: int) -> Floats:
-        """[W] each rank's part of the growth by a NODE or WORLD block; infinite where it may not be."""
+        """Return each rank's part of the growth [W] by a NODE or WORLD block; infinite where it may not be."""
         growth = self._target.wide_growth(state, *self._wide.total(block))
         return np.where(self._problem.allowed[self._kind, block], growth, np.inf)

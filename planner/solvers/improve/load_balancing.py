@@ -14,7 +14,7 @@ from planner.solvers.improve.state import SearchState
 CRITICAL = 0.9
 """Share of its stage's time that the fullest resource of a column has where a round looks at the column."""
 FIRST_STEP, LAST_STEP = 0.2, 0.005
-"""Of the way from a stage's longest to its mean, so much is aimed at first; less where it is not reached, and in the
+"""Share of the way from a stage's longest to its mean that is aimed at first; less where it is not reached, and in the
 end nothing."""
 OVER = 0.4
 """Share of the ranks that are above an aim at most: the next one is lower."""
@@ -42,7 +42,7 @@ class LoadBalancer:
         self._least_s: Floats = np.zeros(len(self._steps))
 
     def balance(self) -> bool:
-        """One round of exchanges that bring ranks below an aim; False once no lower aim is reached."""
+        """Make one round of exchanges that bring ranks below an aim; return False once no lower aim is reached."""
         items, state, stage = self._shared.items, self._shared.loads, self._shared.problem.stage_of_column
         if not len(items.rank) or (self._steps <= LAST_STEP).all():
             return False
@@ -62,8 +62,8 @@ class LoadBalancer:
         return True
 
     def _aim(self) -> Aim:
-        """Every stage a part of the way from its longest resource to the mean; the aim of the round before, if there
-        is still work to do."""
+        """Return an aim for every stage, a part of the way from its longest resource to the mean; that of the round
+        before, if there is still work to do."""
         problem, load, stage = self._shared.problem, self._shared.loads.load, self._shared.problem.stage_of_column
         peak, longest = load.max(axis=1), np.zeros(len(problem.stage_constants))
         np.maximum.at(longest, stage, peak)
@@ -115,7 +115,7 @@ class LoadBalancer:
         return level_of_stage
 
     def _exchange(self, aim: Aim, over: Floats) -> float:
-        """Each of the ranks that are over the aim makes its best exchange; what is gained in seconds above the aim."""
+        """Let each rank that is over the aim make its best exchange; return what is gained in seconds above the aim."""
         worth = DEAR * float(over.sum()) / max(aim.gain_s, 1e-15)
         effort = FIRST_STEP / float(self._steps[self._steps > LAST_STEP].min())
         shared = self._shared

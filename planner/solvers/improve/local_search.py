@@ -37,7 +37,7 @@ class LocalSearch:
 
     def __init__(self, fluid: Fluid, prices: Multipliers, incumbent: Incumbent) -> None:
         """Options are dear at the `prices` of the bound."""
-        self._fluid, self._split_costs, self._incumbent = fluid, prices, incumbent
+        self._fluid, self._multipliers, self._incumbent = fluid, prices, incumbent
         self._slimmest: ReducedProblem | None = None
 
     @property
@@ -59,7 +59,7 @@ class LocalSearch:
         balancing_rounds: int = BALANCING_ROUNDS,
         overfull: ReducedProblem | None = None,
     ) -> Start:
-        """So many rounds at each norm, then so many towards targets; the best placement, and its step.
+        """Make so many rounds at each norm, then so many towards targets; return the best placement, and its step.
 
         Tables of starts are spread anew first (`respread`). With the problem `overfull` instead of its own, placements
         need not fit.
@@ -101,22 +101,23 @@ class LocalSearch:
         return best(), improver.best_s
 
     def _slim_for(self, placement: Placement) -> ReducedProblem:
-        """What is searched; of large problems, the options that the placement has or that may be better."""
+        """Return what is searched; of large problems, the options that the placement has or that may be better."""
         if not self.is_large:
             return self.slim
         if self._slimmest is None or not self._slimmest.holds(placement):
             problem = self._fluid.problem
-            kept = _worth_a_look(self._fluid, self._split_costs)
+            kept = _worth_a_look(self._fluid, self._multipliers)
             kept[problem.block_option[placement.item_block]] = True
             self._slimmest = with_options(problem, kept)
         return self._slimmest
 
 
 def _worth_a_look(fluid: Fluid, prices: Multipliers) -> Bools:
-    """[O] options that local search may change to: not much dearer, at the bound's prices, than the cheapest ones.
+    """Return which options [O] local search may change to: not much dearer, by the bound's duals, than the cheapest
+    ones.
 
-    Of fixed ones only what is spread over the world. Another memory tier, or another size of a cache, is none where
-    bytes have no price: then the cheapest of a table's free options is enough, and of those of the world.
+    Fixed ones are among them only if spread over the world. Another memory tier, or size of a cache, is none where
+    bytes have no price: then the cheapest of a table's splittable options is enough, and of those of the world.
     """
     problem = fluid.problem
     value = np.minimum.reduceat(fluid.choice_values(prices), problem.block_start[:-1])

@@ -1,4 +1,8 @@
-"""Passes over a placement: local search, then, where the problem is not too large, tables in and out."""
+"""Passes over a placement: local search, then, where the problem is not too large, tables in and out.
+
+An iterated local search (Lourenço, Martin and Stützle, in: Handbook of Metaheuristics, 2003) whose perturbation is ruin
+and recreate.
+"""
 
 from functools import cached_property
 
@@ -45,7 +49,7 @@ class Passes:
         """Step of a plan that more load balancing does not help."""
 
     def run(self, queue: list[Start], number: int) -> None:
-        """The pass of that number: from the first of the starts in the queue, or else from the best plan."""
+        """Run the pass of that number: from the first of the starts in the queue, or else from the best plan."""
         assert self._incumbent.best is not None
         from_start = bool(queue)
         start = queue.pop(0) if queue else self._incumbent.best
@@ -53,7 +57,7 @@ class Passes:
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
-        """Of the starts, the best first, what the best come to after a little local search, where there may be
+        """Return of the starts, the best first, what the best come to after a little local search, where there may be
         `most_starts`: what they cost before says little."""
         if most_starts <= FINALISTS or len(starts) < 2 or self._incumbent.is_done():
             return starts[:1]
@@ -66,7 +70,8 @@ class Passes:
         return [*self._recut(improved[0]), *improved][:FINALISTS]
 
     def _recut(self, start: Start) -> list[Start]:
-        """What a little local search makes of the start with one table over nodes cut anew, if that is better."""
+        """Return what a little local search makes of the start with one table over nodes cut anew, if that is
+        better."""
         slim, best = self._local.slim, start
         for recut in self._reach.recuts(slim.inside(start[0]))[:RECUTS]:
             if recut.reach_s < best[1] and not self._incumbent.is_done():
@@ -74,11 +79,12 @@ class Passes:
         return [] if best is start else [best]
 
     def _tried(self, placement: Placement, seed: int) -> Start:
-        """What a little local search makes of a placement."""
+        """Return what a little local search makes of a placement."""
         return self._local.improve(placement, seed, LATER_SQUARINGS, TRIAL_ROUNDS, 0)
 
     def built(self) -> list[Start]:
-        """Placements of small problems built up table by table for targets a little above the bound; those that fit."""
+        """Return placements of small problems built up table by table for targets a little above the bound; those that
+        fit."""
         problem, incumbent, starts = self._fluid.problem, self._incumbent, []
         if not self._may_ruin or problem.tables > BUILD_TABLES or problem.is_confined:
             return []
@@ -131,7 +137,7 @@ class Passes:
                 self._local.improve(tried[0], seed, LATER_SQUARINGS)
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
-        """Tables in and out, for a step below the target: no block that alone makes the step longer is used."""
+        """Return ruin and recreate for a step below the target: no block that alone makes the step longer is used."""
         slim = self._local.slim
         usable = step_of_block(self._fluid, self._relaxed.multipliers) < target_s
         usable &= self._improving_picks(target_s)
@@ -148,7 +154,7 @@ class Passes:
         return WideBlocks(self._local.slim.problem)
 
     def _improving_picks(self, step_s: float) -> Bools:
-        """[B] picks that a plan faster than `step_s` may hold: their value at the fluid bound's prices says so.
+        """Return which picks [B] a plan faster than `step_s` may hold: their value by the fluid bound's duals says so.
 
         A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
         """

@@ -1,4 +1,4 @@
-"""Tables over nodes cut anew: in another number of blocks, on other nodes.
+"""Recuts of tables over nodes: in another number of blocks, on other nodes.
 
 Local search moves and cuts blocks of single ranks, and moves those of nodes; how many of these a table has stays. Other
 numbers may leave all ranks a whole step of room. They are compared by the step that their wide blocks allow, were all
@@ -38,8 +38,8 @@ class Reach:
         self._problem, self._wide = problem, wide
 
     def recuts(self, placement: Placement) -> list[Recut]:
-        """Every other way to cut one table that is over nodes, on the nodes that are least loaded by wide blocks; the
-        most promising first."""
+        """Return every other way to cut one table that is over nodes, on the nodes that are least loaded by wide
+        blocks; the most promising first."""
         problem = self._problem
         on_rank, table = self._on_rank(placement), problem.table_of_block[placement.item_block]
         moved, recuts = self._moved(placement, on_rank), list[Recut]()
@@ -65,18 +65,18 @@ class Reach:
     # -- loads ---------------------------------------------------------------------------------------------------
 
     def _on_rank(self, placement: Placement) -> Bools:
-        """[I] items on single ranks."""
+        """Return which items [I] are on single ranks."""
         return np.asarray(self._problem.block_extent[placement.item_block] == RANK)
 
     def _base(self, placement: Placement, on_rank: Bools) -> LoadState:
-        """What wide blocks load, and what blocks of single ranks cost everywhere."""
+        """Return what wide blocks load, and what blocks of single ranks cost everywhere."""
         wide = Placement(placement.item_block[~on_rank], placement.item_place[~on_rank])
         state = load_state(self._problem, wide)
         place_everywhere(self._problem, state, placement.item_block[on_rank])
         return state
 
     def _moved(self, placement: Placement, on_rank: Bools) -> Floats:
-        """[C] seconds of all blocks of single ranks together."""
+        """Return the seconds [C] of all blocks of single ranks together."""
         block, rank = placement.item_block[on_rank], placement.item_place[on_rank]
         return np.asarray(self._problem.whole_load[self._problem.kind_of_rank[rank], block].sum(axis=0))
 
@@ -84,7 +84,7 @@ class Reach:
 
     @cached_property
     def _node_wide(self) -> list[list[int]]:
-        """Of each table, the options whose blocks are all over nodes and may be there."""
+        """The options of each table whose blocks are all over nodes and may be there."""
         problem = self._problem
         fit = (problem.block_extent == NODE) & problem.allowed.any(axis=0)
         options = np.logical_and.reduceat(fit, problem.block_start[:-1])
@@ -94,7 +94,7 @@ class Reach:
         ]
 
     def _placed(self, base: LoadState, option: int) -> tuple[Ints, Ints]:
-        """Its blocks, the widest first, each on another node; none where there is no room."""
+        """Return the option's blocks, the widest first, each on another node; none where there is no room."""
         problem = self._problem
         types = np.arange(*problem.block_start[option : option + 2])
         types = types[np.argsort(-problem.fixed[:, types].sum(axis=(0, 2)), kind="stable")]
@@ -117,7 +117,7 @@ class Reach:
     # -- levels --------------------------------------------------------------------------------------------------
 
     def _step_s(self, base: Floats, moved: Floats) -> float:
-        """The step at `base` [C, W] loads and `moved` [C] seconds that are dealt out."""
+        """Return the step at `base` [C, W] loads and `moved` [C] seconds that are shared out."""
         problem = self._problem
         longest = np.zeros(len(problem.stage_constants))
         for column, stage in enumerate(problem.stage_of_column.tolist()):
@@ -132,13 +132,14 @@ class Reach:
 
     @cached_property
     def _instances(self) -> list[Ints]:
-        """Of each column, the first rank that may be used of each instance."""
+        """The first rank that may be used of each instance, of each column."""
         ranks = np.flatnonzero(self._problem.reach)
         return [ranks[np.unique(of[ranks], return_index=True)[1]] for of in self._problem.resource_of_rank]
 
 
 def _level(base: Floats, moved_s: float, amount_s: float) -> float:
-    """The lowest level under which `moved_s` find room above the `base` [n]: as if poured, or in whole amounts."""
+    """Return the lowest level under which `moved_s` find room above the `base` [n]: as if poured, or in whole
+    amounts."""
     load = np.sort(base)
     poured = (moved_s + load.cumsum()) / np.arange(1, len(load) + 1)
     under = np.flatnonzero(poured <= np.append(load[1:], np.inf))

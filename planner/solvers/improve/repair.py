@@ -1,4 +1,4 @@
-"""A placement that is a little over-full made to fit: tables change places, and memory tiers, pool by pool.
+"""Repair of a placement that is a little over-full: tables change places, and memory tiers, pool by pool.
 
 Where a tier is nearly full, what is left of its pools is smaller than most tables: nothing can move there, but a table
 may change places with one that is a little smaller, in another tier, too. Each time the exchange, or move, is made that
@@ -30,8 +30,8 @@ CHEAP = 1e-4
 
 
 def repaired(problem: Problem, placement: Placement, value: Floats, step_s: float) -> Placement | None:
-    """The placement with some blocks of single ranks elsewhere, or in other tiers, so that it fits; None where that
-    is not found. `value` [B] is what each block costs at some prices, of a step that takes `step_s`.
+    """Return the placement with some blocks of single ranks elsewhere, or in other tiers, so that it fits; None where
+    that is not found. `value` [B] is what each block costs at some prices, of a step that takes `step_s`.
 
     Of clusters with one kind of rank, and without tables that a policy confines or groups.
     """
@@ -59,7 +59,7 @@ class _Changes:
     other: Ints
     """Form of the other item, -1 for none."""
     reduction: Floats
-    """By how much less, as a share of a pool, pools are too full."""
+    """Share of a pool by which pools are less too full."""
 
 
 class _Repair:
@@ -93,7 +93,8 @@ class _Repair:
         self._size: Floats = (problem.bytes_fixed[0] + problem.bytes_by_rows[0]).T
 
     def _forms_of(self, block: int) -> list[int]:
-        """The cheapest block of a whole table for each set of tiers that it may be in; a part of a table as it is."""
+        """Return the cheapest block of a whole table for each set of tiers that it may be in; a part of a table as it
+        is."""
         problem = self._problem
         if problem.block_units[block] != problem.option_units[problem.block_option[block]]:
             return [block]
@@ -115,14 +116,15 @@ class _Repair:
         return self._state.overflow_bytes() <= ROUNDING_BYTES
 
     def placement(self) -> Placement:
-        """As it is now."""
+        """Return the placement as it is now."""
         block = np.concatenate([self._fixed.item_block, self._block])
         place = np.concatenate([self._fixed.item_place, self._rank])
         order = np.lexsort((place, block))
         return Placement(block[order], place[order])
 
     def worst_pool(self, stuck: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Tier and pool of the one that is most too full, for its size; None where all fit, but for those `stuck`."""
+        """Return tier and pool of the one that is most too full, for its size; None where all fit, but for those
+        `stuck`."""
         over = np.where(self._state.free < -ROUNDING_BYTES, -self._state.free / self._capacity, 0.0)
         for tier, pool in stuck:
             over[tier, self._pool[tier] == pool] = 0.0
@@ -151,11 +153,11 @@ class _Repair:
         return True
 
     def _more(self, form: Ints) -> Floats:
-        """[n] seconds that forms cost more than what their items are in now."""
+        """Return the seconds [n] that forms cost more than what their items are in now."""
         return np.asarray(self._value[self._form_block[form]] - self._value[self._block[self._form_item[form]]])
 
     def _moves(self, forms: Ints) -> _Changes:
-        """Changes of items in `forms` alone, to any rank."""
+        """Return the changes of items in `forms` alone, to any rank."""
         ranks = np.arange(self._problem.world)
         item = self._form_item[forms]
         new, old = self._size[:, self._form_block[forms]], self._size[:, self._block[item]]
@@ -167,7 +169,7 @@ class _Repair:
         return _Changes(forms[index], ranks[rank], np.full(len(index), -1), reduction[index, rank])
 
     def _exchanges(self, forms: Ints) -> _Changes:
-        """Changes of items in `forms` with any others."""
+        """Return the changes of items in `forms` with any others."""
         offers = np.arange(len(self._form_item))
         offers = offers[self._tabu[self._form_item] <= 0]
         offers = offers[:: max(-(-len(offers) * len(forms) // MOST_OFFERS), 1)]
@@ -190,8 +192,9 @@ class _Repair:
         return _Changes(forms[index], self._rank[other_item[at]], offers[at], reduction[index, at])
 
     def _reduction(self, item: Ints, there: Ints, new: Floats, old: Floats, come: Floats, gone: Floats) -> Floats:
-        """[n, k] what pools are less too full, as shares of them, once n items that take `old` bytes go to k ranks and
-        take `new` there, and others that take `gone` there come back and take `come`; all [M, n or 1, k or 1]."""
+        """Return what pools are less too full [n, k], as shares of them, once n items that take `old` bytes go to k
+        ranks and take `new` there, and others that take `gone` there come back and take `come`; all [M, n or 1, k or
+        1]."""
         here = self._rank[item]
         total = np.zeros((len(item), len(there)))
         for tier, pool in enumerate(self._pool):

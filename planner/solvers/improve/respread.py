@@ -1,4 +1,4 @@
-"""Tables to spread over the world, or to bring back from it, where a stage's loads come in steps.
+"""Respread: tables that go to all ranks of the world, or come back from it, where a stage's loads come in steps.
 
 What a rank sends is a whole number of column units. Where most ranks stand on one step and the mean is above it, some
 must stand on the next, however blocks are exchanged. Either the cheapest tables that bring the mean down to the step
@@ -20,7 +20,7 @@ from planner.solvers.improve.items import Items, merged_items
 from planner.solvers.improve.state import SearchState
 
 ROOM = 0.04
-"""Of the height of a step, by so much the mean is brought below it: exchanges need some room."""
+"""Share of a step's height by which the mean is brought below it: exchanges need some room."""
 PARTS = 20
 """Tables are chosen in so many parts; what one costs depends on those before."""
 
@@ -30,7 +30,7 @@ class Respreading:
     """Tables that go from single ranks to the world, or come back."""
 
     gain_s: float
-    """By which the step is shorter, were all loads even or on the step."""
+    """Seconds by which the step is shorter, were all loads even or on the step."""
     items: Ints
     """Whole tables on single ranks that are spread."""
     options: Ints
@@ -91,7 +91,7 @@ def respreading(index: ExchangeIndex, items: Items, state: LoadState, options_ov
 
 
 def _spared_s(problem: Problem, steps: list[tuple[int, float, float]]) -> float:
-    """Seconds from the means to the steps above them, but for the room that is left."""
+    """Return the seconds from the means to the steps above them, but for the room that is left."""
     ranks = int(problem.reach.sum())
     return sum(height_s * (1 - ROOM) - above_s / ranks for _, above_s, height_s in steps)
 
@@ -165,7 +165,8 @@ class _SpreadCandidates:
         """[n, C] what the ranks that hold the tables get rid of; what replaces it loads all ranks alike."""
 
     def best_spread(self, steps: list[tuple[int, float, float]]) -> Respreading | None:
-        """The cheapest ones that bring the mean of each step's column below it; None where that is too dear."""
+        """Return the cheapest tables that bring the mean of each step's column below it; None where that is too
+        dear."""
         problem, state = self._index.problem, self._state
         columns = np.array([column for column, _, _ in steps])
         wanted = np.array([above_s + ROOM * problem.reach.sum() * height_s for _, above_s, height_s in steps])
@@ -199,8 +200,8 @@ class _SpreadCandidates:
 
 
 def _steps(index: ExchangeIndex, state: LoadState, units: int) -> list[tuple[int, float, float]]:
-    """For each stage whose longest resource is loaded in steps of so many units: its column, the seconds by which all
-    ranks together are above the step next below the mean, and the height of a step."""
+    """Return for each stage whose longest resource is loaded in steps of so many units: its column, the seconds by
+    which all ranks together are above the step next below the mean, and the height of a step."""
     problem = index.problem
     stepped = []
     peak = state.load.max(axis=1)
@@ -217,8 +218,8 @@ def _steps(index: ExchangeIndex, state: LoadState, units: int) -> list[tuple[int
 
 
 def _spreadable(index: ExchangeIndex, items: Items) -> tuple[Ints, Ints]:
-    """Whole tables on single ranks with each of their world-wide options: item [n], and number of the option among
-    `world_options` [n]."""
+    """Return whole tables on single ranks with each of their world-wide options: item [n], and number of the option
+    among `world_options` [n]."""
     problem = index.problem
     options, _, _ = index.world_options
     table, whole = index.table_of_family[items.family], items.units == index.whole[items.family]

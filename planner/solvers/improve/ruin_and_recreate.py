@@ -1,8 +1,8 @@
 """Ruin and recreate: a few tables are taken out and put back one after the other, each in its best way.
 
-Judged against a target (`target`) that falls with every better plan. Memory may be exceeded on the way, at a fine, so
-that tables can change their tiers and places together. This changes how tables are cut, which `improve` hardly does.
-(Schrimpf et al., J. Comput. Phys. 159, 2000.)
+Judged against a target (`target`) that falls with every better plan. Memory may be exceeded on the way, at a penalty,
+so that tables can change their tiers and places together. This changes how tables are cut, which other moves hardly do
+(Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, J. Comput. Phys. 159, 2000).
 """
 
 import random
@@ -38,7 +38,7 @@ STEPS_PER_TABLE = 5
 LONGER_PASSES = 3
 """How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
-"""Of passes, in turn."""
+"""Temperatures of passes, in turn."""
 
 
 def may_ruin(problem: Problem) -> bool:
@@ -47,7 +47,7 @@ def may_ruin(problem: Problem) -> bool:
 
 
 def ruin_steps(problem: Problem, number: int) -> int:
-    """Steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
+    """Return the steps of ruin and recreate in a pass: few in the first one, more in each that follows."""
     columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
     most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
     later = min(number, LONGER_PASSES)
@@ -90,12 +90,12 @@ class Ruin:
         self._cheapest: tuple[float, float, list[PlacedBlocks]] | None = None
 
     def best(self) -> Placement | None:
-        """The best placement so far that fits into memory."""
+        """Return the best placement so far that fits into memory."""
         return self._best
 
     def promising(self) -> tuple[Placement, float] | None:
-        """Of the placements of the last run that fit, the one of the least value, and the step it would take with all
-        resources loaded evenly; None where none was met."""
+        """Return, of the placements of the last run that fit, the one of the least value, and the step it would take
+        with all resources loaded evenly; None where none was met."""
         if self._cheapest is None:
             return None
         _, even_s, placed_blocks = self._cheapest
@@ -126,7 +126,7 @@ class Ruin:
         self._note()
 
     def run(self, steps: int, temperature: float, is_over: Callable[[], bool]) -> None:
-        """So many times, ruin and recreate; worse states are taken with a chance that the temperature governs.
+        """Ruin and recreate so many times; worse states are taken with a chance that the temperature governs.
 
         It is the growth, as a share of the step, at which the chance is 1 / e; it falls while the run goes on.
         """
@@ -147,7 +147,7 @@ class Ruin:
             self._cheapest = value, self._target.even_s(self._state), list(self._blocks_of)
 
     def _ruined(self) -> list[int]:
-        """Tables to take out, in the order to put them back: one or two of a rank, others near by or anywhere."""
+        """Draw tables to take out, in the order to put them back: one or two of a rank, others near by or anywhere."""
         problem, draw = self._problem, self._random
         over = self._target.over(self._state).tolist() if draw.random() < FROM_OVER else []
         rank = draw.choice(over) if over else draw.randrange(problem.world)
@@ -200,7 +200,7 @@ class Ruin:
         self._blocks_of[table] = placed_blocks
 
     def _ranks_of(self, placed_blocks: PlacedBlocks) -> list[int]:
-        """Ranks of a table's blocks, world-wide ones aside."""
+        """Return the ranks of a table's blocks, world-wide ones aside."""
         problem = self._problem
         ranks: list[int] = []
         for block, place in placed_blocks:

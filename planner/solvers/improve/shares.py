@@ -24,7 +24,7 @@ class MemoryDivision:
 
     problem: Problem
     state: LoadState
-    """Of the placement as it is."""
+    """The loads of the placement as it is."""
     table: Ints
     """[P] which of the n tables."""
     rank: Ints
@@ -35,7 +35,7 @@ class MemoryDivision:
     """[P, M] bytes."""
 
     def state_with(self, seconds: Floats, size: Floats) -> LoadState:
-        """The state with the parts at another size: seconds [P, C] and bytes [P, M]."""
+        """Return the state with the parts at another size: seconds [P, C] and bytes [P, M]."""
         state, problem = self.state.copy(), self.problem
         for c, instance in enumerate(problem.resource_of_rank):
             state.load[c] += _summed(instance, self.rank, (seconds - self.seconds)[:, c])
@@ -44,7 +44,7 @@ class MemoryDivision:
         return state
 
     def best_mix(self, seconds: Floats, size: Floats) -> Floats | None:
-        """[n, L] the sizes of which each table is mixed for the shortest step that fits.
+        """Return the sizes [n, L] of which each table is mixed for the shortest step that fits.
 
         With each of L sizes its parts ask for `seconds` [P, L, C] and bytes `size` [P, L, M]. None where nothing fits,
         or where the program is too large.
@@ -86,7 +86,7 @@ class MemoryDivision:
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def _totals(self, instance: Ints, values: Floats, tables: int) -> Iterator[tuple[int, Floats]]:
-        """A rank of each instance that parts are on, and the sums [n, L] of these parts."""
+        """Yield a rank of each instance that parts are on, and the sums [n, L] of these parts."""
         for number in np.unique(instance[self.rank]).tolist():
             mine = np.flatnonzero(instance[self.rank] == number)
             total = np.zeros((tables, values.shape[1]))
@@ -95,11 +95,11 @@ class MemoryDivision:
 
 
 def _summed(instance: Ints, rank: Ints, values: Floats) -> Floats:
-    """[W] sums of parts over the instance that each rank uses."""
+    """Return the sums [W] of parts over the instance that each rank uses."""
     return np.asarray(np.bincount(instance[rank], weights=values, minlength=int(instance.max()) + 1)[instance])
 
 
 def _terms(mix: list[list[object]], total: Floats) -> list[object]:
-    """One term for each coefficient that is not 0."""
+    """Return one term for each coefficient that is not 0."""
     rows, levels = np.nonzero(total)
     return [float(total[i, j]) * mix[i][j] for i, j in zip(rows.tolist(), levels.tolist(), strict=True)]  # type: ignore[operator]

@@ -1,4 +1,8 @@
-"""A smoothed step: each stage's maximum replaced by a K-norm, so that progress on the second-fullest counts too."""
+"""A smoothed step: each stage's maximum replaced by a K-norm, so that progress on the second-fullest counts too.
+
+Local search by a high norm instead of the maximum follows Awerbuch, Azar, Grove, Kao, Krishnan and Vitter (FOCS 1995),
+who balance loads greedily in such norms.
+"""
 
 from typing import Any
 
@@ -10,7 +14,7 @@ from planner.problem.load_state import LoadState
 from planner.problem.numbers import Floats, Ints
 
 Numbers = NDArray[np.floating[Any]]
-"""Of single or double precision."""
+"""Arrays of single or double precision."""
 NEGLIGIBLE = 1e-3
 """Columns in which the loads of two of the fullest resources together add less than this to its norm are left out."""
 EMPTY = 1e-3
@@ -49,26 +53,26 @@ class Smoothing:
         self._slope: Floats = slope.sum(axis=1) / of_column
 
     def power(self, x: Floats) -> Floats:
-        """The K-th power of relative loads, in their precision."""
+        """Return the K-th power of relative loads, in their precision."""
         x = np.minimum(x, MOST if x.dtype == np.float32 else MOST**2)
         for _ in range(self.squarings):
             np.square(x, out=x)
         return x
 
     def fullness(self, load: Floats) -> Floats:
-        """[W] what each rank of `load` [C, W] contributes to the value."""
+        """Return what each rank [W] of `load` [C, W] contributes to the value."""
         x = np.maximum(load[self.columns] / self._aim[:, None], self.floor[:, None])
         return np.asarray(self.weight @ self.power(x))
 
     def uniform_growth(self, seconds: Floats) -> Floats:
-        """[...] growth, to first order, if every rank took `seconds` [..., C] more."""
+        """Return the growth [...], to first order, if every rank took `seconds` [..., C] more."""
         return np.asarray(seconds[..., self.columns] @ self._slope)
 
     def relative(self, load: Floats) -> Floats:
-        """[..., C'] loads [..., C] of the columns that matter, as shares of their stage's time."""
+        """Return loads [..., C] of the columns that matter [..., C'], as shares of their stage's time."""
         return load[..., self.columns] / self._aim
 
     def value_of(self, relative: Floats) -> Floats:
-        """[...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
+        """Return the value [...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
         felt = np.maximum(relative, self.floor.astype(relative.dtype))
         return np.asarray((self.power(felt) @ self.weight.astype(relative.dtype)).sum(axis=-1))

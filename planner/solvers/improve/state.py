@@ -53,8 +53,8 @@ class SearchState:
         self.note()
 
     def _movable(self, placement: Placement) -> Bools:
-        """[I] free blocks on single ranks, but for parts of a table on one rank whose joint width no block type has,
-        and for tables in groups."""
+        """Return the splittable blocks on single ranks [I], but for parts of a table on one rank whose joint width no
+        block type has, and for tables in groups."""
         problem, blocks = self.problem, placement.item_block
         is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_splittable[blocks]
         index = np.flatnonzero(is_free & ~self._is_grouped(blocks))
@@ -66,23 +66,25 @@ class SearchState:
         return movable
 
     def _is_grouped(self, blocks: Ints) -> Bools:
-        """[I] blocks of tables that must stay with others or away from them: they stay where they are."""
+        """Return which blocks [I] are of tables that must stay with others or away from them: they stay where they
+        are."""
         return np.asarray(self.problem.grouped[self.problem.table_of_block[blocks]])
 
     @cached_property
     def family_of_option(self) -> Ints:
-        """[O] number of each free option, -1 for fixed ones."""
+        """The number [O] of each splittable option, -1 for fixed ones."""
         free = self.problem.option_units > 0
         return np.where(free, np.cumsum(free) - 1, -1)
 
     @cached_property
     def whole_units(self) -> Ints:
-        """[F]"""
+        """The units [F] of each family's whole table."""
         return self.problem.option_units[self.problem.option_units > 0]
 
     @cached_property
     def block_of(self) -> Ints:
-        """[F, most units + 1] block of each family and width: -1 where there is none, the empty block for width 0."""
+        """The block [F, most units + 1] of each family and width: -1 where there is none, the empty block for width
+        0."""
         problem = self.problem
         most = int(problem.option_units.max(initial=0))
         table = np.full((int((problem.option_units > 0).sum()), most + 1), -1, dtype=np.int64)
@@ -93,11 +95,11 @@ class SearchState:
 
     @cached_property
     def table_of_family(self) -> Ints:
-        """[F]"""
+        """The table [F] of each family."""
         return self.problem.option_table[np.flatnonzero(self.problem.option_units > 0)]
 
     def placement(self) -> Placement:
-        """The state as a placement, in one order of its blocks."""
+        """Return the state as a placement, in one order of its blocks."""
         items = self.items
         blocks = (self.settled.item_block, self.node_block, self.block_of[items.family, items.units])
         places = (self.settled.item_place, self.node, items.rank)
@@ -113,12 +115,12 @@ class SearchState:
 
     @cached_property
     def exchange_index(self) -> ExchangeIndex:
-        """What ranks may give and take."""
+        """What ranks may give and take, to look exchanges up."""
         amounts = (self.block_load, self.block_everywhere, self.block_bytes)
         return ExchangeIndex(self.problem, self.block_of, *amounts, self.allowed, self.table_of_family)
 
     def pairs(self, fullness: Floats, kind: Ints) -> tuple[Ints, Ints]:
-        """Disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
+        """Draw disjoint pairs of bins of one kind: the fullest ones, each with one of the others at random."""
         left: list[Ints] = []
         right: list[Ints] = []
         for k in range(self.problem.kinds):
@@ -131,25 +133,26 @@ class SearchState:
 
     @cached_property
     def reached_kind(self) -> Ints:
-        """[W] kind of each rank that tables may use, -1 for the others."""
+        """The kind [W] of each rank that tables may use, -1 for the others."""
         return np.where(self.problem.reach, self.problem.kind_of_rank, -1)
 
     @staticmethod
     def partners(left: Ints, right: Ints, bins: int) -> Ints:
-        """[bins] the other bin of each one's pair, -1 where it has none."""
+        """Return the other bin of each one's pair [bins], -1 where it has none."""
         partner = np.full(bins, -1)
         partner[left], partner[right] = right, left
         return partner
 
     def room(self, ranks: Ints) -> Floats:
-        """[M, W] bytes that each of the `ranks` may add in one round: an equal part of what their pool has left."""
+        """Return the bytes [M, W] that each of the `ranks` may add in one round: an equal part of what their pool has
+        left."""
         problem, free = self.problem, within_spare(self.loads.free, self.spare)
         pools = zip(problem.pool_of_rank, problem.pool_capacity, strict=True)
         takers = np.stack([np.bincount(pool[ranks], minlength=len(capacity))[pool] for pool, capacity in pools])
         return np.where(free > 0, free / np.maximum(takers, 1), free)
 
     def settle(self, blocks: Ints) -> None:
-        """World-wide blocks in the place of tables that were taken out of the items."""
+        """Put world-wide blocks in the place of tables that were taken out of the items."""
         if len(blocks):
             old, nowhere = self.settled, np.full(len(blocks), -1)
             self.settled = Placement(
@@ -159,7 +162,7 @@ class SearchState:
             place_world(self.problem, self.loads, blocks)
 
     def find(self, family: Ints, rank: Ints) -> Ints:
-        """Item of each family on each rank, -1 where there is none."""
+        """Return the item of each family on each rank, -1 where there is none."""
         world = self.problem.world
         key = self.items.family * world + self.items.rank
         wanted = family * world + rank
@@ -203,5 +206,5 @@ class SearchState:
 
     @cached_property
     def has_alternatives(self) -> bool:
-        """Whether a table has more than one free option: another memory tier or cache size."""
+        """Whether a table has more than one splittable option: another memory tier or cache size."""
         return len(np.unique(self.table_of_family)) < len(self.table_of_family)

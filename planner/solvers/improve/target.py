@@ -1,8 +1,8 @@
-"""What a state costs against a target for every stage: prices below the target, fines above it.
+"""What a state costs against a target for every stage: prices below the target, penalties above it.
 
 A resource below its target costs what the fluid relaxation charges for its seconds, so that a table is cut no finer
 than it must be; where few tables share a rank, a little less when it is nearly full, so that holes stay large. Above
-the target, and above a memory pool's capacity, fines come on top.
+the target, and above a memory pool's capacity, penalties come on top.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 
 LINEAR, QUADRATIC = 4.0, 100.0
-"""The fine for a share o above the target is so many times o, and o squared, times a resource's part of the stage."""
+"""The penalty for a share o above the target: so many times o, and o squared, times a resource's part of the stage."""
 FULLNESS, CROWD = 0.1, 0.3
 """Seconds on a resource that is about to reach its target cost less by twice the first share, or by twice the second
 over the tables per rank, if that is less."""
@@ -26,7 +26,7 @@ EMPTY = 1e-3
 
 
 def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Floats:
-    """[S] stage times that make up a step, each as long in proportion as in the relaxation."""
+    """Return stage times [S] that make up a step, each as long in proportion as in the relaxation."""
     constants = fluid.problem.stage_constants
     working = np.maximum(relaxed.stage_seconds - constants, 0.0)
     return np.asarray(constants + working * (step_s - constants.sum()) / max(float(working.sum()), 1e-15))
@@ -61,59 +61,64 @@ class Target:
         self.aim: Floats = aim
         """[C, 1] seconds, without the stage's constant."""
         self._price: Floats = self.weight * aim
-        self._fine: Floats = np.broadcast_to(aim, self._sharing.shape) * self._sharing / problem.world
-        self._byte_fine: Floats = self.byte * self._room + float(working.sum()) / problem.world
+        self._penalty: Floats = np.broadcast_to(aim, self._sharing.shape) * self._sharing / problem.world
+        self._byte_penalty: Floats = self.byte * self._room + float(working.sum()) / problem.world
 
     def value(self, state: LoadState) -> float:
-        """Of the whole state, up to a constant."""
-        cost = self._cost(state.load / self.aim, self._price, self._fine) / self._sharing
+        """Return the value of the whole state, up to a constant."""
+        cost = self._cost(state.load / self.aim, self._price, self._penalty) / self._sharing
         return float(cost.sum() + (self._byte_cost(state.free) / self._pool_sharing).sum())
 
     def even_s(self, state: LoadState) -> float:
-        """Seconds of the step at the prices of its resources: what it takes at least, however loads are levelled."""
+        """Return the seconds of the step at the prices of its resources: what it takes at least, however loads are
+        balanced."""
         return float((self.weight * state.load / self._sharing).sum() + self._problem.stage_constants.sum())
 
     def over(self, state: LoadState) -> Ints:
-        """Ranks that use a resource above its target or a pool above its capacity."""
+        """Return the ranks that use a resource above its target or a pool above its capacity."""
         return np.flatnonzero((state.load > self.aim).any(axis=0) | (state.free < 0).any(axis=0))
 
     def fullness_of_ranks(self, state: LoadState) -> Floats:
-        """[W] the highest load of each rank, relative to its target."""
+        """Return the highest load of each rank [W], relative to its target."""
         return np.asarray((state.load / self.aim).max(axis=0))
 
     def growth(self, state: LoadState, load: Floats, ranks: Ints) -> Floats:
-        """[R, n] growth if each of the `ranks` took `load` [R or 1, n, C] more, memory aside."""
+        """Return the growth [R, n] if each of the `ranks` took `load` [R or 1, n, C] more, memory aside."""
         now = (state.load[:, ranks] / self.aim).T[:, None]
-        price, fine = self._price[:, ranks].T[:, None], self._fine[:, ranks].T[:, None]
-        grown = self._cost(now + load / self.aim[:, 0], price, fine) - self._cost(now, price, fine)
+        price, penalty = self._price[:, ranks].T[:, None], self._penalty[:, ranks].T[:, None]
+        grown = self._cost(now + load / self.aim[:, 0], price, penalty) - self._cost(now, price, penalty)
         return np.asarray(grown[..., 0] if grown.shape[-1] == 1 else grown.sum(axis=-1))
 
     def byte_growth(self, state: LoadState, size: Floats, tier: int, ranks: Ints) -> Floats:
-        """[R, n] growth if the pool of each of the `ranks` took `size` [R or 1, n] more bytes of a tier."""
+        """Return the growth [R, n] if the pool of each of the `ranks` took `size` [R or 1, n] more bytes of a tier."""
         free, room = state.free[tier, ranks][:, None], self._room[tier, ranks][:, None]
-        fined = _fined(np.maximum((size - free) / room, 0.0)) - _fined(np.maximum(-free / room, 0.0))
+        penalized = _penalized(np.maximum((size - free) / room, 0.0)) - _penalized(np.maximum(-free / room, 0.0))
         taken = np.clip((room - free + size) / room, 0.0, 1.0), np.clip((room - free) / room, 0.0, 1.0)
         holes = BYTE_FULLNESS * room * (taken[0] ** 2 - taken[1] ** 2)
         price = self.byte[tier, ranks][:, None]
-        return np.asarray(price * (size - holes) + self._byte_fine[tier, ranks][:, None] * fined)
+        return np.asarray(price * (size - holes) + self._byte_penalty[tier, ranks][:, None] * penalized)
 
     def wide_growth(self, state: LoadState, load: Floats, size: Floats) -> Floats:
-        """[..., W] each rank's part of the growth if all instances took `load` [..., C, W] and all pools `size`
+        """Return each rank's part [..., W] of the growth if all instances took `load` [..., C, W] and all pools `size`
         [..., M, W] more."""
         now = state.load / self.aim
-        cost = self._cost(now + load / self.aim, self._price, self._fine) - self._cost(now, self._price, self._fine)
+        cost = self._cost(now + load / self.aim, self._price, self._penalty) - self._cost(
+            now, self._price, self._penalty
+        )
         taken = self._byte_cost(state.free - size) - self._byte_cost(state.free)
         return np.asarray((cost / self._sharing).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
 
-    def _cost(self, x: Floats, price: Floats, fine: Floats) -> Floats:
-        """Of relative loads `x` on instances with these prices and fines of the whole target."""
-        return np.asarray(price * x * (1.0 - self.fullness * x) + fine * _fined(np.maximum(x - 1.0, 0.0)))
+    def _cost(self, x: Floats, price: Floats, penalty: Floats) -> Floats:
+        """Return the cost of relative loads `x` on instances with these prices and penalties of the whole target."""
+        return np.asarray(price * x * (1.0 - self.fullness * x) + penalty * _penalized(np.maximum(x - 1.0, 0.0)))
 
     def _byte_cost(self, free: Floats) -> Floats:
-        """[M, W] of pools with so many bytes `free` (less than none, where they are over-full)."""
+        """Return the cost [M, W] of pools with so many bytes `free` (less than none, where they are over-full)."""
         holes = BYTE_FULLNESS * self._room * np.clip(1.0 - free / self._room, 0.0, 1.0) ** 2
-        return np.asarray(self._byte_fine * _fined(np.maximum(-free / self._room, 0.0)) - self.byte * (free + holes))
+        return np.asarray(
+            self._byte_penalty * _penalized(np.maximum(-free / self._room, 0.0)) - self.byte * (free + holes)
+        )
 
 
-def _fined(over: Floats) -> Floats:
+def _penalized(over: Floats) -> Floats:
     return np.asarray(over * (LINEAR + QUADRATIC * over))

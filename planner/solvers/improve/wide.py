@@ -30,7 +30,8 @@ class WideBlocks:
         return self._shares
 
     def alike(self, block: int) -> int:
-        """The first block that was asked for which is where this one may be, at the same cost, `everywhere` aside."""
+        """Return the first block that was asked for which is where this one may be, at the same cost, `everywhere`
+        aside."""
         if block not in self._alike:
             problem = self._problem
             asked = (problem.fixed, problem.by_rows, problem.bytes_fixed, problem.bytes_by_rows, problem.allowed)
@@ -41,7 +42,7 @@ class WideBlocks:
         return self._alike[block]
 
     def spread(self, block: int) -> tuple[Floats, Floats]:
-        """Loads [C, W] and bytes [M, W] of a NODE block, were it on every node, or of a WORLD one."""
+        """Return the loads [C, W] and bytes [M, W] of a NODE block, were it on every node, or of a WORLD one."""
         block = self.alike(block)
         if block not in self._spreads:
             problem = self._problem
@@ -54,7 +55,7 @@ class WideBlocks:
         return self._spreads[block]
 
     def total(self, block: int) -> tuple[Floats, Floats]:
-        """What `spread` brings to the instance [C, W] and the pool [M, W] that each rank uses."""
+        """Return what `spread` brings to the instance [C, W] and the pool [M, W] that each rank uses."""
         block = self.alike(block)
         if block not in self._totals:
             load, size = self.spread(block)
