@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
+from cost_models.shards import PLACEMENT_TIERS, WORLD, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.dense_part import DensePart
 from cost_models.simulator.exchanges import Exchanges
@@ -115,16 +115,17 @@ class Builder:
         gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
         buckets += dense.backward(dense.first, step, slow)
         reduced: Wait = None
+        everyone = self._network.extents[WORLD]
         replicas = float(demand.replica_gradient_bytes.max())
         if overlaps:
             for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
-                reduced = self._exchanges.all_reduce(step, size, ready)
+                reduced = self._exchanges.all_reduce(step, everyone, size, ready)
         update = Label("embedding update", "update", COMPUTE, step)
         self._kernels(update, self._update_launch_s, demand.backward_s, slow, gradients)
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
-            reduced = self._exchanges.all_reduce(step, total, streams.last(COMPUTE))
+            reduced = self._exchanges.all_reduce(step, everyone, total, streams.last(COMPUTE))
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
         seconds = dense.optimizer_s(slow) + replicas_s * demand.replica_gradient_bytes * slow
         return streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])

@@ -1,7 +1,7 @@
 """What ranks exchange in a step: ids, vectors and their gradients, partial sums, dense gradients.
 
-An exchange starts when all ranks of its scope are there and ends, for a rank, when all that it sends and gets has
-arrived.
+An exchange inside a domain starts when all ranks of the group in that domain are there, one between domains when the
+whole group is, and it ends for them when all that they send and get has arrived.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
 from cost_models.simulator.traffic import RankTraffic
 
@@ -39,7 +40,8 @@ class Exchanges:
             return self._streams.join(IDS, after)
         to_each = demand.ids_received_bytes / self._network.world
         transfers = self._collectives.all_to_all(self._everyone, to_each, IN)
-        return self._exchange(Label("input dist", "all-to-all", IDS, batch), transfers, after, yields=yields)
+        label = Label("input dist", "all-to-all", IDS, batch)
+        return self._exchange(label, self._everyone, transfers, after, yields=yields)
 
     def outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
@@ -53,7 +55,7 @@ class Exchanges:
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
         slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
         vectors = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
-        exchanges: dict[str, tuple[TaskKind, list[Transfer]]] = {"table-wise": ("all-to-all", vectors)}
+        exchanges: list[tuple[str, TaskKind, list[Transfer]]] = [("table-wise", "all-to-all", vectors)]
         of_sums: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
         for sharding, extent in SUMS.items():
             holders, sums = network.extents[extent], demand.sums_bytes[extent] * slower
@@ -62,45 +64,48 @@ class Exchanges:
                 *collectives.reduce_scatter(holders, sums),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders),
             ]
-            exchanges[sharding] = (of_sums if extent == WORLD else "all-to-all", transfers)
-        return [
-            self._exchange(Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step), transfers, [after], phases)
-            for sharding, (kind, transfers) in exchanges.items()
-        ]
+            exchanges.append((sharding, of_sums if extent == WORLD else "all-to-all", transfers))
+        ends = []
+        for sharding, kind, transfers in exchanges:
+            label = Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step)
+            ends.append(self._exchange(label, everyone, transfers, [after], phases))
+        return ends
 
-    def all_reduce(self, step: int, size: float, ready: Ints) -> Ints:
-        """All ranks sum `size` bytes of dense gradients."""
-        transfers = self._collectives.all_reduce(self._everyone, np.full(self._network.world, size))
-        return self._exchange(Label("all-reduce", "all-reduce", REDUCE, step), transfers, [ready])
+    def all_reduce(self, step: int, groups: ProcessGroups, size: float, ready: Ints) -> Ints:
+        """The ranks of every group sum `size` bytes of gradients."""
+        transfers = self._collectives.all_reduce(groups, np.full(self._network.world, size))
+        return self._exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
 
     # --- how ranks wait for each other -----------------------------------------------------------------------------
 
     def _exchange(
         self,
         label: Label,
+        groups: ProcessGroups,
         transfers: Sequence[Transfer],
         after: Sequence[Wait],
         phases: tuple[bool, ...] = (),
         *,
         yields: bool = False,
     ) -> Ints:
-        """Ranks meet, move, and part. In `phases` (True: inside the domain) one after the other, else at once."""
+        """The ranks of every group meet, move, and part: in `phases` (True: inside the domain) one after the other, or
+        at once."""
         streams = self._streams
         if not any(transfer.bytes.any() for transfer in transfers):
             return streams.join(label.stream, after)
         begin = end = streams.begin(label.stream, after)
         if phases:
             for inside in phases:
-                end = self._meet([transfer for transfer in transfers if transfer.inside == inside], end, yields)
+                end = self._meet(groups, [each for each in transfers if each.inside == inside], end, yields)
         else:
-            end = self._meet(transfers, end, yields)
+            end = self._meet(groups, transfers, end, yields)
         streams.turn_back(label.stream, end)
         streams.record(label, begin, end, np.sum([transfer.bytes for transfer in transfers], axis=0))
         return end
 
-    def _meet(self, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
+    def _meet(self, groups: ProcessGroups, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
         """[W] when each rank has what it waits for: the ranks of its part, those of its whole group, or both."""
-        graph, groups = self._streams.graph, self._everyone
+        graph = self._streams.graph
         ends: list[Ints] = []
         for inside, group in ((True, groups.part_of_rank), (False, groups.group_of_rank)):
             phase = [transfer for transfer in transfers if transfer.inside == inside and transfer.bytes.any()]

@@ -66,8 +66,8 @@ def played(model: CostModel, placed: PlacedShards, **given: object) -> Simulatio
 def test_the_estimate_is_near_where_nothing_overlaps() -> None:
     """Without a pipeline and without gradients to reduce, within 3 %: two ways to count the same step."""
     for model, placed in cases("none", OVERLAP_NOTHING):
-        found = played(model, placed)
-        assert found.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+        simulation = played(model, placed)
+        assert simulation.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
 
 
 def test_what_overlaps_is_not_estimated_too_short() -> None:
@@ -111,16 +111,16 @@ def test_no_link_carries_more_than_it_can() -> None:
     """At every moment; and the work that the transfers ask of links is what the links did."""
     for model, placed in cases("sparse-dist"):
         worst = [0.0]
-        found = played(model, placed, observe=lambda _t, _r, load, worst=worst: worst.append(float(load.max())))
+        simulation = played(model, placed, observe=lambda _t, _r, load, worst=worst: worst.append(float(load.max())))
         assert max(worst) <= 1 + 1e-9
-        assert all(0 <= use.min() <= use.max() <= 1 + 1e-9 for use in found.busy().values())
+        assert all(0 <= use.min() <= use.max() <= 1 + 1e-9 for use in simulation.busy().values())
 
 
 def test_tasks_wait_for_their_inputs() -> None:
     """Every activity of every step, on every rank."""
     for model, placed in cases("prefetch"):
-        found = played(model, placed)
-        arrays, run = found.program.graph.arrays(), found.run
+        simulation = played(model, placed)
+        arrays, run = simulation.program.graph.arrays(), simulation.run
         assert (run.start[arrays.after] >= run.end[arrays.before] - 1e-12).all()
 
 

@@ -16,9 +16,9 @@ def test_an_empty_step_is_its_overhead() -> None:
     cluster, model = topology(node_group("a", ranks=1)), model_of()
     software = software_coefficients(model.software)
     constants = software.step_overhead_s.value + software.forward_launch_s.value + software.backward_launch_s.value
-    found = steps_of(cluster, model, nothing(1))
-    copied = seconds(found, "copy to device")
-    assert found.step_seconds == pytest.approx([constants + copied] * 2, rel=EXACT)
+    played = steps_of(cluster, model, nothing(1))
+    copied = seconds(played, "copy to device")
+    assert played.step_seconds == pytest.approx([constants + copied] * 2, rel=EXACT)
 
 
 def hiding(ids_s: float, update_s: float) -> tuple[float, float]:
@@ -54,10 +54,10 @@ def test_a_straggler_makes_everybody_wait() -> None:
 
 def test_inference_has_no_backward_pass() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of(mode="inference")
-    found = steps_of(cluster, model, replace(nothing(2), forward_s=in_hbm(np.full(2, 0.020))))
-    names = {task.name for task in found.program.tasks}
+    played = steps_of(cluster, model, replace(nothing(2), forward_s=in_hbm(np.full(2, 0.020))))
+    names = {task.name for task in played.program.tasks}
     assert not {"embedding update (hbm)", "all-reduce", "dense optimizer"} & names
-    assert found.step_s > 0.020
+    assert played.step_s > 0.020
 
 
 def test_unknown_hardware_is_named() -> None:

@@ -82,10 +82,10 @@ def steps(sharding: str) -> tuple[float, float]:
     """Estimated and simulated seconds of a step with all tables held in one way."""
     cluster, workload = inputs()
     policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"]})
-    found = plan(cluster, workload, policy=policy, effort=0)
-    assert found.objective is not None
-    assert found.simulated is not None
-    return found.objective.step_s, found.simulated.step_s
+    made = plan(cluster, workload, policy=policy, effort=0)
+    assert made.objective is not None
+    assert made.simulated is not None
+    return made.objective.step_s, made.simulated.step_s
 
 
 EVICTED = {
@@ -98,7 +98,7 @@ EVICTED = {
     "l2_reach_bytes": 0.0,
     "l2_speedup": 8.0,
 }
-"""Of a processor whose tables push each other's rows out of its caches."""
+"""Terms of a processor whose tables push each other's rows out of its caches."""
 
 
 CUT = ("table_wise", "column_wise", "row_wise")
@@ -131,8 +131,8 @@ def test_cut_columns_are_put_in_order(measured: None) -> None:
     halves = Blocks(every, every * 0 + COLUMN_WISE, every * 0 + HBM, every * 0 + 32, every * 0.0)
     on_device = [i for i, column in enumerate(model.columns) if column.resource == DEVICE]
     torn = 1024 * 32 * 4 / TERMS["regroup_bytes_per_s"]
-    found = model.block_costs(halves, 0).everywhere[:, on_device].sum(axis=1)
-    assert found == pytest.approx(np.full(8, torn))
+    torn_s = model.block_costs(halves, 0).everywhere[:, on_device].sum(axis=1)
+    assert torn_s == pytest.approx(np.full(8, torn))
 
 
 def test_kinds_in_use_are_weighed(measured: None) -> None:
@@ -164,9 +164,9 @@ def shardings(pooling_factor: float) -> set[str]:
     cluster, workload = inputs()
     many = workload.tables[0].model_copy(update={"pooling_factor": pooling_factor})
     workload = workload.model_copy(update={"tables": (many, *workload.tables[1:])})
-    found = plan(cluster, workload, policy=Policy(tiers=("hbm",)), gap=0.0, simulate=False)
-    assert verify(found) == []
-    return {table.sharding for table in found.tables}
+    made = plan(cluster, workload, policy=Policy(tiers=("hbm",)), gap=0.0, simulate=False)
+    assert verify(made) == []
+    return {table.sharding for table in made.tables}
 
 
 @pytest.mark.parametrize("measured", [EVICTED], indirect=True)
@@ -198,8 +198,8 @@ def test_cutting_columns_gains_no_cache(measured: None) -> None:
         one = np.zeros(1, dtype=np.int64)
         sharding = TABLE_WISE if columns == 64 else COLUMN_WISE
         block = Blocks(one, one + sharding, one + HBM, one + columns, one * 0.0)
-        found = model.block_costs(block, 0)
-        return float((found.fixed + found.by_rows)[:, on_device].sum())
+        costs = model.block_costs(block, 0)
+        return float((costs.fixed + costs.by_rows)[:, on_device].sum())
 
     ids = 4096 * 20
     assert 4 * seconds(16) > seconds(64) + 3 * ids * (2e-9 + 1e-8)

@@ -112,7 +112,7 @@ def sent(transfers: list[Transfer]) -> Floats:
 @pytest.mark.parametrize("domain", [2, 4, 8])
 @pytest.mark.parametrize("name", GROUPS)
 def test_sums_are_sent_once_to_reduce_and_twice_to_have_them_everywhere(name: str, domain: int) -> None:
-    """Of k ranks each sends (k - 1) / k of its bytes, of which 1/d leaves a domain with d of them."""
+    """Each of k ranks sends (k - 1) / k of its bytes; a share of 1/d is reduced between domains that have d of them."""
     cluster = network(domain=domain)
     groups, laws = grouped(cluster, name), Collectives(RankTraffic(cluster))
     members = groups.size

@@ -67,7 +67,7 @@ def test_drawn_ids_change_the_work_in_proportion() -> None:
 
 
 def test_misses_are_fetched_over_the_memory_of_the_table() -> None:
-    """From DDR, to the rank that holds the table; the update also reaches the optimizer state there."""
+    """They come from DDR to the rank that holds the table; the update also reaches the optimizer state there."""
     demand = counter([1], [3], tier=DDR_CACHED).count()
     assert demand.fetched_bytes[MEMORY_DDR, 3] > 0
     assert demand.fetched_bytes.sum() == demand.fetched_bytes[MEMORY_DDR, 3]

@@ -87,6 +87,19 @@ def test_all_wait_for_the_last() -> None:
     assert Stage(cluster(2), sums, comes * 0).end("dist (row-wise)").max() < 2.0
 
 
+def test_groups_do_not_wait_for_each_other() -> None:
+    """Ranks of one half that come late hold up the all-reduce of their half alone; and it moves as many bytes."""
+    network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
+    streams, traffic = Streams(8), RankTraffic(network)
+    exchanges = Exchanges(streams, network, traffic, software_coefficients("torchrec"))
+    comes = streams.run(Label("before", "dense backward", COMPUTE, 0), np.array([0.0] * 7 + [2.0]))
+    ends = exchanges.all_reduce(0, network.extents[NODE], SUMS, comes)
+    run = Engine(streams.graph, np.ones(network.count), traffic.hubs()).run()
+    kind = network.kinds[0]
+    lasts = (kind.link_all_reduce_latency_s or 0.0) + 2 * SUMS * 3 / 4 / kind.link_all_reduce
+    assert run.end[ends] == pytest.approx([lasts] * 4 + [2.0 + lasts] * 4)
+
+
 def test_extents_have_the_ranks_of_their_blocks() -> None:
     """One rank, the ranks of a node, all ranks."""
     network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
@@ -98,10 +111,10 @@ def test_two_ranks_and_one_link() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of()
     kind = kind_of(cluster, model)
     demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 10e6]))
-    found = steps_of(cluster, model, demand)
+    steps = steps_of(cluster, model, demand)
     latency = kind.link_all_to_all_latency_s or 0.0
-    assert seconds(found, "output dist (table-wise)") == pytest.approx(latency + 30e6 / kind.link_all_to_all, rel=EXACT)
-    assert seconds(found, "gradient dist (table-wise)") == pytest.approx(
+    assert seconds(steps, "output dist (table-wise)") == pytest.approx(latency + 30e6 / kind.link_all_to_all, rel=EXACT)
+    assert seconds(steps, "gradient dist (table-wise)") == pytest.approx(
         latency + 30e6 / kind.link_all_to_all, rel=EXACT
     )
 
@@ -111,11 +124,11 @@ def test_a_slow_receiver_holds_everybody_up() -> None:
     cluster, model = topology(node_group("a", ranks=2)), model_of()
     kind = kind_of(cluster, model)
     demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 30e6]))
-    found = steps_of(cluster, model, demand, Conditions(slow_links={(Resource("link"), 1): 0.1}))
+    steps = steps_of(cluster, model, demand, Conditions(slow_links={(Resource("link"), 1): 0.1}))
     latency = kind.link_all_to_all_latency_s or 0.0
     expected = latency + 300e6 / kind.link_all_to_all
-    assert seconds(found, "output dist (table-wise)", 0) == pytest.approx(expected, rel=EXACT)
-    assert seconds(found, "output dist (table-wise)", 1) == pytest.approx(expected, rel=EXACT)
+    assert seconds(steps, "output dist (table-wise)", 0) == pytest.approx(expected, rel=EXACT)
+    assert seconds(steps, "output dist (table-wise)", 1) == pytest.approx(expected, rel=EXACT)
 
 
 def test_two_ranks_share_a_card() -> None:
@@ -124,9 +137,9 @@ def test_two_ranks_share_a_card() -> None:
     kind = kind_of(cluster, model)
     software = software_coefficients(model.software)
     demand = replace(nothing(4), vectors_to_each_bytes=np.array([5e6, 5e6, 0.0, 0.0]))
-    found = steps_of(cluster, model, demand)
+    steps = steps_of(cluster, model, demand)
     latency = max(kind.link_all_to_all_latency_s or 0.0, software.collective_latency_s.value + 2e-6)
-    assert seconds(found, "output dist (table-wise)") == pytest.approx(latency + 20e6 / kind.nic_all_to_all, rel=EXACT)
+    assert seconds(steps, "output dist (table-wise)") == pytest.approx(latency + 20e6 / kind.nic_all_to_all, rel=EXACT)
 
 
 def test_a_lost_card_doubles_the_load_of_the_other() -> None:
@@ -143,19 +156,19 @@ def test_a_ring_uses_both_directions() -> None:
     """Row-wise sums: (D - 1) / D of all samples' bytes leave and enter every port."""
     cluster, model = topology(node_group("a", ranks=4)), model_of()
     kind = kind_of(cluster, model)
-    found = steps_of(cluster, model, replace(nothing(4), sums_bytes=in_extent(WORLD, np.full(4, 80e6))))
+    steps = steps_of(cluster, model, replace(nothing(4), sums_bytes=in_extent(WORLD, np.full(4, 80e6))))
     latency = kind.link_all_to_all_latency_s or 0.0
-    assert seconds(found, "output dist (row-wise)") == pytest.approx(latency + 60e6 / kind.link_all_to_all, rel=EXACT)
+    assert seconds(steps, "output dist (row-wise)") == pytest.approx(latency + 60e6 / kind.link_all_to_all, rel=EXACT)
 
 
 def test_phases_follow_each_other() -> None:
     """HugeCTR: the exchange inside the node first, then the one between nodes."""
     cluster = topology(node_group("a", nodes=2, ranks=2, cards=2))
     demand = replace(nothing(4), vectors_to_each_bytes=np.full(4, 5e6))
-    found = {}
+    exchange_s = {}
     for software in ("torchrec", "hugectr"):
         model = model_of(software=software)
-        found[software] = seconds(steps_of(cluster, model, demand), "output dist (table-wise)")
+        exchange_s[software] = seconds(steps_of(cluster, model, demand), "output dist (table-wise)")
     kind = kind_of(cluster, model_of())
     inside = (kind.link_all_to_all_latency_s or 0.0) + 5e6 / kind.link_all_to_all
-    assert found["hugectr"] - found["torchrec"] == pytest.approx(inside, rel=EXACT)
+    assert exchange_s["hugectr"] - exchange_s["torchrec"] == pytest.approx(inside, rel=EXACT)

@@ -56,13 +56,13 @@ def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: s
     placed = PlacedShards(blocks, rank, model.tables.rows[halves], ones)
     software = model.coefficients.software
     counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, model.batching.global_samples, software)
-    found = counter.count()
+    demand = counter.count()
     lookup = Lookup(model.tables, blocks, model.kinds[0], model.batching, software)
-    forward, backward = found.forward_s.sum(axis=0), found.backward_s.sum(axis=0)
+    forward, backward = demand.forward_s.sum(axis=0), demand.backward_s.sum(axis=0)
     for loads, seconds in ((lookup.forward(), forward), (lookup.backward(), backward)):
         load, busy = loads[DEVICE], np.asarray(seconds)
         if tier == DDR_CACHED and seconds is backward:  # state in host memory, counted apart
-            busy = busy + found.backward_host_bytes.sum(axis=0) / model.kinds[0].pcie_bytes_per_s
+            busy = busy + demand.backward_host_bytes.sum(axis=0) / model.kinds[0].pcie_bytes_per_s
         own = np.bincount(rank, weights=np.broadcast_to(load.fixed + load.by_rows, rank.shape), minlength=4)
         assert busy == pytest.approx(own + np.sum(np.broadcast_to(load.everywhere, rank.shape)), rel=1e-9)
 
@@ -102,14 +102,14 @@ def test_only_caches_of_tables_below_hbm_are_searched(tier: int, is_searched: bo
     """The time of a search was measured on those; a cache of full precision beside a table in HBM has none."""
     table = {"rows": 100_000, "dim": 64, "pooling_factor": 5, "dtype": "int8_row", "precision_cache": "5%"}
     asked = workload([table])
-    found = []
+    pairs = []
     for seconds in (0.0, 1e-6):
         with replaced({("software", "torchrec", "cache_search_s"): seconds}):
             model = StepModel(CLUSTER, asked)
             lookup = Lookup(model.tables, alone(tier), model.kinds[0], model.batching, model.coefficients.software)
             closed = float(np.sum(lookup.forward()[DEVICE].by_rows))
-            found.append((closed, float(counted(model, alone(tier)).forward_s.sum())))
-    (closed, played), (closed_searched, played_searched) = found
+            pairs.append((closed, float(counted(model, alone(tier)).forward_s.sum())))
+    (closed, played), (closed_searched, played_searched) = pairs
     assert (closed_searched > closed) is is_searched
     assert closed_searched - closed == pytest.approx(played_searched - played, abs=1e-12)
 
@@ -121,7 +121,7 @@ def test_encoding_and_wire_bytes_follow_the_format() -> None:
     for wire in ("fp32", "mx4"):
         model = StepModel(CLUSTER, workload([table], communication={"forward": wire, "backward": wire}))
         one = np.zeros(1, dtype=np.int64)
-        found = {}
+        by_sharding = {}
         for sharding, ranks in ((TABLE_WISE, 1), (ROW_WISE, 4)):
             zeros = np.zeros(ranks, dtype=np.int64)
             blocks = Blocks(zeros, zeros + sharding, zeros, zeros + 64, zeros + 0.0)
@@ -129,7 +129,7 @@ def test_encoding_and_wire_bytes_follow_the_format() -> None:
             software = model.coefficients.software
             counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, 4096.0, software)
             demand = counter.count()
-            found[sharding] = demand.vectors_to_each_bytes.sum() + demand.sums_bytes.sum()
-        sent[wire] = found
+            by_sharding[sharding] = demand.vectors_to_each_bytes.sum() + demand.sums_bytes.sum()
+        sent[wire] = by_sharding
     assert sent["fp32"][TABLE_WISE] == 8 * sent["mx4"][TABLE_WISE] > 0
     assert sent["fp32"][ROW_WISE] == 2 * sent["mx4"][ROW_WISE] > 0

@@ -23,7 +23,7 @@ def test_a_stream_runs_in_order_and_beside_the_others() -> None:
 
 
 def test_who_moves_nothing_does_not_wait() -> None:
-    """Of two ranks one moves 4 units at 2 per second; where nobody moves anything there is no task."""
+    """One of two ranks moves 4 units at 2 per second; where nobody moves anything there is no task."""
     streams = Streams(2)
     uses = [Use(np.array([0, 0]), np.ones(2))]
     moved = streams.move(Label("fetch", "transfer", COPY, 0), np.array([0.0, 4.0]), uses)

@@ -25,7 +25,7 @@ def test_ranks_that_share_a_card_name_the_same_one() -> None:
 
 
 def test_only_traffic_beyond_a_switch_goes_up() -> None:
-    """Of the ranks outside its own node, the share that other switches of the level hold, counted rank by rank."""
+    """A rank's share is that of the ranks outside its node that other switches hold, counted one by one."""
     pairs = ProcessGroups(np.array([0, 1, 0, 1, 2, 3, 2, 3]), NETWORK.domain_of_rank)
     for groups in (NETWORK.extents[WORLD], pairs):
         _, uplink = RankTraffic(NETWORK).card(groups, OUT)

@@ -104,7 +104,7 @@ def test_both_rank_plans_alike(name: str) -> None:
 
 
 def test_no_neighbour_plays_faster(planned: Plan) -> None:
-    """Of 50 plans in which one or two shards are elsewhere, none is played more than 2 % faster."""
+    """None of 50 plans in which one or two shards are elsewhere is played more than 2 % faster."""
     placed = placed_shards(planned)
     inputs = planned_inputs(planned)
     own = simulate(*inputs, placed).step_s
