@@ -178,10 +178,10 @@ def collective_laws(
     name = output.stem if output else device
     streams.doing("fitting")
     told = {"device": device, "link": link, "source": source}
-    found = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
-    write(output, collective_file(found))
-    draw(plot, lambda: predicted_beside_measured(rows, found), f"{device}, {link}")
-    streams.write_records(law_records(found), output_format)
+    coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
+    write(output, collective_file(coefficients))
+    draw(plot, lambda: predicted_beside_measured(rows, coefficients), f"{device}, {link}")
+    streams.write_records(law_records(coefficients), output_format)
 
 
 def among_processes(
@@ -227,7 +227,7 @@ def rate_of(bandwidth: str) -> float:
         raise typer.BadParameter(str(error), param_hint="--bandwidth") from None
 
 
-def law_records(found: "CollectiveCoefficients") -> list[Record]:
+def law_records(coefficients: "CollectiveCoefficients") -> list[Record]:
     """What the laws rest on, one record each."""
     return [
         {
@@ -239,7 +239,7 @@ def law_records(found: "CollectiveCoefficients") -> list[Record]:
             "mean_error": law.mean_error,
             "band_90": law.band_90,
         }
-        for law in found.laws
+        for law in coefficients.laws
     ]
 
 
@@ -261,13 +261,13 @@ def kernels(
 
 def conditions(where: Sequence[str]) -> dict[str, str]:
     """Columns and their values of --where."""
-    found = {}
+    wanted = {}
     for words in where:
         column, equals, value = words.partition("=")
         if not (column and equals):
             raise typer.BadParameter(f"{words!r} is not COLUMN=VALUE", param_hint="--where")
-        found[column] = value
-    return found
+        wanted[column] = value
+    return wanted
 
 
 def this_machine(
@@ -310,12 +310,12 @@ def device_terms(
 
     streams.doing("fitting")
     others = device_coefficients(base)
-    found = fitted(rows, source, others.sector_bytes.value)
-    for words in found.left_open:
+    terms = fitted(rows, source, others.sector_bytes.value)
+    for words in terms.left_open:
         streams.say(f"left out: {words}")
-    write(output, device_file(device_coefficients_of(found, name, source, others)))
-    draw(plot, lambda: found.predicted, name)
-    records = [term.record() for term in found.terms]
+    write(output, device_file(device_coefficients_of(terms, name, source, others)))
+    draw(plot, lambda: terms.predicted, name)
+    records = [term.record() for term in terms.terms]
     streams.write_records(records, output_format, formats={"value": "{:.4g}".format})
 
 

@@ -92,20 +92,20 @@ def show(
       planner catalog show zionex-16 > my-cluster.yaml
     """
     kinds = [kind] if kind else list(CatalogKind)
-    found = [choice for choice in kinds if name in flags.catalog_names(choice)]
-    if not found:
+    matching = [choice for choice in kinds if name in flags.catalog_names(choice)]
+    if not matching:
         from topologies.messages import did_you_mean
 
         raise typer.BadParameter(
             f"the catalog has no {name!r}{did_you_mean(name, flags.catalog_names(*kinds))}", param_hint="NAME"
         )
-    if len(found) > 1:
+    if len(matching) > 1:
         raise typer.BadParameter(
-            f"{name!r} is both a {found[0].value} and a {found[1].value}; add --kind {found[0].value}"
-            f" or --kind {found[1].value}",
+            f"{name!r} is both a {matching[0].value} and a {matching[1].value}; add --kind {matching[0].value}"
+            f" or --kind {matching[1].value}",
             param_hint="NAME",
         )
-    streams.write_text((flags.SHELVES[found[0]] / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
+    streams.write_text((flags.SHELVES[matching[0]] / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
 
 
 @app.command()
@@ -132,10 +132,10 @@ def coefficients(
     """
     from planner.reports.coefficients import records
 
-    found = records(name)
+    shown = records(name)
     if output_format is Format.TABLE:
-        found = [{key: value for key, value in record.items() if key not in ("valid", "source")} for record in found]
-    streams.write_records(found, output_format)
+        shown = [{key: value for key, value in record.items() if key not in ("valid", "source")} for record in shown]
+    streams.write_records(shown, output_format)
 
 
 def _formats() -> dict[str, Callable[[float], str]]:

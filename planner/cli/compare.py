@@ -37,25 +37,27 @@ def compare(
     from planner.verification.loading import load_plan
     from topologies.errors import InputError
 
-    found: dict[str, Plan] = {}
+    plans_by_name: dict[str, Plan] = {}
     errors: list[InputError] = []
     names = _names(plans)
     for name, file in zip(names, plans, strict=True):
         try:
-            found[name] = load_plan(file)
+            plans_by_name[name] = load_plan(file)
         except InputError as error:
             errors.append(error)
     if errors:
         kind = UnsoundPlanError if all(isinstance(error, UnsoundPlanError) for error in errors) else InputError
         raise kind(fault for error in errors for fault in error.faults)
     sheet = None if prices is None else load_prices(prices)
-    records = report.compare(found, sheet)
+    records = report.compare(plans_by_name, sheet)
     if output_format is Format.JSON:
         streams.write_json(report.as_document(records))
     elif output_format is Format.CSV:
         streams.write_csv(records)
     else:
-        unknown = dict.fromkeys(note for plan in found.values() for note in notes(planned_inputs(plan)[0], sheet))
+        unknown = dict.fromkeys(
+            note for plan in plans_by_name.values() for note in notes(planned_inputs(plan)[0], sheet)
+        )
         report.render(records, [f"\n{note}" for note in unknown], streams.console())
 
 

@@ -97,12 +97,12 @@ def _small_plan() -> Observation:
         from topologies.units import format_seconds
 
         with resources.as_file(SHIPPED) as directory:
-            found = plan(load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml"))
+            small = plan(load_topology(directory / "topology.yaml"), load_workload(directory / "workload.yaml"))
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         return Observation("a small plan", f"fails: {error}", ok=False)
-    if found.objective is None:
-        return Observation("a small plan", f"comes out {found.status}", ok=False)
-    return Observation("a small plan", f"{found.status}, a step of {format_seconds(found.objective.step_s)}")
+    if small.objective is None:
+        return Observation("a small plan", f"comes out {small.status}", ok=False)
+    return Observation("a small plan", f"{small.status}, a step of {format_seconds(small.objective.step_s)}")
 
 
 def _cores() -> int:

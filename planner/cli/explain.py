@@ -64,10 +64,10 @@ def explain(
         from topologies.messages import did_you_mean
 
         raise typer.BadParameter(f"the plan has no table {table!r}{did_you_mean(table, names)}", param_hint="--table")
-    found = explainer.table(table)
+    table_reasons = explainer.table(table)
     if output_format is Format.JSON:
-        streams.write_json(report.table_document(found))
+        streams.write_json(report.table_document(table_reasons))
     elif output_format is Format.CSV:
-        streams.write_records(report.table_records(found), output_format)
+        streams.write_records(report.table_records(table_reasons), output_format)
     else:
-        report.render_table(document, found, streams.console())
+        report.render_table(document, table_reasons, streams.console())

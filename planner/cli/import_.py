@@ -97,9 +97,9 @@ def import_(
     )
     adopting = AdoptionInputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     with faults_located(file):
-        held, adopting = _read(kind, file, adopting)
+        tables, adopting = _read(kind, file, adopting)
     streams.doing(f"bounding and playing the plan of {file.name}")
-    _finish(adopted(held, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
+    _finish(adopted(tables, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 
 def _cost_model_of(kind: str, file: Path) -> str:
@@ -129,11 +129,11 @@ def _read(kind: str, file: Path, inputs: "AdoptionInputs") -> "tuple[list[Adopte
         return tables, inputs
     document = torchrec.unpickled(file) if kind == "torchrec-pickle" else read_json(file)
     parameters = torchrec.parameters_of(document, source)
-    held = torchrec.torchrec_tables(parameters, inputs, source)
+    adopted_tables = torchrec.torchrec_tables(parameters, inputs, source)
     inputs = torchrec.with_settings(parameters, inputs, source)
-    if any(one.tier == "ssd_cached" for one in held):
+    if any(table.tier == "ssd_cached" for table in adopted_tables):
         inputs = replace(inputs, policy=Policy())
-    return held, inputs
+    return adopted_tables, inputs
 
 
 def _finish(plan: "Plan", inputs: "AdoptionInputs", output: Path) -> None:
@@ -163,7 +163,7 @@ def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Pat
     with outputs.beside("--like"):
         model = load_topology(like or usual)
     with faults_located(file):
-        found = topology_of(told, model, output.stem, str(file))
-    text = yaml.safe_dump(found.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+        cluster = topology_of(told, model, output.stem, str(file))
+    text = yaml.safe_dump(cluster.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
-    streams.say(f"{output}: {found.description}")
+    streams.say(f"{output}: {cluster.description}")

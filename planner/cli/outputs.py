@@ -28,7 +28,7 @@ class Outputs:
         self._folders = {flag: (path, names) for flag, (path, names) in (folders or {}).items() if path is not None}
         for flag, given in inputs.items():
             each = [given] if isinstance(given, str | Path) or given is None else given
-            self.expect_unread(flag, (Path(one) for one in each if one is not None))
+            self.expect_unread(flag, (Path(given_path) for given_path in each if given_path is not None))
         first: dict[Path, str] = {}
         for flag, path in self._files.items():
             _expect_place(flag, path)
@@ -64,9 +64,9 @@ class Outputs:
             yield from ((flag, path) for path in folder.glob(names))
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(path: Path, other: Path) -> bool:
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:  # what is not there is no file
         return False
 

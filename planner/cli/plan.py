@@ -140,7 +140,7 @@ def plan(
     from planner.planning import planning as api
 
     with streams.progress(quiet=quiet, limit=_limit(time_limit_s, effort)) as report, interruption() as interrupted:
-        found = api.plan(
+        planned = api.plan(
             cluster,
             model,
             cost_model=objective,
@@ -157,11 +157,11 @@ def plan(
             lost_nodes=gone,
             simulate=simulate,
         )
-    _write(found, output, output_format)
+    _write(planned, output, output_format)
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
     interrupted.end()
-    raise typer.Exit(STATUS_EXITS[found.status])
+    raise typer.Exit(STATUS_EXITS[planned.status])
 
 
 def _limit(time_limit_s: float | None, effort: int | None) -> str:
@@ -181,24 +181,24 @@ def _objective(cost_model: str) -> tuple[str, str, str]:
     return name, COST_MODELS[name].quantity, COST_MODELS[name].unit
 
 
-def _write(found: "Plan", output: Path | None, output_format: Format) -> None:
+def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
     """The plan document as a file, where that is wanted, and the plan on stdout."""
     from planner.document.plan import write_plan
     from planner.reports import frames, plan_summary
 
     if output is not None:
-        write_plan(found, output)
+        write_plan(planned, output)
     if output_format is Format.JSON:
-        streams.print_json(found.to_json())
+        streams.print_json(planned.to_json())
     elif output_format is Format.CSV:
-        streams.write_frame(frames.shard_frame(found))
+        streams.write_frame(frames.shard_frame(planned))
     else:
-        plan_summary.render(found, streams.console())
+        plan_summary.render(planned, streams.console())
     if output_format is not Format.TABLE:
-        for warning in found.provenance.warnings:
+        for warning in planned.provenance.warnings:
             streams.say(f"planner: warning: {warning}")
-    if found.infeasibility is not None and output_format is not Format.TABLE:
-        streams.say(f"There is no plan: {found.infeasibility.summary}.")
+    if planned.infeasibility is not None and output_format is not Format.TABLE:
+        streams.say(f"There is no plan: {planned.infeasibility.summary}.")
 
 
 def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:

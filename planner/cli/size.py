@@ -113,7 +113,7 @@ def size(
     question = ClusterQuestion(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
     sheet = None if prices is None else load_prices(prices)
     with streams.progress(quiet=quiet, limit=f"at most {max_nodes:,} nodes") as tell, interruption() as interrupted:
-        found = size_all(
+        sized = size_all(
             cases,
             question,
             policy=rules,
@@ -126,15 +126,15 @@ def size(
             stop=interrupted,
         )
     if output_format is Format.JSON:
-        streams.write_json(report.as_document(found))
+        streams.write_json(report.as_document(sized))
     elif output_format is Format.CSV:
-        streams.write_csv(report.records(found))
-        for note in dict.fromkeys(note for choice in found for note in choice.sizing.notes):
+        streams.write_csv(report.records(sized))
+        for note in dict.fromkeys(note for choice in sized for note in choice.sizing.notes):
             streams.say(f"planner: note: {note}")
     else:
-        report.render(found, streams.console())
+        report.render(sized, streams.console())
     interrupted.end()
-    raise typer.Exit(ExitCode.DONE if any(choice.does for choice in found) else ExitCode.INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if any(choice.does for choice in sized) else ExitCode.INFEASIBLE)
 
 
 def _cases(

@@ -191,8 +191,8 @@ def print_json(text: str) -> None:
     print(re.sub(r"[^ -~\n]", _json_escape, text.rstrip("\n")))
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    character = match[0]
     return character if printable(character) == character else json.dumps(character)[1:-1]
 
 

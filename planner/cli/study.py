@@ -109,29 +109,29 @@ def study(
         plans.mkdir(parents=True, exist_ok=True)
     done: list[Done] = []
     with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
-        for one in _followed(
+        for completed in _followed(
             execution.run(where, Store(warn=streams.say) if cache else None, stopped), len(execution), quiet=quiet
         ):
-            done.append(one)
-            if plans is not None and one.answer.plan is not None:
-                _write_plan(plans, one)
+            done.append(completed)
+            if plans is not None and completed.answer.plan is not None:
+                _write_plan(plans, completed)
             if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
                 write_results(results(grid, done), partial(output))
                 saves += 1
     streams.doing("summing up")
-    found = results(grid, done)
+    study_results = results(grid, done)
     if output is not None:
-        write_results(found, output)
+        write_results(study_results, output)
         partial(output).unlink(missing_ok=True)
     if page is not None:
-        _write_page(found, page)
-    _print(found, output_format)
+        _write_page(study_results, page)
+    _print(study_results, output_format)
     if not quiet:
-        reused = sum(one.from_store for one in done)
+        reused = sum(completed.from_store for completed in done)
         again = f", {reused:,} of them from the cache" if reused else ""
         streams.say(f"{len(done):,} of {counted(len(execution), 'point')}{again}, in {time.monotonic() - began:.1f} s")
     stopped.end()
-    raise typer.Exit(ExitCode.DONE if found.frame["meets"].any() else ExitCode.INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if study_results.frame["meets"].any() else ExitCode.INFEASIBLE)
 
 
 def partial(output: Path) -> Path:
@@ -143,22 +143,22 @@ def _followed(points: Iterator["Done"], total: int, *, quiet: bool) -> Iterator[
     """The points as they come, with a bar."""
     failed = 0
     with streams.bar(total, quiet=quiet) as advance:
-        for number, one in enumerate(points, start=1):
-            failed += one.answer.record["status"] == "error"
+        for number, completed in enumerate(points, start=1):
+            failed += completed.answer.record["status"] == "error"
             advance(number, failed)
-            yield one
+            yield completed
 
 
-def _print(found: "StudyResults", output_format: Format) -> None:
+def _print(study_results: "StudyResults", output_format: Format) -> None:
     from planner.reports import study as report
     from planner.studies.results import as_document
 
     if output_format is Format.JSON:
-        streams.write_json(as_document(found))
+        streams.write_json(as_document(study_results))
     elif output_format is Format.CSV:
-        streams.write_frame(found.frame)
+        streams.write_frame(study_results.frame)
     else:
-        report.render(found, streams.console())
+        report.render(study_results, streams.console())
 
 
 def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | None) -> Outputs:
@@ -171,10 +171,10 @@ def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | 
         "--output (points so far)": None if output is None else partial(output),
         "--report": page,
     }
-    found = Outputs(files, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
+    outputs = Outputs(files, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
-    return found
+    return outputs
 
 
 def _refuse_many(grid: "Grid", workers: int | None) -> None:
@@ -220,8 +220,8 @@ def _write_page(results: "StudyResults", page: Path) -> None:
     write_file(page, to_html(study_page(results), results.name).encode())
 
 
-def _write_plan(directory: Path, one: "Done") -> None:
+def _write_plan(directory: Path, completed: "Done") -> None:
     from planner.document.files import write_file
 
-    assert one.answer.plan is not None
-    write_file(directory / f"point-{one.point.number}.json", one.answer.plan.encode())
+    assert completed.answer.plan is not None
+    write_file(directory / f"point-{completed.point.number}.json", completed.answer.plan.encode())

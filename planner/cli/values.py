@@ -83,10 +83,10 @@ def numbers(flag: str, text: str) -> tuple[int, ...]:
 
 def word(flag: str, text: str, known: Sequence[Word]) -> Word:
     """The one word of `known` that a flag gives."""
-    found = words(flag, text, known)
-    if found is None or len(found) != 1:
+    chosen = words(flag, text, known)
+    if chosen is None or len(chosen) != 1:
         raise typer.BadParameter(f"takes one of {', '.join(known)}", param_hint=flag)
-    return found[0]
+    return chosen[0]
 
 
 def words(flag: str, text: str | None, known: Sequence[Word]) -> tuple[Word, ...] | None:

@@ -97,7 +97,7 @@ def verify(
     answered = [kind for kind, _, _ in given]
     stated = unchecked(document, given=answered, has_former=former is not None, has_folder=True)
     if output_format is Format.JSON:
-        fields = [one._asdict() for one in stated]
+        fields = [unchecked_field._asdict() for unchecked_field in stated]
         streams.write_json({"kind": "verification", "violations": violations, "unchecked": fields})
     else:
         streams.write_records([{"violation": text} for text in violations], output_format)
@@ -111,8 +111,8 @@ def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:
     """In which fields the input that a plan was made for is not the given one; the first few."""
     from planner.document.differences import differences
 
-    found = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
+    differing = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
     return [
         f"made for another {kind}: {path or 'all of it'} was {was!r} and is {now!r}"
-        for path, was, now in itertools.islice(found, SHOWN_DIFFERENCES)
+        for path, was, now in itertools.islice(differing, SHOWN_DIFFERENCES)
     ]

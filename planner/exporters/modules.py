@@ -21,7 +21,7 @@ def module_paths(plan: Plan, modules: Sequence[str], source: str) -> list[tuple[
         for glob, _ in rules
         if not any(fnmatch.fnmatchcase(name, glob) for name in names)
     ]
-    found, owner = [], dict[tuple[str, str], str]()
+    places, owner = [], dict[tuple[str, str], str]()
     for name in names:
         path = next((path for glob, path in reversed(rules) if fnmatch.fnmatchcase(name, glob)), "")
         place = (path, name.removeprefix(f"{path}.") if path else name)
@@ -29,7 +29,7 @@ def module_paths(plan: Plan, modules: Sequence[str], source: str) -> list[tuple[
             message = f"tables {owner[place]!r} and {name!r} are both parameter {place[1]!r} of module {path!r}"
             faults.append(Fault(source, 0, 0, "--module", message))
         owner[place] = name
-        found.append(place)
+        places.append(place)
     if faults:
         raise InputError(faults)
-    return found
+    return places

@@ -68,9 +68,9 @@ def torchrec_plan(
     placement = [f"rank:{rank}/{compute_device}:{here}" for rank, here in enumerate(local_rank)]
     if compute_device == "cpu":
         placement = [f"rank:{rank}/cpu" for rank in range(len(local_rank))]
-    found: dict[str, dict[str, Any]] = {}
+    parameters: dict[str, dict[str, Any]] = {}
     for (path, name), table, profile in zip(paths, plan.tables, placed.model.workload.tables, strict=True):
-        found.setdefault(path, {})[name] = _parameter(table, profile, placement)
+        parameters.setdefault(path, {})[name] = _parameter(table, profile, placement)
     quantized = qcomms(placed.model.workload)
     return {
         "kind": "torchrec_plan",
@@ -79,7 +79,7 @@ def torchrec_plan(
         "local_world_size": local[0] if len(set(local)) == 1 else None,
         "compute_device": compute_device,
         **({} if quantized is None else {"qcomms": quantized}),
-        "plan": found,
+        "plan": parameters,
     }
 
 
@@ -112,23 +112,23 @@ def _refuse_on_cpu(placed: Placed) -> None:
 def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]) -> dict[str, Any]:
     """One ParameterSharding."""
     replicated = table.sharding == "data_parallel"
-    held = table.shards.as_matrix()[:, :5]
-    held = held if replicated else _of_one_width(held)
-    found: dict[str, Any] = {
+    shards = table.shards.as_matrix()[:, :5]
+    shards = shards if replicated else _of_one_width(shards)
+    parameter: dict[str, Any] = {
         "sharding_type": table.sharding,
         "compute_kernel": _kernel(table, profile),
-        "ranks": held[:, 0].tolist(),
+        "ranks": shards[:, 0].tolist(),
         "num_embeddings": profile.rows,
         "embedding_dim": profile.dim,
         "data_type": DATA_TYPES[table.dtype],
     }
-    found |= _settings(table, profile)
+    parameter |= _settings(table, profile)
     if not replicated:
-        found["shards"] = [
+        parameter["shards"] = [
             {"shard_offsets": [row, column], "shard_sizes": [rows, columns], "placement": placement[rank]}
-            for rank, row, rows, column, columns in held.tolist()
+            for rank, row, rows, column, columns in shards.tolist()
         ]
-    return found
+    return parameter
 
 
 def _of_one_width(shards: Ints) -> Ints:
@@ -177,19 +177,19 @@ def torchrec_constraints(plan: Plan, *, source: str = "plan") -> dict[str, Any]:
 
 def _constraint(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
     count = profile.feature_count
-    found: dict[str, Any] = {
+    constraint: dict[str, Any] = {
         "sharding_types": [table.sharding],
         "compute_kernels": [_kernel(table, profile)],
         "pooling_factors": [profile.pooling_factor / profile.poolings / count] * count,
         "is_weighted": profile.weighted,
     }
     if profile.poolings != 1:
-        found["num_poolings"] = [profile.poolings] * count
+        constraint["num_poolings"] = [profile.poolings] * count
     if table.sharding in ("column_wise", "table_column_wise", "grid_shard"):
-        found["min_partition"] = int(table.shards.columns.min())
+        constraint["min_partition"] = int(table.shards.columns.min())
     if not isinstance(profile.features, int):
-        found["feature_names"] = list(profile.features)
-    return found | _settings(table, profile)
+        constraint["feature_names"] = list(profile.features)
+    return constraint | _settings(table, profile)
 
 
 def _kernel(table: TablePlan, profile: TableProfile) -> str:
@@ -200,10 +200,10 @@ def _kernel(table: TablePlan, profile: TableProfile) -> str:
 
 def _settings(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
     """What the kernel is told, in the words of ParameterSharding; the size of a cache is the plan's."""
-    found = settings_document(profile.kernel)
+    settings = settings_document(profile.kernel)
     if table.cache_fraction is not None:
-        found["cache_params"] = found.get("cache_params", {}) | {"load_factor": table.cache_fraction}
-    return found
+        settings["cache_params"] = settings.get("cache_params", {}) | {"load_factor": table.cache_fraction}
+    return settings
 
 
 def settings_document(kernel: KernelSettings) -> dict[str, Any]:

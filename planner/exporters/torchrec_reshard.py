@@ -59,7 +59,7 @@ def torchrec_reshard(
     faults = list(_other_runs(was, now, sources[1]))
     workload = planned_inputs(after)[1]
     profiles = {table.name: table for table in workload.tables}
-    found: Entries = {}
+    entries: Entries = {}
     for path, tables in now["plan"].items() if not faults else ():
         for name, entry in tables.items():
             former = was["plan"][path][name]
@@ -72,11 +72,11 @@ def torchrec_reshard(
                 Fault(sources[1], 0, 0, f"{path}.{name}".lstrip("."), f"reshard cannot move it: {reason}; {remedy}")
                 for reason in reasons
             ]
-            found.setdefault(path, {})[name] = entry
+            entries.setdefault(path, {})[name] = entry
     if faults:
         raise InputError(faults)
     head = {key: now[key] for key in ("world_size", "local_world_size", "compute_device")}
-    return {"kind": "torchrec_reshard", "torchrec": VERSION, **head, "plan": found}
+    return {"kind": "torchrec_reshard", "torchrec": VERSION, **head, "plan": entries}
 
 
 def _other_runs(was: Mapping[str, Any], now: Mapping[str, Any], source: str) -> Iterator[Fault]:

@@ -48,7 +48,7 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
     samples = workload.batch(topology.world_size)
     speed = None if step_s is None else samples / step_s
     cost = bill(topology, sheet)
-    found: Record = {
+    figures: Record = {
         "plan": name,
         "cluster": topology.name,
         "workload": workload.name,
@@ -70,10 +70,10 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
         "kilowatts": cost.kilowatts,
         "joules_per_sample": cost.joules_per_sample(speed),
     }
-    found |= {f"stage_{stage.name}_s": stage.seconds for stage in plan.stages if is_step}
+    figures |= {f"stage_{stage.name}_s": stage.seconds for stage in plan.stages if is_step}
     if is_step and plan.stages:
-        found |= {f"hidden_{name}": behind for name, behind in planned_model(plan).hidden.items()}
-    return found | _memory(plan) | _tables(plan)
+        figures |= {f"hidden_{name}": behind for name, behind in planned_model(plan).hidden.items()}
+    return figures | _memory(plan) | _tables(plan)
 
 
 def _memory(plan: Plan) -> Record:
@@ -81,15 +81,15 @@ def _memory(plan: Plan) -> Record:
     if not plan.ranks:
         return {}
     model = planned_model(plan)
-    found: Record = {}
+    figures: Record = {}
     for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]
         room = np.array([getattr(plan.ranks[rank].capacity, tier) for rank in first], dtype=float)
         taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
-        found[f"{tier}_used_bytes"] = int(taken.sum())
-        found[f"{tier}_capacity_bytes"] = int(room.sum())
-        found[f"{tier}_fullest"] = float((taken / np.maximum(room, 1)).max())
-    return found
+        figures[f"{tier}_used_bytes"] = int(taken.sum())
+        figures[f"{tier}_capacity_bytes"] = int(room.sum())
+        figures[f"{tier}_fullest"] = float((taken / np.maximum(room, 1)).max())
+    return figures
 
 
 def _tables(plan: Plan) -> Record:
@@ -103,23 +103,25 @@ def _tables(plan: Plan) -> Record:
 
 def compare(plans: Mapping[str, Plan], sheet: PriceSheet | None = None) -> list[Record]:
     """A record for each plan, in their order, all with the same keys, and some figures divided by the first plan's."""
-    found = [record(name, plan, sheet) for name, plan in plans.items()]
-    keys = _in_order(found)
-    filled = [{key: one.get(key, 0 if key.startswith("tables_") else None) for key in keys} for one in found]
-    for one in filled:
+    records = [record(name, plan, sheet) for name, plan in plans.items()]
+    keys = _in_order(records)
+    filled = [
+        {key: plan_record.get(key, 0 if key.startswith("tables_") else None) for key in keys} for plan_record in records
+    ]
+    for plan_record in filled:
         for key in RATIOS:
-            own, first = one[key], filled[0][key]
+            own, first = plan_record[key], filled[0][key]
             is_known = isinstance(own, float) and isinstance(first, float) and first > 0
-            one[f"{key}{RATIO}"] = own / first if is_known else None  # type: ignore[operator]
+            plan_record[f"{key}{RATIO}"] = own / first if is_known else None  # type: ignore[operator]
     return filled
 
 
 def _in_order(records: Iterable[Record]) -> list[str]:
     """The keys of all records: each after the one that it follows in its own."""
     keys: list[str] = []
-    for one in records:
+    for plan_record in records:
         last = -1
-        for key in one:
+        for key in plan_record:
             if key in keys:
                 last = keys.index(key)
             else:
@@ -130,16 +132,16 @@ def _in_order(records: Iterable[Record]) -> list[str]:
 
 def as_document(records: Sequence[Record]) -> dict[str, object]:
     """The comparison as plain data."""
-    return {"kind": "comparison", "plans": [dict(one) for one in records]}
+    return {"kind": "comparison", "plans": [dict(plan_record) for plan_record in records]}
 
 
 def render(records: Sequence[Record], notes: Iterable[str], console: "Console") -> None:
     """Print the plans as columns, at most so many abreast as fit, the first one always; then the notes."""
     names = _short_names(records)
-    for short, one in zip(names, records, strict=True):
-        if short != one["plan"]:
-            console.print(f"{short}: {one['plan']}", soft_wrap=True)
-    if names != [one["plan"] for one in records]:
+    for short, plan_record in zip(names, records, strict=True):
+        if short != plan_record["plan"]:
+            console.print(f"{short}: {plan_record['plan']}", soft_wrap=True)
+    if names != [plan_record["plan"] for plan_record in records]:
         console.print()
     others = list(range(1, len(records)))
     beside = max((console.width - FIGURES_LENGTH) // (NAME_LENGTH + 2) - 1, 1)
@@ -154,7 +156,7 @@ def render(records: Sequence[Record], notes: Iterable[str], console: "Console") 
 
 def _short_names(records: Sequence[Record]) -> list[str]:
     """Names that head a column: their own where these are short and different."""
-    own = [str(one["plan"]) for one in records]
+    own = [str(plan_record["plan"]) for plan_record in records]
     if max(map(len, own)) <= NAME_LENGTH and len(set(own)) == len(own):
         return own
     return [f"plan {number}" for number in range(1, len(own) + 1)]
@@ -166,10 +168,12 @@ def _table(names: Sequence[str], records: Sequence[Record]) -> TextGrid:
         if number:
             table.add_row()
         for words, key, write in block:
-            cells = [one.get(key) for one in records]
+            cells = [plan_record.get(key) for plan_record in records]
             if key in ALWAYS or any(cell not in (None, 0) for cell in cells):
                 shown = zip(records, cells, strict=True)
-                table.add_row(words, *(_absent(one, key) if cell is None else write(cell) for one, cell in shown))
+                table.add_row(
+                    words, *(_absent(plan_record, key) if cell is None else write(cell) for plan_record, cell in shown)
+                )
     return table
 
 
@@ -195,14 +199,14 @@ def _blocks(records: Sequence[Record]) -> list[list[Row]]:
         ("  x the first", f"samples_per_s{RATIO}", _times),
     ]
     parts: list[Row] = [(key.removeprefix("stage_").removesuffix("_s"), key, format_seconds) for key in stages]
-    held: list[Row] = []
+    memory_rows: list[Row] = []
     for tier in MEMORY_TIERS:
-        if any(one.get(f"{tier}_used_bytes") for one in records):
-            held.append((f"{tier} used", f"{tier}_used_bytes", format_bytes))
-            held.append(("  usable", f"{tier}_capacity_bytes", format_bytes))
-            held.append(("  fullest", f"{tier}_fullest", lambda value: f"{value:.0%}"))
-    held.append(("tables", "tables", _count))
-    held += [(f"  {name}", f"tables_{name}", _count) for name in (*SHARDINGS, *PLACEMENT_TIERS)]
+        if any(plan_record.get(f"{tier}_used_bytes") for plan_record in records):
+            memory_rows.append((f"{tier} used", f"{tier}_used_bytes", format_bytes))
+            memory_rows.append(("  usable", f"{tier}_capacity_bytes", format_bytes))
+            memory_rows.append(("  fullest", f"{tier}_fullest", lambda value: f"{value:.0%}"))
+    memory_rows.append(("tables", "tables", _count))
+    memory_rows += [(f"  {name}", f"tables_{name}", _count) for name in (*SHARDINGS, *PLACEMENT_TIERS)]
     cost: list[Row] = [
         ("USD/h", "usd_per_hour", lambda value: f"{value:,.2f}"),
         ("USD/10^9 samples", "usd_per_billion_samples", lambda value: f"{value:,.4g}"),
@@ -211,13 +215,13 @@ def _blocks(records: Sequence[Record]) -> list[list[Row]]:
         ("J/sample", "joules_per_sample", lambda value: f"{value:,.4g}"),
         ("  x the first", f"joules_per_sample{RATIO}", _times),
     ]
-    return [block for block in (inputs, step, parts, held, cost) if block]
+    return [block for block in (inputs, step, parts, memory_rows, cost) if block]
 
 
-def _absent(one: Record, key: str) -> str:
+def _absent(of_plan: Record, key: str) -> str:
     """What is said in the place of a figure that a plan does not have."""
     stage = key.removeprefix("stage_").removesuffix("_s")
-    hidden = one.get(f"hidden_{stage}") if key.startswith("stage_") else None
+    hidden = of_plan.get(f"hidden_{stage}") if key.startswith("stage_") else None
     return UNKNOWN if hidden is None else f"in {hidden}"
 
 

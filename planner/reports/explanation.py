@@ -58,9 +58,9 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
 
 def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     assert plan.objective is not None
-    found, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
+    reached, bound = amount(plan.objective.step_s, model), amount(plan.objective.lower_bound_s, model)
     objective, gap = plan.objective, f"gap {plan.objective.gap:.2%}"
-    console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {found}, bound {bound}, {gap}")
+    console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {reached}, bound {bound}, {gap}")
     if (fixed := fixed_part(objective, model)) is not None:
         console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
     console.print()

@@ -109,15 +109,15 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
 
 def _option_space(plan: Plan, objective: Objective) -> str:
     """What the bound is over, in a sentence or two."""
-    found = f"Option space of the bound: {plan.provenance.cuts.words}"
+    sentence = f"Option space of the bound: {plan.provenance.cuts.words}"
     if any(table.cache_fraction is not None for table in plan.tables) or plan.provenance.cache_fractions:
-        found += "; a few cache sizes of each table"
-    found += "."
+        sentence += "; a few cache sizes of each table"
+    sentence += "."
     if objective.outside:
         names = ", ".join(objective.outside[:3]) + ", …" * (len(objective.outside) > 3)
         count = len(objective.outside)
-        found += f" This plan holds {count:,} table{'s' * (count > 1)} in ways outside it ({names})."
-    return found
+        sentence += f" This plan holds {count:,} table{'s' * (count > 1)} in ways outside it ({names})."
+    return sentence
 
 
 def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterator[str]:
@@ -269,8 +269,8 @@ def _render_too_few_moves(moves: Moves, console: "Console") -> None:
     if moves.found_bytes is None:
         console.print("No plan was found; it is not proven that none exists.")
     else:
-        found, least = format_bytes(moves.found_bytes), format_bytes(moves.least_bytes)
-        console.print(f"No plan was found that moves at most {limit}; the smallest found moves {found}.")
+        fewest, least = format_bytes(moves.found_bytes), format_bytes(moves.least_bytes)
+        console.print(f"No plan was found that moves at most {limit}; the smallest found moves {fewest}.")
         console.print(f"At least {least} must move, by proof; that the limit is too small is not proven.")
     console.print("Allow more (--max-move) or search longer (--effort, --time-limit).")
 

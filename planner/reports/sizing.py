@@ -31,9 +31,9 @@ UNKNOWN = "unknown"
 def records(choices: Sequence[ClusterChoice]) -> list[Record]:
     """A record for each size that was judged, in the order of the cases; see `as_document`."""
     return [
-        {**_head(choice), "tiers": ",".join(choice.sizing.tiers), "place": place, **_record(one, choice)}
+        {**_head(choice), "tiers": ",".join(choice.sizing.tiers), "place": place, **_record(candidate, choice)}
         for choice, place in zip(choices, _places(choices), strict=True)
-        for one in choice.sizing.candidates
+        for candidate in choice.sizing.candidates
     ]
 
 
@@ -58,7 +58,7 @@ def as_document(choices: Sequence[ClusterChoice]) -> dict[str, object]:
                 "answer": _record(choice.sizing.answer, choice) if choice.sizing.answer else None,
                 "broken_constraints": list(choice.broken),
                 "notes": list(choice.sizing.notes),
-                "candidates": [_record(one, choice) for one in choice.sizing.candidates],
+                "candidates": [_record(candidate, choice) for candidate in choice.sizing.candidates],
             }
             for choice, place in zip(choices, _places(choices), strict=True)
         ],
@@ -79,37 +79,37 @@ def _head(choice: ClusterChoice) -> Record:
     }
 
 
-def _record(one: Candidate, choice: ClusterChoice) -> Record:
-    is_answer = one == choice.sizing.answer
+def _record(candidate: Candidate, choice: ClusterChoice) -> Record:
+    is_answer = candidate == choice.sizing.answer
     played = choice.sizing.plan.simulated if is_answer and choice.sizing.plan is not None else None
-    cost, broken = choice.bill_of(one), _broken(one, choice)
+    cost, broken = choice.bill_of(candidate), _broken(candidate, choice)
     return {
-        "nodes": one.nodes,
-        "ranks": one.ranks,
-        "verdict": "rejected" if broken or not one.suffices else "smallest" if is_answer else "enough",
-        "judged_by": one.judged_by,
-        "status": one.status,
-        "step_s": one.step_s,
-        "samples_per_s": one.samples_per_s,
+        "nodes": candidate.nodes,
+        "ranks": candidate.ranks,
+        "verdict": "rejected" if broken or not candidate.suffices else "smallest" if is_answer else "enough",
+        "judged_by": candidate.judged_by,
+        "status": candidate.status,
+        "step_s": candidate.step_s,
+        "samples_per_s": candidate.samples_per_s,
         "simulated_samples_per_s": None if played is None else played.samples_per_s,
-        "lower_bound_s": one.lower_bound_s,
-        "target_s": one.target_s,
-        "most_samples_per_s": one.most_samples_per_s,
-        "gap": one.gap,
+        "lower_bound_s": candidate.lower_bound_s,
+        "target_s": candidate.target_s,
+        "most_samples_per_s": candidate.most_samples_per_s,
+        "gap": candidate.gap,
         "usd_per_hour": cost.usd_per_hour,
-        "usd_per_billion_samples": cost.usd_per_billion_samples(one.samples_per_s),
+        "usd_per_billion_samples": cost.usd_per_billion_samples(candidate.samples_per_s),
         "kilowatts": cost.kilowatts,
-        "joules_per_sample": cost.joules_per_sample(one.samples_per_s),
-        "reason": broken or one.reason,
+        "joules_per_sample": cost.joules_per_sample(candidate.samples_per_s),
+        "reason": broken or candidate.reason,
     }
 
 
-def _broken(one: Candidate, choice: ClusterChoice) -> str:
+def _broken(candidate: Candidate, choice: ClusterChoice) -> str:
     """Which constraints a size breaks that reaches the target, and that of the answer holds for all larger ones."""
-    broken = choice.question.broken(choice.bill_of(one)) if one.suffices else []
+    broken = choice.question.broken(choice.bill_of(candidate)) if candidate.suffices else []
     if not broken:
         return ""
-    larger = "; more nodes cost and draw no less" if one == choice.sizing.answer else ""
+    larger = "; more nodes cost and draw no less" if candidate == choice.sizing.answer else ""
     return f"{', and '.join(broken)}{larger}"
 
 
@@ -149,14 +149,14 @@ def _finding(choices: Sequence[ClusterChoice]) -> str:
     best, free = order[0], ranked(choices, constrained=False)[0]
     wanted = _wanted(question)
     if best.does:
-        found = f"The {_best(best)} cluster {wanted}: {_who(best)}. {_lead(order)}"
+        finding = f"The {_best(best)} cluster {wanted}: {_who(best)}. {_lead(order)}"
     elif all(choice.sizing.finished for choice in choices):
-        found = f"No cluster of up to {_nodes(question.max_nodes)} {wanted}."
+        finding = f"No cluster of up to {_nodes(question.max_nodes)} {wanted}."
     else:
-        found = f"No cluster {wanted} was found before the end."
+        finding = f"No cluster {wanted} was found before the end."
     if free.broken:
-        found += f" Without constraints: {_who(free)}, but {', and '.join(free.broken)}."
-    return found.strip()
+        finding += f" Without constraints: {_who(free)}, but {', and '.join(free.broken)}."
+    return finding.strip()
 
 
 def _best(choice: ClusterChoice) -> str:
@@ -223,25 +223,25 @@ def _titles(*, wants_prices: bool) -> list[str]:
 
 def _cells(choice: ClusterChoice, *, is_best: bool, wants_prices: bool) -> list[str]:
     """The line of a choice, under `_titles`."""
-    one = choice.sizing.answer
-    if one is None:
+    answer = choice.sizing.answer
+    if answer is None:
         none = f"none up to {choice.question.max_nodes:,}" if choice.sizing.finished else "not found yet"
         return [none, *[""] * (7 if wants_prices else 6)]
     best = _best(choice) if is_best else "enough"
     played = choice.sizing.plan.simulated if choice.sizing.plan is not None else None
     speeds = [
-        _count(one.samples_per_s),
+        _count(answer.samples_per_s),
         _count(None if played is None else played.samples_per_s),
-        "" if one.gap is None else f"{one.gap:.1%}",
+        "" if answer.gap is None else f"{answer.gap:.1%}",
     ]
-    price, per_billion = choice.bill.usd_per_hour, choice.bill.usd_per_billion_samples(one.samples_per_s)
+    price, per_billion = choice.bill.usd_per_hour, choice.bill.usd_per_billion_samples(answer.samples_per_s)
     prices = [
         UNKNOWN if price is None else f"{price:,.2f}",
         UNKNOWN if per_billion is None else f"{per_billion:,.4g}",
     ]
-    step = "" if one.step_s is None else format_seconds(one.step_s)
+    step = "" if answer.step_s is None else format_seconds(answer.step_s)
     rest = [*speeds, *prices] if wants_prices else [step, *speeds]
-    return ["rejected" if choice.broken else best, f"{one.nodes:,}", f"{one.ranks:,}", *rest]
+    return ["rejected" if choice.broken else best, f"{answer.nodes:,}", f"{answer.ranks:,}", *rest]
 
 
 def _wants_prices(choices: Sequence[ClusterChoice]) -> bool:
@@ -255,7 +255,7 @@ def _render_judged(choice: ClusterChoice, choices: Sequence[ClusterChoice], cons
     """Every size that was judged, with the reasons; once where another choice of tiers has the same."""
     sizing = choice.sizing
     title = f"{sizing.label} ({', '.join(sizing.tiers)}):"
-    first = next(one.sizing for one in choices if _verdicts(one) == _verdicts(choice))
+    first = next(other.sizing for other in choices if _verdicts(other) == _verdicts(choice))
     if first is not sizing:
         _print_folded(f"{title} as {first.label}", console)
         return
@@ -263,9 +263,9 @@ def _render_judged(choice: ClusterChoice, choices: Sequence[ClusterChoice], cons
     if sizing.candidates:
         console.print(_judged_table(choice))
     reasons: dict[str, list[str]] = {}
-    for one in sizing.candidates:
-        if reason := _broken(one, choice) or one.reason:
-            reasons.setdefault(reason, []).append(f"{one.nodes:,}")
+    for candidate in sizing.candidates:
+        if reason := _broken(candidate, choice) or candidate.reason:
+            reasons.setdefault(reason, []).append(f"{candidate.nodes:,}")
     for reason, nodes in reasons.items():
         _print_folded(f"{', '.join(nodes)}: {reason}", console)
     _print_notes(choice, console)
@@ -273,7 +273,7 @@ def _render_judged(choice: ClusterChoice, choices: Sequence[ClusterChoice], cons
 
 def _verdicts(choice: ClusterChoice) -> object:
     sizing = choice.sizing
-    return [(one.nodes, one.judged_by, one.reason) for one in sizing.candidates], sizing.notes
+    return [(candidate.nodes, candidate.judged_by, candidate.reason) for candidate in sizing.candidates], sizing.notes
 
 
 def _judged_table(choice: ClusterChoice) -> TextGrid:
@@ -285,15 +285,15 @@ def _judged_table(choice: ClusterChoice) -> TextGrid:
         ("at most", "right"),
         ("gap", "right"),
     )
-    for one in choice.sizing.candidates:
-        is_broken = bool(_broken(one, choice))
+    for candidate in choice.sizing.candidates:
+        is_broken = bool(_broken(candidate, choice))
         table.add_row(
-            f"{one.nodes:,}",
-            "enough" if one.suffices and not is_broken else "rejected",
-            "a constraint" if is_broken else JUDGED[one.judged_by],
-            _count(one.samples_per_s),
-            _count(one.most_samples_per_s),
-            "" if one.gap is None else f"{one.gap:.1%}",
+            f"{candidate.nodes:,}",
+            "enough" if candidate.suffices and not is_broken else "rejected",
+            "a constraint" if is_broken else JUDGED[candidate.judged_by],
+            _count(candidate.samples_per_s),
+            _count(candidate.most_samples_per_s),
+            "" if candidate.gap is None else f"{candidate.gap:.1%}",
         )
     return table
 
@@ -301,10 +301,16 @@ def _judged_table(choice: ClusterChoice) -> TextGrid:
 def _render_neighbour(choice: ClusterChoice, console: "Console") -> None:
     """Why a case is no smaller: its largest rejected size below the answer; without one, the size that came nearest."""
     answer, candidates = choice.sizing.answer, choice.sizing.candidates
-    rejected = [one for one in candidates if not one.suffices and (answer is None or one.nodes < answer.nodes)]
+    rejected = [
+        candidate
+        for candidate in candidates
+        if not candidate.suffices and (answer is None or candidate.nodes < answer.nodes)
+    ]
     if answer is None:
-        rejected.sort(key=lambda one: (one.samples_per_s or one.most_samples_per_s or 0.0, one.nodes))
-    parts = [f"{_nodes(one.nodes)} rejected: {one.reason}" for one in rejected[-1:]]
+        rejected.sort(
+            key=lambda candidate: (candidate.samples_per_s or candidate.most_samples_per_s or 0.0, candidate.nodes)
+        )
+    parts = [f"{_nodes(candidate.nodes)} rejected: {candidate.reason}" for candidate in rejected[-1:]]
     if answer is not None:
         broken = _broken(answer, choice)
         parts = [

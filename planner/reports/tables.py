@@ -125,14 +125,14 @@ def _folded(text: str, width: int) -> Iterator[str]:
         if _width(line) <= width:
             yield line
             continue
-        held = line[: len(line) - len(line.lstrip())]
+        current = line[: len(line) - len(line.lstrip())]
         is_empty = True
         for word in line.split():
-            longer = held + word if is_empty else f"{held} {word}"
+            longer = current + word if is_empty else f"{current} {word}"
             if _width(longer) > width and not is_empty:
-                yield held
+                yield current
                 longer = word
-            *full, held = chop_cells(longer, width) if _width(longer) > width else [longer]
+            *full, current = chop_cells(longer, width) if _width(longer) > width else [longer]
             yield from full
             is_empty = False
-        yield held
+        yield current

@@ -42,7 +42,7 @@ class Cluster:
         try:
             self._client = library.Client(self._cluster or self._address, timeout=CONNECT_S, set_as_default=False)
             self._client.wait_for_workers(1, timeout=CONNECT_S)
-            found = self._client.run(code_digest)
+            digests = self._client.run(code_digest)
         except TimeoutError:
             self.__exit__()
             message = f"the scheduler has no workers after {CONNECT_S:.0f} s; start some with `dask worker`"
@@ -50,7 +50,7 @@ class Cluster:
         except Exception as error:  # noqa: BLE001 - whatever a worker without the planner raises
             self.__exit__()
             raise InputError.at(str(self._address), f"its workers cannot run the planner: {error}") from None
-        if others := [worker for worker, digest in found.items() if digest != code_digest()]:
+        if others := [worker for worker, digest in digests.items() if digest != code_digest()]:
             self.__exit__()
             message = f"the worker {others[0]} runs another version of the planner, or of numpy or ortools"
             raise InputError.at(str(self._address), f"{message}; install the same everywhere")

@@ -102,12 +102,12 @@ class Execution:
         while ready or at_work:
             waiting, ready = ready, []
             for task in waiting:
-                found = (
+                known = (
                     None if store is None else store.get(task.key, with_plan=self._keeps_plans, with_start=task.leads)
                 )
-                if found is not None:
-                    ready += self._follow(task, found, followers)
-                    yield from self._done(task, found, from_store=True)
+                if known is not None:
+                    ready += self._follow(task, known, followers)
+                    yield from self._done(task, known, from_store=True)
                 else:
                     runner.submit(count, task.job)
                     at_work[count] = task
@@ -121,18 +121,18 @@ class Execution:
                 ready += self._follow(task, came, followers)
                 yield from self._done(task, came, from_store=False)
 
-    def _follow(self, task: _Task, found: Answer, followers: dict[str, list[_Task]]) -> list[_Task]:
+    def _follow(self, task: _Task, answer: Answer, followers: dict[str, list[_Task]]) -> list[_Task]:
         """The jobs that waited for this one's plan."""
         waited = followers.pop(task.key, [])
         for each in waited:
-            each.job = replace(each.job, start=found.start)
+            each.job = replace(each.job, start=answer.start)
         return waited
 
-    def _done(self, task: _Task, found: Answer, *, from_store: bool) -> Iterator[Done]:
+    def _done(self, task: _Task, answer: Answer, *, from_store: bool) -> Iterator[Done]:
         for at in task.points:
             inputs = self._inputs[at]
             assert isinstance(inputs, StudyInputs)
-            yield Done(self.points[at], inputs, found, from_store)
+            yield Done(self.points[at], inputs, answer, from_store)
 
     def timed(self) -> Iterator[Answer]:
         """Some jobs spread over the grid, computed here and now."""

@@ -106,9 +106,9 @@ def _unit_at(model: type[BaseModel], keys: list[Key]) -> Unit | None:
     for kind in types_at(model, keys[:-1]):
         if is_model(kind) and keys[-1] in kind.model_fields:
             field = kind.model_fields[str(keys[-1])]
-            for found in (*field.metadata, *_extras(field.annotation)):
-                if isinstance(found, Unit):
-                    return found
+            for marker in (*field.metadata, *_extras(field.annotation)):
+                if isinstance(marker, Unit):
+                    return marker
     return None
 
 

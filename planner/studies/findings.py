@@ -145,7 +145,9 @@ def _scenarios(results: StudyResults) -> Iterator[str]:
         if "scenario" in row and row["meets"] and row[objective] is not None:
             values.setdefault(row["scenario"], []).append(row[objective])
     if len(values) > 1:
-        words = [f"{name} {value_text(choose(found), FIGURES[objective])}" for name, found in values.items()]
+        words = [
+            f"{name} {value_text(choose(of_scenario), FIGURES[objective])}" for name, of_scenario in values.items()
+        ]
         yield f"The best {FIGURE_WORDS[objective]} of each scenario: {'; '.join(words)}."
 
 
@@ -199,7 +201,7 @@ def _room(results: StudyResults, axis: Axis) -> Iterator[str]:
     lines: dict[str, list[Row]] = {}
     for row in results.rows:
         lines.setdefault(place(results, row, others), []).append(row)
-    found = []
+    sentences = []
     for where, rows in lines.items():
         fits = [row[axis.column] for row in rows if row["samples_per_s"] is not None]
         not_ = [row[axis.column] for row in rows if row["status"] == "infeasible"]
@@ -207,10 +209,10 @@ def _room(results: StudyResults, axis: Axis) -> Iterator[str]:
             continue
         is_above = min(not_) > max(fits)
         ends = f"{'up to' if is_above else 'from'} {value_text(max(fits) if is_above else min(fits), axis.unit)}"
-        found.append(f"{ends} ({where})" if where else ends)
-    if found:
-        more = f"; and {len(found) - MOST_LINES:,} more" if len(found) > MOST_LINES else ""
-        yield f"Along {axis.label}, the tables fit {'; '.join(found[:MOST_LINES])}{more}."
+        sentences.append(f"{ends} ({where})" if where else ends)
+    if sentences:
+        more = f"; and {len(sentences) - MOST_LINES:,} more" if len(sentences) > MOST_LINES else ""
+        yield f"Along {axis.label}, the tables fit {'; '.join(sentences[:MOST_LINES])}{more}."
 
 
 def _limits(planned: list[Row], axis: Axis) -> str:
@@ -246,15 +248,15 @@ def _scaling(results: StudyResults, best: Row) -> Iterator[str]:
 
 
 def _gains(results: StudyResults, best: Row) -> Iterator[str]:
-    found = []
+    sentences = []
     for column in results.gains:
         share = best[column]
         if share is not None and share >= LEAST_SAVED:
             name = column.removeprefix(SAVES_PREFIX).removesuffix(SAVES_SUFFIX).replace("_", " ")
             most = "at most " if name.endswith("capacity") else ""
-            found.append((share, f"{name} {most}{share:.1%}"))
-    if found:
-        listed = ", ".join(words for _, words in sorted(found, key=lambda item: -item[0])[:4])
+            sentences.append((share, f"{name} {most}{share:.1%}"))
+    if sentences:
+        listed = ", ".join(words for _, words in sorted(sentences, key=lambda item: -item[0])[:4])
         yield f"At the best point, 10 % more of one resource would shorten the step by: {listed}."
     elif results.gains:
         yield "At the best point, 10 % more of any one resource would not shorten the step."

@@ -57,7 +57,7 @@ class Grid:
         self._dimensions = [*self._zips(), *self._axes()]
         self._scenarios: list[tuple[Scenario | None, tuple[AxisChange, ...]]] = [(None, ())]
         if study.scenarios:
-            self._scenarios = [(one, self._scenario(i, one)) for i, one in enumerate(study.scenarios)]
+            self._scenarios = [(scenario, self._scenario(i, scenario)) for i, scenario in enumerate(study.scenarios)]
         if self._faults:
             raise InputError(self._faults)
         self.axes = tuple(self._axis(field) for field in self._fields())
@@ -114,7 +114,7 @@ class Grid:
 
     def _between(self, field: StudyField, values: Range, where: tuple[Key, ...]) -> list[Any]:
         try:
-            found = values_between(
+            between = values_between(
                 field,
                 values.first,
                 values.last,
@@ -127,9 +127,9 @@ class Grid:
         except ValueError as error:
             self._faults.append(self.document.fault(where, str(error)))
             return []
-        if len(found) > MOST_VALUES:
+        if len(between) > MOST_VALUES:
             self._faults.append(self.document.fault(where, f"has more than {MOST_VALUES:,} values; take a wider step"))
-        return found
+        return between
 
     def _scenario(self, number: int, scenario: Scenario) -> tuple[AxisChange, ...]:
         changes = []

@@ -41,13 +41,13 @@ class Resolver:
 
     def inputs(self, point: Point) -> StudyInputs:
         """What a point is planned for. Raises InputError, at what the study or one of its files says."""
-        found = _together(
+        combined = _together(
             lambda: self._topology(point),
             lambda: self._workload(point),
             lambda: self._policy(point),
             lambda: self._prices(point),
         )
-        return replace(found, workload=self._priced_as_run(found))
+        return replace(combined, workload=self._priced_as_run(combined))
 
     def _priced_as_run(self, inputs: StudyInputs) -> Workload:
         """One object for all points that share it."""
@@ -83,14 +83,14 @@ class Resolver:
         return self._whole("prices", point, make)
 
     def _factor(self, point: Point, path: str) -> float:
-        found = 1.0
+        factor = 1.0
         for change in point.changes:
             if change.field.path == path:
                 try:
-                    found = check_factor(change.value)
+                    factor = check_factor(change.value)
                 except ValueError as error:
                     raise InputError([self._grid.document.fault(change.where, str(error))]) from None
-        return found
+        return factor
 
     def _whole(self, root: str, point: Point, make: Callable[[Any, Any], Input], *more: object) -> Input:
         """The input of a kind: its source, last named by the point, with the changes of its fields in their order."""
@@ -104,10 +104,10 @@ class Resolver:
         key = json.dumps([root, source, [change[:2] for change in inner], *more], default=str)
         if key not in self._made:
             self._made[key] = self._attempt(root, source, where, inner, make)
-        found = self._made[key]
-        if isinstance(found, InputError):
-            raise found
-        return found  # type: ignore[return-value]
+        whole = self._made[key]
+        if isinstance(whole, InputError):
+            raise whole
+        return whole  # type: ignore[return-value]
 
     def _attempt(
         self,
@@ -168,23 +168,23 @@ def resolved(grid: Grid, points: Iterable[Point]) -> tuple[list[Point], list[Stu
     Raises InputError where something the study says never works: all points with one of its values fail, or all points.
     """
     resolver, points = Resolver(grid), list(points)
-    found: list[StudyInputs | InputError] = []
+    made: list[StudyInputs | InputError] = []
     for point in points:
         try:
-            found.append(resolver.inputs(point))
+            made.append(resolver.inputs(point))
         except InputError as error:
-            found.append(error)
-    _refuse_what_never_works(points, found)
-    return points, found
+            made.append(error)
+    _refuse_what_never_works(points, made)
+    return points, made
 
 
-def _refuse_what_never_works(points: list[Point], found: list[StudyInputs | InputError]) -> None:
+def _refuse_what_never_works(points: list[Point], made: list[StudyInputs | InputError]) -> None:
     works: set[tuple[Key, ...]] = set()
-    for point, inputs in zip(points, found, strict=True):
+    for point, inputs in zip(points, made, strict=True):
         if isinstance(inputs, StudyInputs):
             works.update(_values(point))
     faults: dict[Fault, None] = {}
-    for point, inputs in zip(points, found, strict=True):
+    for point, inputs in zip(points, made, strict=True):
         if isinstance(inputs, InputError) and (not works or not _values(point) <= works):
             faults.update(dict.fromkeys(inputs.faults))
     if faults:

@@ -243,11 +243,11 @@ def _capacity(model: CostModel) -> dict[str, int]:
     return {tier: int(pools.sum()) for tier, pools in zip(model.memories, model.memory_capacity, strict=True)}
 
 
-def _saves(plan: Plan, model: CostModel, found: list[Any]) -> dict[str, float]:
+def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str, float]:
     """The share of the step that 10 % more of each resource saves: of rates with the plan as it is; of memory at most
     so much, by the price of a byte in the proof of the bound."""
     assert plan.objective is not None
-    saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in found}
+    saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in resource_gains}
     saves = {_column(resource): share for resource, share in saved.items()}
     capacity = _capacity(model)
     for tier in model.memories:

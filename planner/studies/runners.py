@@ -101,15 +101,15 @@ class Processes:
         """Waits for the first."""
         self._fill()
         done, _ = wait(self._running, timeout=WAIT_S, return_when=FIRST_COMPLETED)
-        found: dict[int, Answer] = {}
+        answers: dict[int, Answer] = {}
         dead = []
         for future in done:
             number, job = self._running.pop(future)
             try:
-                found[number] = future.result()
+                answers[number] = future.result()
             except BrokenProcessPool:
                 dead.append((number, job))
-        return found | self._after_death(dead) if dead else found
+        return answers | self._after_death(dead) if dead else answers
 
     def _fill(self) -> None:
         """As many jobs as processes, or one suspect alone."""
@@ -131,15 +131,15 @@ class Processes:
         dead += self._running.values()
         self._running.clear()
         self._pool = None
-        found = {}
+        answers = {}
         for number, job in dead:
             self._deaths[number] = self._deaths.get(number, 0) + (len(dead) == 1)
             if self._deaths[number] >= MOST_DEATHS:
                 reason = f"the process that computed it died {MOST_DEATHS} times; it may need more memory than there is"
-                found[number] = Answer(failed(job, reason), is_bug=True)
+                answers[number] = Answer(failed(job, reason), is_bug=True)
             else:
                 self._suspects.append((number, job))
-        return found
+        return answers
 
 
 def usable_cores() -> int:

@@ -47,19 +47,19 @@ class Store:
         path = self._path(key)
         try:
             data = json.loads(path.read_bytes())
-            found = data["answer"]
-            _expect_checksum(data["checksum"], key, _packed(found))
-            start = found.get("start")
-            if with_start and start is None and "step_s" in found["record"]:
+            stored = data["answer"]
+            _expect_checksum(data["checksum"], key, _packed(stored))
+            start = stored.get("start")
+            if with_start and start is None and "step_s" in stored["record"]:
                 return None
             plan = None
             if with_plan and start is not None:
-                if found["plan"] is None:
+                if stored["plan"] is None:
                     return None
                 text = path.with_suffix(".plan").read_bytes()
-                _expect_checksum(found["plan"], key, text)
+                _expect_checksum(stored["plan"], key, text)
                 plan = text.decode()
-            return Answer(found["record"], None if start is None else Start.from_document(start), plan)
+            return Answer(stored["record"], None if start is None else Start.from_document(start), plan)
         except OSError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -75,12 +75,12 @@ class Store:
             raise InputError.at(str(path.parent), f"cannot be made: {error.strerror}; or use --no-cache") from None
         if answer.plan is not None:
             write_file(path.with_suffix(".plan"), answer.plan.encode())
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "record": answer.record,
             "start": None if answer.start is None else answer.start.as_document(),
             "plan": None if answer.plan is None else _checksum(key, answer.plan.encode()),
         }
-        write_file(path, _packed({"checksum": _checksum(key, _packed(found)), "answer": found}))
+        write_file(path, _packed({"checksum": _checksum(key, _packed(document)), "answer": document}))
 
     def usage(self) -> Usage:
         """How much there is."""

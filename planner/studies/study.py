@@ -125,15 +125,15 @@ def _parsed(data: Any, key: str, figure: str) -> Any:
 def _with_numbers(limits: Any) -> Any:
     if not isinstance(limits, dict):
         return limits
-    found = {}
+    numbered = {}
     for figure, limit in limits.items():
         for key in ("min", "max"):
             try:
                 limit = _parsed(limit, key, figure)
             except ValueError as error:
                 raise ValueError(f"{figure}.{key}: {error}") from None
-        found[figure] = limit
-    return found
+        numbered[figure] = limit
+    return numbered
 
 
 class Study(Record):

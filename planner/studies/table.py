@@ -27,8 +27,8 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
     """The table of all points that are done, by their number."""
     study = grid.study
     measured = measured_steps(grid)
-    ordered = sorted(done, key=lambda one: one.point.number)
-    frame = pd.DataFrame([_row(one, study, measured) for one in ordered], columns=_columns(grid, ordered))
+    ordered = sorted(done, key=lambda completed: completed.point.number)
+    frame = pd.DataFrame([_row(completed, study, measured) for completed in ordered], columns=_columns(grid, ordered))
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name])
     for axis in grid.axes:
@@ -36,17 +36,17 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
             frame[axis.column] = [None if cell is None else str(cell) for cell in frame[axis.column]]
     pareto = ("usd_per_hour" if frame["usd_per_hour"].notna().any() else "ranks", "samples_per_s")
     frame["on_pareto"] = on_frontier(frame, *pareto)
-    found = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
-    inputs = [one.inputs for one in ordered if one.inputs is not None]
+    table = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
+    inputs = [completed.inputs for completed in ordered if completed.inputs is not None]
     warned = dict.fromkeys(words for each in inputs for words in software_warnings(each.workload, each.policy))
-    sentences = (*(f"Warning: {words}." for words in warned), *findings(found, study))
+    sentences = (*(f"Warning: {words}." for words in warned), *findings(table, study))
     return StudyResults(study.name, study.description, grid.axes, study.objective, sentences, pareto, frame)
 
 
 def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
     """In the order of the table; stages, memories and resources in the order in which points first have them."""
     head = ["point", *(["scenario"] if grid.study.scenarios else []), *(axis.column for axis in grid.axes)]
-    records = [one.answer.record for one in done]
+    records = [completed.answer.record for completed in done]
 
     def names(key: str) -> list[str]:
         return list(dict.fromkeys(name for record in records for name in record.get(key, {})))
@@ -63,8 +63,8 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
     ]
 
 
-def _row(one: Done, study: Study, measured: Mapping[int, float]) -> Row:
-    record, point = one.answer.record, one.point
+def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
+    record, point = completed.answer.record, completed.point
     row: Row = {"point": point.number, "reason": "", **point.cells}
     if point.scenario is not None:
         row["scenario"] = point.scenario.name
@@ -76,9 +76,9 @@ def _row(one: Done, study: Study, measured: Mapping[int, float]) -> Row:
             row[f"{tier}_{what}_bytes"] = size
     for name, share in record.get("saves", {}).items():
         row[f"{SAVES_PREFIX}{name}{SAVES_SUFFIX}"] = share
-    if one.inputs is not None:
+    if completed.inputs is not None:
         speed = record.get("samples_per_s")
-        owed = bill(one.inputs.topology, one.inputs.prices)
+        owed = bill(completed.inputs.topology, completed.inputs.prices)
         row |= {
             "usd_per_hour": owed.usd_per_hour,
             "kilowatts": owed.kilowatts,
@@ -110,19 +110,19 @@ def broken_constraints(row: Mapping[str, object], constraints: Mapping[Figure, L
 def on_frontier(frame: pd.DataFrame, cost: str, worth: str) -> np.ndarray:
     """[n] points that keep the constraints and that no other such point beats: as cheap, and better, or the reverse."""
     counts = frame["meets"].to_numpy(dtype=bool) & frame[cost].notna().to_numpy() & frame[worth].notna().to_numpy()
-    found = np.zeros(len(frame), dtype=bool)
+    is_on_frontier = np.zeros(len(frame), dtype=bool)
     at = np.flatnonzero(counts)
     costs, worths = frame[cost].to_numpy(dtype=float), frame[worth].to_numpy(dtype=float)
     best = -math.inf
     for i in at[np.lexsort((at, -worths[at], costs[at]))].tolist():
         if worths[i] > best:
-            found[i], best = True, worths[i]
-    return found
+            is_on_frontier[i], best = True, worths[i]
+    return is_on_frontier
 
 
 def measured_steps(grid: Grid) -> dict[int, float]:
     """Seconds of the measured steps, by the number of their point. Raises InputError for one that is no point."""
-    study, found = grid.study, {}
+    study, steps = grid.study, {}
     faults: list[Fault] = []
     if study.measured and len(grid) > 100_000:
         raise InputError([grid.document.fault(("measured",), "measured rows need a grid of at most 100,000 points")])
@@ -138,10 +138,10 @@ def measured_steps(grid: Grid) -> dict[int, float]:
         if len(points) != 1:
             faults.append(grid.document.fault(where, f"means {len(points)} points; say which one by all that varies"))
             continue
-        found[points[0]] = row.step_s
+        steps[points[0]] = row.step_s
     if faults:
         raise InputError(faults)
-    return found
+    return steps
 
 
 def _paths(grid: Grid) -> list[str]:
@@ -159,8 +159,8 @@ def _is_at(point: Point, row: Measured) -> bool:
     return True
 
 
-def _equal(field: StudyField, one: object, other: object) -> bool:
-    first, second = field.cell(one), field.cell(other)
+def _equal(field: StudyField, value: object, other: object) -> bool:
+    first, second = field.cell(value), field.cell(other)
     if isinstance(first, int | float) and isinstance(second, int | float):
         return math.isclose(first, second, rel_tol=MATCHING)
     return first == second

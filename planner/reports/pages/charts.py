@@ -160,25 +160,25 @@ def bars(
     """Data and layout of horizontal bars, the first name on top; values in the unit of the `title`."""
     places = list(range(len(names)))
     data: list[Json] = []
-    for one in series:
+    for bar_series in series:
         trace: Json = {
             "type": "bar",
             "orientation": "h",
-            "name": escaped(one.name),
+            "name": escaped(bar_series.name),
             "y": places,
-            "x": list(one.values),
-            "marker": {"color": one.colour, "line": {"width": 0}},
-            "hovertext": list(one.hovers),
+            "x": list(bar_series.values),
+            "marker": {"color": bar_series.colour, "line": {"width": 0}},
+            "hovertext": list(bar_series.hovers),
             "hoverinfo": "text",
         }
-        if one.texts:
-            trace |= {"text": [escaped(text) for text in one.texts], "textposition": "auto", "cliponaxis": False}
-        if one.width is not None:
-            trace["width"] = one.width
+        if bar_series.texts:
+            trace |= {"text": [escaped(text) for text in bar_series.texts], "textposition": "auto", "cliponaxis": False}
+        if bar_series.width is not None:
+            trace["width"] = bar_series.width
         data.append(trace)
     drawn = layout(
         SURROUNDINGS_PX
-        + legend_px([one.name for one in series])
+        + legend_px([bar_series.name for bar_series in series])
         + max(BAR_PX * len(names) * (1 if stacked else max(1, len(series) // 2)), 2 * BAR_PX),
         barmode="stack" if stacked else "group",
         bargap=0.3,

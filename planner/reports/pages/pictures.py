@@ -54,14 +54,14 @@ def _drawn(figures: Sequence[Json], directory: Path, picture_format: PictureForm
             return [await browser.calc_fig(figure, opts=_options(figure, picture_format)) for figure in figures]
 
     try:
-        found = asyncio.run(draw())
+        images = asyncio.run(draw())
     except ChromeNotFoundError:
         words = "pictures need Chrome or Chromium, and there is none on this machine; the page itself needs none"
         raise InputError.at(str(directory), words) from None
     except (BrowserDepsError, BrowserFailedError) as error:
         why = str(error.args[0] if error.args else error).partition("\n")[0].rstrip(".")
         raise InputError.at(str(directory), f"pictures need a browser, and that of this machine fails: {why}") from None
-    return [_with_steady_ids(content) for content in found] if picture_format == "svg" else found
+    return [_with_steady_ids(content) for content in images] if picture_format == "svg" else images
 
 
 def _options(figure: Json, picture_format: PictureFormat) -> dict[str, Any]:
@@ -91,5 +91,5 @@ def _file_name(chart: Chart, view: View) -> str:
 
 def _with_steady_ids(content: bytes) -> bytes:
     """An SVG without the number that plotly draws anew for the ids of each drawing."""
-    found = re.search(rb'id="defs-([0-9a-f]{6})"', content)
-    return content.replace(found[1], b"drawn") if found else content
+    match = re.search(rb'id="defs-([0-9a-f]{6})"', content)
+    return content.replace(match[1], b"drawn") if match else content

@@ -71,7 +71,7 @@ def plan_page(plan: Plan) -> Page:
 def _without_plan(page: Page, plan: Plan) -> Page:
     reason = plan.infeasibility or plan.unplaced
     sentences = [] if reason is None else [reason.summary]
-    remedies = [f"{one.words}: {one.flags}" for one in (reason.remedies if reason else ()) if one.flags]
+    remedies = [f"{advice.words}: {advice.flags}" for advice in (reason.remedies if reason else ()) if advice.flags]
     findings = [*sentences, *(f"This makes room: {remedy}" for remedy in remedies)]
     return Page(page.title, page.description, page.facts, findings, [], [])
 

@@ -90,8 +90,8 @@ class Points:
 
     def levels(self, axis: Axis) -> list[Any]:
         """The different values of an axis: numbers ascending, words as they first come."""
-        found = list(dict.fromkeys(self.values(axis)))
-        return sorted(found) if self.is_numeric(axis) else found
+        level_values = list(dict.fromkeys(self.values(axis)))
+        return sorted(level_values) if self.is_numeric(axis) else level_values
 
     def is_numeric(self, axis: Axis) -> bool:
         """Whether all points stand at a number."""
@@ -143,7 +143,7 @@ class Points:
         figures = {TITLES.get(name, name): self.texts(name) for name in columns if self.has(name)}
         statuses = self.frame["status"].tolist()
         reasons = self.frame["reason"].tolist() if "reason" in self.frame else [None] * len(statuses)
-        found = []
+        hovers = []
         for point, (status, reason) in enumerate(zip(statuses, reasons, strict=True)):
             facts = {axis.label: value_text(self.values_of[axis.column][point], axis.unit) for axis in self.axes}
             facts["status"] = str(status)
@@ -151,8 +151,8 @@ class Points:
                 facts["why"] = _cut(reason)
             if self.planned[point]:
                 facts |= {title: texts[point] for title, texts in figures.items()}
-            found.append(hover("", facts))
-        return found
+            hovers.append(hover("", facts))
+        return hovers
 
     @cached_property
     def values_of(self) -> dict[str, list[Any]]:
@@ -185,11 +185,11 @@ class Points:
         """Points that agree on all of these axes, by their values there, ordered level by level."""
         if not axes:
             return {(): list(range(len(self.frame)))}
-        found: dict[tuple[Hashable, ...], list[int]] = {}
+        members: dict[tuple[Hashable, ...], list[int]] = {}
         for point, key in enumerate(zip(*(self.values_of[axis.column] for axis in axes), strict=True)):
-            found.setdefault(key, []).append(point)
+            members.setdefault(key, []).append(point)
         place = [{value: number for number, value in enumerate(self.levels(axis))} for axis in axes]
-        return dict(sorted(found.items(), key=lambda item: [place[k][value] for k, value in enumerate(item[0])]))
+        return dict(sorted(members.items(), key=lambda item: [place[k][value] for k, value in enumerate(item[0])]))
 
     def group_name(self, axes: Sequence[Axis], key: Sequence[Hashable]) -> str:
         """What points with these values are called: `batch 65,536 · fp16`."""

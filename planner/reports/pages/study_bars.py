@@ -111,8 +111,8 @@ def stages(points: Points) -> Chart | LeftOut:
     views = [View(f"time ({scale.unit})", *bars(labels, series, f"step ({scale.unit})"))]
     whole = [step / scale.divisor for step in steps]
     shares = [
-        replace(one, values=[100 * float(value or 0) / step for value, step in zip(one.values, whole, strict=True)])
-        for one in series
+        replace(drawn, values=[100 * float(value or 0) / step for value, step in zip(drawn.values, whole, strict=True)])
+        for drawn in series
     ]
     views.append(View("share of the step (%)", *bars(labels, shares, "share of the step (%)")))
     words = f"Points: {points.name_words}." if points.axes else ""

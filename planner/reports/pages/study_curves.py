@@ -93,15 +93,15 @@ def _round_ticks(data: Sequence[Json]) -> Json:
 def _beside_the_size(points: Points) -> list[Axis]:
     """The axes that still differ where the number of ranks is the same; an axis of counts is the size itself."""
     counts = {
-        one.column
-        for one in points.axes
-        if one.is_number and one.column.rpartition(".")[2] in ("count", "nodes", "ranks")
+        varied.column
+        for varied in points.axes
+        if varied.is_number and varied.column.rpartition(".")[2] in ("count", "nodes", "ranks")
     }
     by_ranks = points.frame.groupby("ranks", dropna=True)
     return [
-        one
-        for one in points.axes
-        if one.column not in counts and (by_ranks[one.column].nunique(dropna=False) > 1).any()
+        varied
+        for varied in points.axes
+        if varied.column not in counts and (by_ranks[varied.column].nunique(dropna=False) > 1).any()
     ]
 
 
@@ -119,11 +119,11 @@ def _best_curves(
 def along_an_axis(points: Points) -> Chart | None:
     """Figures along each axis of numbers that is not the size of the cluster."""
     views = []
-    for one in points.axes:
-        if points.is_numeric(one) and one.column in {other.column for other in _beside_the_size(points)} | _single(
-            points
-        ):
-            views += [_along(points, one, column) for column in CHOSEN if points.has(column)]
+    for varied in points.axes:
+        if points.is_numeric(varied) and varied.column in {
+            other.column for other in _beside_the_size(points)
+        } | _single(points):
+            views += [_along(points, varied, column) for column in CHOSEN if points.has(column)]
     if not views:
         return None
     labels = {view.group for view in views}
@@ -145,10 +145,10 @@ def _single(points: Points) -> set[str]:
     return {points.axes[0].column} if len(points.axes) == 1 and points.frame["ranks"].nunique() < 2 else set()
 
 
-def _along(points: Points, one: Axis, column: str) -> View:
-    others = [other for other in points.axes if other != one]
-    place = points.values_of[one.column]
-    scale = scale_of([float(value) for value in place], one.unit)
+def _along(points: Points, varied: Axis, column: str) -> View:
+    others = [other for other in points.axes if other != varied]
+    place = points.values_of[varied.column]
+    scale = scale_of([float(value) for value in place], varied.unit)
     figures, hovers = points.numbers(column), points.hovers(*CHOSEN)
     groups = {
         key: sorted((p for p in inside if figures[p] is not None), key=lambda p: (place[p], p))
@@ -182,16 +182,16 @@ def _along(points: Points, one: Axis, column: str) -> View:
         data.append(
             marks | {"mode": "markers", "marker": {"symbol": "x", "color": FAINT, "size": 8}, "cliponaxis": False}
         )
-    levels = [value for value in points.levels(one) if value > 0]
-    is_wide = len(levels) == len(points.levels(one)) and levels[-1] / levels[0] >= 16
-    shown, title = scale.titled(one.label), escaped(points.scale(column).titled(TITLES[column]))
+    levels = [value for value in points.levels(varied) if value > 0]
+    is_wide = len(levels) == len(points.levels(varied)) and levels[-1] / levels[0] >= 16
+    shown, title = scale.titled(varied.label), escaped(points.scale(column).titled(TITLES[column]))
     drawn = layout(
         380 + legend_px([trace["name"] for trace in data]),
         showlegend=len(data) > 1,
         xaxis=axis(escaped(shown), **_ticks(levels, scale.divisor) if is_wide else {}),
         yaxis=axis(title, **(_round_ticks(data) if is_tall else {"rangemode": "tozero"})),
     )
-    return View(points.scale(column).titled(TITLES[column]), data, drawn, escaped(one.label))
+    return View(points.scale(column).titled(TITLES[column]), data, drawn, escaped(varied.label))
 
 
 def _ticks(levels: Sequence[float], divisor: float) -> Json:

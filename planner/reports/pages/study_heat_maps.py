@@ -42,7 +42,7 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     title = "Two axes"
     if len(points.axes) < 2:
         return None
-    own = [one for one in points.axes if one.column != "scenario"]
+    own = [axis for axis in points.axes if axis.column != "scenario"]
     if len(own) < 2:
         own = list(points.axes)
     across, down = own[:2]
@@ -51,7 +51,7 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     cells = len(points.levels(across)) * len(points.levels(down))
     if 2 * len(points.groups([across, down])) < cells:
         return LeftOut(title, f"{across.label} and {down.label} vary together and make no grid")
-    others = [one for one in points.axes if one not in (across, down)]
+    others = [axis for axis in points.axes if axis not in (across, down)]
     slices = points.groups(others)
     if len(slices) > MOST_SLICES:
         slices = {(): list(range(len(points.frame)))}
@@ -71,7 +71,7 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     shown = [name for name in MARKS if (points.frame["status"] == name).any()]
     notes = []
     if others and len(slices) == 1:
-        notes.append(f"Each cell is the best of all {', '.join(one.label for one in others)}.")
+        notes.append(f"Each cell is the best of all {', '.join(axis.label for axis in others)}.")
     if shown:
         notes.append(f"Grey, no plan: {', '.join(MARK_WORDS[name] for name in shown)}.")
     if (points.planned & ~points.meets).any():
@@ -141,8 +141,8 @@ def _limit_view(points: Points, across: Axis, down: Axis, inside: Sequence[int],
     return View(group or title, data, _grid(across, down, columns, rows), title if group else "")
 
 
-def _level_names(points: Points, one: Axis) -> list[str]:
-    return [value_text(value, one.unit) for value in points.levels(one)]
+def _level_names(points: Points, axis: Axis) -> list[str]:
+    return [value_text(value, axis.unit) for value in points.levels(axis)]
 
 
 def _empty(
