@@ -53,20 +53,42 @@ Sharding = Literal[
     "grid_shard",
 ]
 """TorchRec's names for the seven ways to cut a table."""
-SHARDINGS: tuple[Sharding, ...] = (
-    "data_parallel",
-    "table_wise",
-    "column_wise",
-    "row_wise",
-    "table_row_wise",
-    "table_column_wise",
-    "grid_shard",
-)
-DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(7)
-
 RANK, NODE, WORLD = range(3)
 """The extent of a block: one rank, every rank of one node (rows cut), every rank (rows cut or replicated)."""
-EXTENT_OF_SHARDING: Ints = np.array([WORLD, RANK, RANK, WORLD, NODE, RANK, NODE])
+
+
+@dataclass(frozen=True)
+class ShardingRow:
+    """What one way to cut a table does with it."""
+
+    extent: int
+    """Whose ranks hold a column block: RANK, NODE or WORLD."""
+    least_blocks: int = 1
+    """Column blocks that it cuts a table into at least."""
+    most_blocks: int | None = None
+    """Column blocks that it cuts a table into at most; None for as many as its columns allow."""
+    is_within_node: bool = False
+    """Whether it keeps the ranks of a column block, or all column blocks of a table, to one node."""
+
+
+SHARDING_ROWS: dict[Sharding, ShardingRow] = {
+    "data_parallel": ShardingRow(WORLD, most_blocks=1),
+    "table_wise": ShardingRow(RANK, most_blocks=1),
+    "column_wise": ShardingRow(RANK),
+    "row_wise": ShardingRow(WORLD, most_blocks=1),
+    "table_row_wise": ShardingRow(NODE, most_blocks=1, is_within_node=True),
+    "table_column_wise": ShardingRow(RANK, is_within_node=True),
+    "grid_shard": ShardingRow(NODE, least_blocks=2, is_within_node=True),
+}
+SHARDINGS: tuple[Sharding, ...] = tuple(SHARDING_ROWS)
+DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(len(SHARDINGS))
+EXTENT_OF_SHARDING: Ints = np.array([row.extent for row in SHARDING_ROWS.values()])
+ROWS_OF_NODE: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.extent == NODE)
+"""Shardings that cut rows over the ranks of one node."""
+WITHIN_NODE: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.is_within_node)
+"""Shardings that keep to nodes."""
+COLUMNS_CUT: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.most_blocks is None)
+"""Shardings that may cut columns."""
 
 
 @dataclass(frozen=True)

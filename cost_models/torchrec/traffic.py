@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shards import DATA_PARALLEL, GRID_SHARD, ROW_WISE, TABLE_ROW_WISE, Blocks, Floats
+from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, ROW_WISE, Blocks, Floats
 from cost_models.torchrec.constants import TorchRecCoefficients
 from cost_models.torchrec.tables import TorchRecTables
 from cost_models.torchrec.topology import TorchRecTopology
@@ -40,7 +40,7 @@ class ShardTraffic:
     @cached_property
     def over_group(self) -> Bools:
         """table_row_wise and grid_shard: rows cut over the ranks of one group."""
-        return np.isin(self.blocks.sharding, (TABLE_ROW_WISE, GRID_SHARD))
+        return np.equal(EXTENT_OF_SHARDING[self.blocks.sharding], NODE)
 
     @cached_property
     def row_cuts(self) -> Floats:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import COLUMN_WISE, Ints
+from cost_models.shards import COLUMN_WISE, ROWS_OF_NODE, Ints
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_model
 from planner.formulation.policy import RUNTIMES, Runtime
@@ -76,7 +76,7 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     if runtime == "torchrec" and is_rows:
         rating = placed.plan.provenance.cost_model
         yield f"under {rating}'s rating {table.sharding} stands for rows cut over some ranks; plan with another one"
-    if table.sharding in ("table_row_wise", "grid_shard") and (model.node_of_rank != model.host_of_rank).any():
+    if table.sharding in ROWS_OF_NODE and (model.node_of_rank != model.host_of_rank).any():
         yield f"its rows are cut over several hosts (a scale-up domain), and {table.sharding} over one is all that runs"
     if not profile.pooled and table.sharding in rules.pooled_only:
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"

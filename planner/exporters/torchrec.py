@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.shards import Ints
+from cost_models.shards import COLUMNS_CUT, Ints
 from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
@@ -185,7 +185,7 @@ def _constraint(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
     }
     if profile.poolings != 1:
         constraint["num_poolings"] = [profile.poolings] * count
-    if table.sharding in ("column_wise", "table_column_wise", "grid_shard"):
+    if table.sharding in COLUMNS_CUT:
         constraint["min_partition"] = int(table.shards.columns.min())
     if not isinstance(profile.features, int):
         constraint["feature_names"] = list(profile.features)

@@ -11,12 +11,10 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import (
     COLUMN_WISE,
-    GRID_SHARD,
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
-    TABLE_COLUMN_WISE,
-    TABLE_ROW_WISE,
+    WITHIN_NODE,
     Sharding,
 )
 from cost_models.workload.formats import DTYPES, FORMATS
@@ -91,8 +89,7 @@ class _Resolver(Narrowing):
             shardings = [may and s not in rules.needs_equal_nodes for s, may in zip(SHARDINGS, shardings, strict=True)]
         if runtime == "torchrec" and (model.node_of_rank != model.host_of_rank).any():
             # its cost model takes ranks of one scale-up domain for a node's; the runtime knows those of one host
-            of_node = (TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD)
-            shardings = [may and s not in of_node for s, may in enumerate(shardings)]
+            shardings = [may and s not in WITHIN_NODE for s, may in zip(SHARDINGS, shardings, strict=True)]
         every = np.ones(len(self.names), dtype=bool)
         words, formats = f"runtime {runtime}", rules.dtypes_in(model.workload.mode)
         self.narrow("tiers", ("runtime",), words, every, [tier in rules.tiers for tier in PLACEMENT_TIERS])

@@ -22,9 +22,9 @@ from cost_models.shards import (
     HBM,
     NODE,
     RANK,
-    ROW_WISE,
+    SHARDING_ROWS,
+    SHARDINGS,
     TABLE_COLUMN_WISE,
-    TABLE_ROW_WISE,
     TABLE_WISE,
     WORLD,
     Ints,
@@ -176,7 +176,7 @@ class Space:
 
     def counts(self, sharding: int, tier: int) -> list[int]:
         """Numbers of column blocks that are tried of a sharding whose blocks are not free."""
-        if sharding in (ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
+        if SHARDING_ROWS[SHARDINGS[sharding]].most_blocks == 1:
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
         is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
         places = len(self.ranks_of_node) if is_grid else int(self.ranks_of_node.max())

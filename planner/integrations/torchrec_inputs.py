@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cost_models.shards import SHARDINGS
+from cost_models.shards import ROWS_OF_NODE, SHARDINGS
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
 from planner.integrations.torchrec_collections import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from torchrec.distributed.planner.types import ParameterConstraints
     from torchrec.distributed.types import ModuleSharder
 
-ROWS_OF_NODE = ("table_row_wise", "grid_shard")
 ROWS_CUT = ("row_wise", *ROWS_OF_NODE)
 
 
@@ -197,8 +196,7 @@ class ModuleReader:
     def _leaves_ranks_empty(self, sharding: str, config: Any) -> bool:
         """Whether a table has too few rows for all ranks that would share them: CPU kernels crash on an empty one."""
         world = self.topology.world_size
-        parts = {"row_wise": world, "table_row_wise": self._most_of_node, "grid_shard": self._most_of_node}
-        count = parts.get(sharding, 1)
+        count = world if sharding == "row_wise" else self._most_of_node if sharding in ROWS_OF_NODE else 1
         rows = int(config.num_embeddings)
         return -(-rows // count) * (count - 1) >= rows
 

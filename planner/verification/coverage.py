@@ -4,11 +4,11 @@ import numpy as np
 
 from cost_models.shards import (
     DATA_PARALLEL,
-    GRID_SHARD,
-    ROW_WISE,
+    EXTENT_OF_SHARDING,
+    NODE,
+    SHARDING_ROWS,
     SHARDINGS,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
+    WORLD,
     Ints,
     block_rows,
 )
@@ -40,9 +40,9 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
         return f"{table.sharding} needs different ranks of one node"
     for _, _, index in blocks:
         node = int(nodes[index[0]])
-        if sharding in (ROW_WISE, DATA_PARALLEL):
+        if EXTENT_OF_SHARDING[sharding] == WORLD:
             ranks = np.arange(world)
-        elif sharding in (TABLE_ROW_WISE, GRID_SHARD):
+        elif EXTENT_OF_SHARDING[sharding] == NODE:
             ranks = np.arange(node_start[node], node_start[node + 1])
         else:
             ranks = shards.rank[index][:1]
@@ -62,11 +62,11 @@ def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str |
     sharding, columns = SHARDINGS.index(table.sharding), table.shards.columns
     if any(np.unique(columns[index]).size != 1 or (stop - start) % COLUMN_UNIT for start, stop, index in blocks):
         return f"a column block is not a multiple of {COLUMN_UNIT} columns wide"
-    if sharding in (TABLE_WISE, ROW_WISE, TABLE_ROW_WISE, DATA_PARALLEL):
-        if len(blocks) != 1:
-            return f"{table.sharding} has one column block, not {len(blocks)}"
-    elif sharding == GRID_SHARD and len(blocks) == 1:
-        return "grid_shard has two column blocks at least; one is table_row_wise"
+    row = SHARDING_ROWS[table.sharding]
+    if row.most_blocks is not None and len(blocks) > row.most_blocks:
+        return f"{table.sharding} has one column block, not {len(blocks)}"
+    if len(blocks) < row.least_blocks:
+        return f"{table.sharding} has two column blocks at least; one is table_row_wise"
     if sharding == DATA_PARALLEL and table.tier != "hbm":
         return "replicas are held in HBM"
     return None
