@@ -73,7 +73,7 @@ class PricedOptions:
         paid = float((self._multipliers.byte * (size - self._fluid.capacity)).sum())
         groups = {group.name: k for k, group in enumerate(self._model.topology.nodes)}
         values = []
-        for price in self.proof.byte_prices:
+        for price in self.proof.memory_multipliers:
             tier = self._model.memories.index(price.tier)
             pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[price.group]]
             if not self._model.memory_capacity[tier][pool].any():

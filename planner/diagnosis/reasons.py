@@ -51,7 +51,7 @@ class PlanReasons:
     stages: tuple[StageReasons, ...]
     memory_bound_s: float | None
     """What the bound is lower by as memory is not unlimited in price: the priced capacity, below 0 or 0."""
-    cases_bound_s: float | None
+    branching_bound_s: float | None
     """What looking at whole blocks case by case adds to the bound; None where the plan has no proof."""
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]

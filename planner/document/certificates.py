@@ -36,8 +36,8 @@ class TableWeight(Record):
     share: float
 
 
-class BytePrice(Record):
-    """What a byte of a memory tier is worth in the proof."""
+class MemoryMultiplier(Record):
+    """The dual multiplier of a memory tier: what a byte of it is worth in the proof."""
 
     tier: MemoryTier
     group: str
@@ -45,9 +45,9 @@ class BytePrice(Record):
     ranks: Confinement = None
 
 
-class FunctionPrice(Record):
+class FunctionMultiplier(Record):
     """A dual feasible function of the shares that blocks take of what the threshold leaves of one resource's stage, and
-    what the room of one of its instances is worth."""
+    the multiplier of one of its instances."""
 
     stage: str
     resource: str
@@ -62,17 +62,18 @@ class ProofPacking(Record):
     """Why no plan is faster than a threshold: its blocks would not pack into the ranks.
 
     Below the threshold, the transformed shares of the blocks on one instance sum to one at most. At these weights and
-    prices of bytes and of that room, the cheapest options cost at least the threshold, free ones cut into whole blocks.
+    multipliers of memory and of instances, the cheapest options cost at least the threshold, splittable ones cut into
+    whole blocks.
     """
 
     threshold_s: float
     weights: tuple[ResourceWeight, ...]
-    byte_prices: tuple[BytePrice, ...]
-    functions: tuple[FunctionPrice, ...]
+    memory_multipliers: tuple[MemoryMultiplier, ...]
+    functions: tuple[FunctionMultiplier, ...]
 
 
-class CasePart(Record):
-    """What a case decides: a block of a table, by the numbers of the block types in the planner's enumeration."""
+class NodeDecision(Record):
+    """What a branch node decides: a block of a table, by the numbers of block types in the planner's enumeration."""
 
     first: int
     last: int
@@ -81,42 +82,42 @@ class CasePart(Record):
     """Rank, or node of a block that spans one, or -1 for the whole cluster; null: not decided."""
 
 
-class Division(Record):
-    """By what a case is divided."""
+class BranchedTable(Record):
+    """What the children of a branch node decide."""
 
     table: str
     part: int
     """0 for the table's widest block (a fixed option's first one), 1 for the next one, and so on."""
 
 
-class ProofCase(Record):
-    """A case of the proof: plans that have something in common."""
+class ProofNode(Record):
+    """A node of the branch tree: plans that have something in common."""
 
     parent: int | None
-    """Number of the case that it is a part of; null for the first, which holds every plan."""
-    decides: CasePart | None
-    """Of the table and the part by which the parent is divided."""
-    divided_by: Division | None
-    """Null for a case that is proven by its own multipliers."""
+    """Number of the node that it is a child of; null for the root, which holds every plan."""
+    decision: NodeDecision | None
+    """Of the table and the part on which the parent branches."""
+    branches_on: BranchedTable | None
+    """Null for a leaf, which is proven by its own multipliers."""
     weights: tuple[tuple[str, str, int, float], ...] | None
     """(stage, resource, rank, weight of a second on the instance that each rank from this one up to the next entry's
     uses); null where the parent's multipliers hold, here and below."""
-    byte_prices: tuple[tuple[str, int, float], ...] | None
+    memory_multipliers: tuple[tuple[str, int, float], ...] | None
     """(tier, rank, seconds per byte of the pool that each rank from this one up to the next entry's uses)."""
 
 
-class ProofCases(Record):
-    """Cases that together hold every plan faster than a threshold, each with multipliers."""
+class ProofTree(Record):
+    """Branch nodes that together hold every plan faster than a threshold; the leaves have multipliers."""
 
     threshold_s: float
-    cases: tuple[ProofCase, ...]
+    nodes: tuple[ProofNode, ...]
 
 
 class Proof(Record):
     """The multipliers that prove the lower bound: anyone can recompute it from them without a solver.
 
     Over the blocks that a plan faster than `threshold_s` may hold, each table costs at least what its cheapest option
-    costs at these weights and prices; less the price of all memory, that is a lower bound on the step.
+    costs at these multipliers; less what they make of all memory, that is a lower bound on the step.
     """
 
     threshold_s: float | None
@@ -124,15 +125,14 @@ class Proof(Record):
     weights: tuple[ResourceWeight, ...]
     """Shares that are not 0. Per stage they sum to one at most, together with those of tables; what is missing counts
     the seconds that the stage takes in any case, as its loads are whole multiples of one amount."""
-    byte_prices: tuple[BytePrice, ...]
-    """Prices that are not 0."""
+    memory_multipliers: tuple[MemoryMultiplier, ...]
+    """Those that are not 0."""
     table_weights: Annotated[tuple[TableWeight, ...], Field(exclude_if=lambda value: not value)] = ()
     """Shares of tables whose largest block alone may outlast the rest of a stage; unset: none."""
     packing: Annotated[ProofPacking | None, Field(exclude_if=lambda value: value is None)] = None
     """Where blocks leave holes on the ranks, what else proves a threshold. The multipliers above say what every stage
     lasts at least."""
-    branching: Annotated[ProofCases | None, Field(exclude_if=lambda value: value is None)] = None
-    """Where few tables decide, more is proven case by case: the least of the cases' bounds holds."""
-    tried_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of a small problem: every plan faster than this was tried, table by table, and there is none. Whoever checks it
-    tries them again."""
+    branching: Annotated[ProofTree | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where few tables decide, more is proven by branching: the least of the leaves' bounds holds."""
+    exhaustive_search_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a small problem: an exhaustive search found no plan faster than this. Whoever checks it searches again."""

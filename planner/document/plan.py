@@ -19,10 +19,10 @@ from planner.document.moves import Moves
 from planner.document.origin import Provenance
 from planner.document.reasons import Infeasibility, Unplaced
 from planner.document.shards import Shards, TierBytes
+from planner.document.versions import SCHEMA_VERSION, in_present_version
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
 
-SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 
 
@@ -136,7 +136,7 @@ class Plan(Record):
     """A plan, or the proof that there is none."""
 
     kind: Literal["plan"] = "plan"
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     status: Status
     objective: Objective | None
     simulated: Simulated | None
@@ -212,10 +212,4 @@ def read_plan(path: str | Path) -> Plan:
     with faults_located(path):
         if data.get("kind") != "plan":
             raise InputError.at(source, other, path="kind")
-        if data.get("schema_version") != SCHEMA_VERSION:
-            raise InputError.at(
-                source,
-                f"has version {data.get('schema_version')!r}; this planner reads {SCHEMA_VERSION}",
-                path="schema_version",
-            )
-        return validate(Document(data, source), Plan)
+        return validate(Document(in_present_version(data, source), source), Plan)

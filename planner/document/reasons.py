@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cost_models.shards import MemoryTier
-from planner.document.certificates import BytePrice
+from planner.document.certificates import MemoryMultiplier
 from topologies.documents import Record
 
 
@@ -50,11 +50,11 @@ class Infeasibility(Record):
     summary: str
     tiers: tuple[TierShortage, ...]
     tables: tuple[TableDemand, ...]
-    byte_prices: tuple[BytePrice, ...]
-    """At these prices even the cheapest options of all tables cost more than all memory; none where a table has no
-    option that fits, and where everything was tried."""
-    tried: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether every placement was tried, and none fits; whoever checks it tries them again."""
+    memory_multipliers: tuple[MemoryMultiplier, ...]
+    """At these multipliers even the cheapest options of all tables cost more than all memory; none where a table has no
+    option that fits, and after an exhaustive search."""
+    exhaustive_search: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether an exhaustive search found that no placement fits; whoever checks it searches again."""
     remedies: tuple[Remedy, ...] = ()
     """Single changes that help, and those that do not."""
 
@@ -64,5 +64,5 @@ class Unplaced(Record):
 
     summary: str
     tables: tuple[TableDemand, ...]
-    """Those whose smallest pieces are the largest."""
+    """Those whose smallest shards are the largest."""
     remedies: tuple[Remedy, ...] = ()

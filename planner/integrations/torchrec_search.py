@@ -124,7 +124,7 @@ class ModuleSearch:
         faults = [Fault(source, 0, 0, "", message)]
         faults += [Fault(source, 0, 0, each.name, f"{format_bytes(each.bytes)}: {each.reason}") for each in tables]
         is_short = plan.infeasibility is not None and (
-            bool(plan.infeasibility.byte_prices)
+            bool(plan.infeasibility.memory_multipliers)
             or self.weight_bytes > _room_bytes(plan.infeasibility, policy)
             or parameter_bytes(workload) * self.reservation.theirs.world_size
             > _capacity_bytes(plan.infeasibility, ("hbm",))

@@ -34,7 +34,7 @@ from planner.problem.placement import Placement
 from planner.problem.relocation import Homes
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.verification.error_bars import with_error_bars
-from planner.verification.infeasibility import explain_limit, explain_shortage, explain_trial
+from planner.verification.infeasibility import explain_exhaustive_search, explain_limit, explain_shortage
 from planner.verification.proof import write_proof
 
 
@@ -59,7 +59,7 @@ def document(
             reason = explain_shortage(formulation, outcome.shortage)
             reason = reason.model_copy(update={"remedies": remedies})
         elif outcome.tried:
-            reason = explain_trial(formulation, remedies)
+            reason = explain_exhaustive_search(formulation, remedies)
         elif outcome.status == "timeout":
             unplaced = explain_unplaced(Pieces(formulation), remedies)
         return Plan(

@@ -43,8 +43,8 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
         table.add_row(name, "hidden", "", "", f"the remainder is in {behind}")
     if reasons.memory:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of scarce memory")
-    if reasons.cases_bound_s:
-        table.add_row("branching", "", amount(reasons.cases_bound_s, model), "", "whole blocks on single ranks")
+    if reasons.branching_bound_s:
+        table.add_row("branching", "", amount(reasons.branching_bound_s, model), "", "whole blocks on single ranks")
     console.print(table)
     console.print()
     for each in reasons.stages:
@@ -219,7 +219,7 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
             for cost in reasons.fixed
         ],
         "memory_bound_s": reasons.memory_bound_s,
-        "cases_bound_s": reasons.cases_bound_s,
+        "branching_bound_s": reasons.branching_bound_s,
         "memory": [
             {"tier": memory.tier, "group": memory.group, "seconds_per_gib": memory.seconds_per_gib}
             for memory in reasons.memory

@@ -254,7 +254,7 @@ def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str,
         if not capacity[tier]:
             continue
         is_hidden = plan.proof is None or model.is_copy_time(plan.objective.lower_bound_s)
-        prices = () if is_hidden or plan.proof is None else plan.proof.byte_prices
+        prices = () if is_hidden or plan.proof is None else plan.proof.memory_multipliers
         price = max((each.seconds_per_byte for each in prices if each.tier == tier), default=0.0)
         saves[f"{tier}_capacity"] = min(1.0, GROWTH * capacity[tier] * price / plan.objective.step_s)
     return saves

@@ -94,7 +94,7 @@ class Search(Record):
     """Stop this close to the bound."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     prove: bool = False
-    """Whether the bound is raised case by case after the search, as `planner plan` does; it takes most of the time
+    """Whether branching raises the bound after the search, as `planner plan` does; it takes most of the time
     where tables are few."""
     simulate: bool = True
     """Play each plan's step by the simulator too."""

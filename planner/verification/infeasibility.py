@@ -26,7 +26,7 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.formulation.policy import Policy, rank_ranges
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
-from planner.verification.proof import byte_prices, faults_of, read_proof
+from planner.verification.proof import faults_of, memory_multipliers, read_proof
 from topologies.units import format_bytes
 
 _BLAMED = 5
@@ -82,18 +82,23 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         summary=summary,
         tiers=tiers,
         tables=demand,
-        byte_prices=byte_prices(model, problem, shortage.byte),
+        memory_multipliers=memory_multipliers(model, problem, shortage.byte),
     )
 
 
-def explain_trial(formulation: Formulation, remedies: tuple[Remedy, ...]) -> Infeasibility:
+def explain_exhaustive_search(formulation: Formulation, remedies: tuple[Remedy, ...]) -> Infeasibility:
     """Why nothing fits where only trying everything shows it."""
     unplaced = explain_unplaced(Pieces(formulation))
     summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
     if formulation.problem.grouped.any():
         summary += " and keeps to the policy"
     return Infeasibility(
-        summary=summary, tiers=(), tables=unplaced.tables, byte_prices=(), tried=True, remedies=remedies
+        summary=summary,
+        tiers=(),
+        tables=unplaced.tables,
+        memory_multipliers=(),
+        exhaustive_search=True,
+        remedies=remedies,
     )
 
 
@@ -114,7 +119,7 @@ def _homeless_reasons(model: CostModel, options: Options, tables: Ints, pieces: 
 def explain_limit(least_bytes: int, limit_bytes: int) -> Infeasibility:
     """Why there is no plan where more must move than may."""
     summary = f"at least {format_bytes(least_bytes)} must move, and the limit is {format_bytes(limit_bytes)}"
-    return Infeasibility(summary=summary, tiers=(), tables=(), byte_prices=())
+    return Infeasibility(summary=summary, tiers=(), tables=(), memory_multipliers=())
 
 
 # -- checked -----------------------------------------------------------------------------------------------------------
@@ -151,14 +156,16 @@ def _limit_claim(plan: Plan) -> Infeasibility | None:
     """What the document should say where more must move than may; None where it claims a want of memory."""
     moves, reason = plan.moves, plan.infeasibility
     assert reason is not None
-    if reason.tried or reason.tiers or moves is None or moves.limit_bytes is None or not is_limit_too_small(plan):
+    if reason.exhaustive_search or reason.tiers or not is_limit_too_small(plan):
         return None
+    assert moves is not None
+    assert moves.limit_bytes is not None
     return explain_limit(moves.least_bytes, moves.limit_bytes)
 
 
 def _unproven(reason: Infeasibility, model: CostModel, problem: Problem) -> str | None:
     """Why a claim that the memory does not suffice is not proven; None where it is."""
-    if reason.tried:
+    if reason.exhaustive_search:
         return None if nothing_fits(problem) else "infeasible: trying all placements does not show that none fits"
     if is_infeasible(reason, model, problem):
         return None
@@ -182,7 +189,7 @@ def is_infeasible(reason: Infeasibility, model: CostModel, problem: Problem) -> 
 
 
 def _priced(reason: Infeasibility) -> Proof:
-    return Proof(threshold_s=None, weights=(), byte_prices=reason.byte_prices)
+    return Proof(threshold_s=None, weights=(), memory_multipliers=reason.memory_multipliers)
 
 
 def _homeless(problem: Problem) -> Ints:
@@ -196,8 +203,8 @@ def _homeless(problem: Problem) -> Ints:
 def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibility:
     """What the document should say of a proven want of memory; how much is short where a solver found it, and the
     remedies, as it says."""
-    if reason.tried:
-        return explain_trial(formulation, reason.remedies)
+    if reason.exhaustive_search:
+        return explain_exhaustive_search(formulation, reason.remedies)
     model, problem = formulation.model, formulation.problem
     prices, _ = read_proof(_priced(reason), model, problem)
     unplaceable = _homeless(problem)

@@ -27,12 +27,12 @@ from planner.certificates.lagrangian import (
 )
 from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
-from planner.document.certificates import BytePrice, FunctionPrice, Proof, ProofPacking, ResourceWeight, TableWeight
+from planner.document.certificates import MemoryMultiplier, FunctionMultiplier, Proof, ProofPacking, ResourceWeight, TableWeight
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
-from planner.verification.proof_nodes import read_cases, write_cases
+from planner.verification.proof_nodes import read_tree, written_tree
 
 
 def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
@@ -42,15 +42,15 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
         for (table, stage), share in sorted(bound.multipliers.of_table.items())
         if share > 0
     )
-    branching = None if bound.tree is None else write_cases(model, bound.tree)
+    branching = None if bound.tree is None else written_tree(model, bound.tree)
     return Proof(
         threshold_s=bound.threshold_s,
         weights=_resource_weights(model, problem, bound.multipliers.weight),
-        byte_prices=byte_prices(model, problem, bound.multipliers.byte),
+        memory_multipliers=memory_multipliers(model, problem, bound.multipliers.byte),
         table_weights=of_table,
         packing=None if bound.packed is None else _written_packing(model, problem, bound.packed),
         branching=branching,
-        tried_s=bound.tried_s,
+        exhaustive_search_s=bound.tried_s,
     )
 
 
@@ -58,7 +58,7 @@ def _written_packing(model: CostModel, problem: Problem, packed: PackingProof) -
     """What refutes a threshold, in the document's words."""
     groups = [group.name for group in model.topology.nodes]
     functions = tuple(
-        FunctionPrice(
+        FunctionMultiplier(
             stage=model.stages[model.columns[column].stage],
             resource=str(model.columns[column].resource),
             group=groups[kind],
@@ -71,7 +71,7 @@ def _written_packing(model: CostModel, problem: Problem, packed: PackingProof) -
     return ProofPacking(
         threshold_s=packed.threshold_s,
         weights=_resource_weights(model, problem, packed.multipliers.weight),
-        byte_prices=byte_prices(model, problem, packed.multipliers.byte),
+        memory_multipliers=memory_multipliers(model, problem, packed.multipliers.byte),
         functions=functions,
     )
 
@@ -90,10 +90,10 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
     return tuple(weights)
 
 
-def byte_prices(model: CostModel, problem: Problem, byte: Floats) -> tuple[BytePrice, ...]:
+def memory_multipliers(model: CostModel, problem: Problem, byte: Floats) -> tuple[MemoryMultiplier, ...]:
     """The prices [D, M] that are not 0, in the document's words."""
     return tuple(
-        BytePrice(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
+        MemoryMultiplier(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
         for m, tier in enumerate(model.memories)
         for d, (group, ranks) in enumerate(_places(model, problem))
         if byte[d, m] > 0
@@ -130,7 +130,7 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
     priced: set[object] = set()
-    for price in proof.byte_prices:
+    for price in proof.memory_multipliers:
         where = (price.group, price.ranks)
         is_there = where in places and price.tier in model.memories and (price.tier, where) not in priced
         if price.seconds_per_byte < 0 or not is_there:
@@ -153,7 +153,7 @@ def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Itera
 
 def _plain(packing: ProofPacking) -> Proof:
     """The weights and prices of a packing as a proof of their own."""
-    return Proof(threshold_s=None, weights=packing.weights, byte_prices=packing.byte_prices)
+    return Proof(threshold_s=None, weights=packing.weights, memory_multipliers=packing.memory_multipliers)
 
 
 def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Multipliers, Bools]:
@@ -173,10 +173,10 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     if proof.packing is not None:
         simple = max(simple, _packed_s(proof.packing, prices, model, problem))
     if proof.branching is not None:
-        tree = read_cases(proof.branching, model, problem)
+        tree = read_tree(proof.branching, model, problem)
         simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, prices)))
-    if proof.tried_s is not None:
-        simple = max(simple, proven_s(proof.tried_s))
+    if proof.exhaustive_search_s is not None:
+        simple = max(simple, proven_s(proof.exhaustive_search_s))
     return simple
 
 
@@ -200,24 +200,24 @@ def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, probl
     return min(value, packing.threshold_s)
 
 
-def faults_of_trial(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
+def faults_of_exhaustive_search(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """A plan that is faster than all that was tried, if that is claimed; for multipliers without faults."""
-    if proof.tried_s is None:
+    if proof.exhaustive_search_s is None:
         return
     prices = _multipliers(proof, model, problem)
-    tried = search_exhaustively(problem, proof.tried_s, prices.weight, prices.byte)
+    tried = search_exhaustively(problem, proof.exhaustive_search_s, prices.weight, prices.byte)
     if tried is None:
-        yield f"there are too many plans below {proof.tried_s!r} s to try them all"
+        yield f"there are too many plans below {proof.exhaustive_search_s!r} s to try them all"
     elif tried.placement is not None:
-        yield f"a plan takes {tried.step_s!r} s, and all below {proof.tried_s!r} s are said to be tried"
+        yield f"a plan takes {tried.step_s!r} s, and all below {proof.exhaustive_search_s!r} s are said to be tried"
 
 
-def faults_of_cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
+def faults_of_branching(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """What keeps the cases, if there are any, from being a proof; for multipliers without faults."""
     if proof.branching is None:
         return
     try:
-        tree = read_cases(proof.branching, model, problem)
+        tree = read_tree(proof.branching, model, problem)
     except ValueError as error:
         yield str(error)
         return
@@ -235,7 +235,7 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multiplier
         for d in range(problem.kinds) if entry.group is None else [places.index((entry.group, entry.ranks))]:
             weight[d, c] += entry.share / instances[d, c] if instances[d, c] else 0.0
     byte = np.zeros((len(places), len(model.memories)))
-    for price in proof.byte_prices:
+    for price in proof.memory_multipliers:
         byte[places.index((price.group, price.ranks)), model.memories.index(price.tier)] = price.seconds_per_byte
     of_table: dict[tuple[int, int], float] = {}
     number = {table.name: t for t, table in enumerate(model.workload.tables)}

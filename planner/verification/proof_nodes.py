@@ -1,4 +1,4 @@
-"""The cases of a proof, as the document carries them."""
+"""The branch tree of a proof, as the document carries it."""
 
 import numpy as np
 
@@ -6,72 +6,72 @@ from cost_models.model import CostModel
 from planner.certificates.branch_trees import BranchNode, BranchTree
 from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import Part
-from planner.document.certificates import CasePart, Division, ProofCase, ProofCases
+from planner.document.certificates import BranchedTable, NodeDecision, ProofNode, ProofTree
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
 
-def write_cases(model: CostModel, tree: BranchTree) -> ProofCases:
+def written_tree(model: CostModel, tree: BranchTree) -> ProofTree:
     """A solver's tree in the document's words."""
     names = [table.name for table in model.workload.tables]
-    cases = []
+    nodes = []
     for node in tree.nodes:
-        weights = byte_prices = divided = None
+        weights = memory_multipliers = branches_on = None
         if node.divides is not None:
-            divided = Division(table=names[node.divides[0]], part=node.divides[1])
+            branches_on = BranchedTable(table=names[node.divides[0]], part=node.divides[1])
         if node.multipliers is not None:
             weights = tuple(
                 (model.stages[column.stage], str(column.resource), rank, value)
                 for column, row in zip(model.columns, node.multipliers.weight, strict=True)
                 for rank, value in _runs(row)
             )
-            byte_prices = tuple(
+            memory_multipliers = tuple(
                 (tier, rank, value)
                 for tier, row in zip(model.memories, node.multipliers.byte, strict=True)
                 for rank, value in _runs(row)
             )
-        cases.append(
-            ProofCase(
+        nodes.append(
+            ProofNode(
                 parent=None if node.parent < 0 else node.parent,
-                decides=None if node.part is None else CasePart(**node.part._asdict()),
-                divided_by=divided,
+                decision=None if node.part is None else NodeDecision(**node.part._asdict()),
+                branches_on=branches_on,
                 weights=weights,
-                byte_prices=byte_prices,
+                memory_multipliers=memory_multipliers,
             )
         )
-    return ProofCases(threshold_s=tree.threshold_s, cases=tuple(cases))
+    return ProofTree(threshold_s=tree.threshold_s, nodes=tuple(nodes))
 
 
-def read_cases(proof: ProofCases, model: CostModel, problem: Problem) -> BranchTree:
+def read_tree(proof: ProofTree, model: CostModel, problem: Problem) -> BranchTree:
     """The tree of a document. Raises ValueError for what does not exist in the plan's inputs."""
     tables = {table.name: number for number, table in enumerate(model.workload.tables)}
     column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     tier_of = {tier: m for m, tier in enumerate(model.memories)}
     world, blocks = problem.world, len(problem.block_option)
     nodes = []
-    for number, case in enumerate(proof.cases):
+    for number, entry in enumerate(proof.nodes):
         multipliers = None
-        if case.weights is not None:
+        if entry.weights is not None:
             weight, byte = np.full((len(column_of), world), np.nan), np.full((len(tier_of), world), np.nan)
-            for stage, resource, rank, value in case.weights:
+            for stage, resource, rank, value in entry.weights:
                 if (stage, resource) not in column_of or not 0 <= rank < world:
-                    raise ValueError(f"case {number}: weight on {resource} of {stage}, rank {rank}: does not exist")
+                    raise ValueError(f"node {number}: weight on {resource} of {stage}, rank {rank}: does not exist")
                 weight[column_of[stage, resource], rank] = value
-            for tier, rank, value in case.byte_prices or ():
+            for tier, rank, value in entry.memory_multipliers or ():
                 if tier not in tier_of or not 0 <= rank < world:
-                    raise ValueError(f"case {number}: price of {tier}, rank {rank}: does not exist")
+                    raise ValueError(f"node {number}: price of {tier}, rank {rank}: does not exist")
                 byte[tier_of[tier], rank] = value
             multipliers = NodeMultipliers(_filled(weight), _filled(byte))
         part, places = None, max(world, len(problem.node_start) - 1)
-        if case.decides is not None:
-            part = Part(case.decides.first, case.decides.last, case.decides.place)
+        if entry.decision is not None:
+            part = Part(entry.decision.first, entry.decision.last, entry.decision.place)
             if not 0 <= part.first <= part.last < blocks or not -1 <= (part.place or 0) < places:
-                raise ValueError(f"case {number}: a block type or place that does not exist")
+                raise ValueError(f"node {number}: a block type or place that does not exist")
         divides = None
-        if case.divided_by is not None:
-            if case.divided_by.table not in tables:
+        if case.branches_on is not None:
+            if case.branches_on.table not in tables:
                 raise ValueError(f"case {number}: is divided by a table that does not exist")
-            divides = tables[case.divided_by.table], case.divided_by.part
+            divides = tables[case.branches_on.table], case.branches_on.part
         nodes.append(BranchNode(-1 if case.parent is None else case.parent, part, divides, multipliers))
     if not nodes:
         raise ValueError("there are no cases")
@@ -87,5 +87,5 @@ def _runs(row: Floats) -> list[tuple[int, float]]:
 def _filled(table: Floats) -> Floats:
     """The values of `_runs` at every rank; 0 before the first one."""
     known = np.where(np.isnan(table), 0, np.arange(table.shape[1]))
-    found = np.take_along_axis(table, np.maximum.accumulate(known, axis=1), axis=1)
-    return np.nan_to_num(found)
+    values = np.take_along_axis(table, np.maximum.accumulate(known, axis=1), axis=1)
+    return np.nan_to_num(values)

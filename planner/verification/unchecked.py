@@ -90,7 +90,7 @@ def _of_provenance(plan: Plan, given: Collection[str]) -> Iterator[Unchecked]:
 
 def _of_reasons(plan: Plan) -> Iterator[Unchecked]:
     reason = plan.infeasibility
-    if reason is not None and reason.byte_prices:
+    if reason is not None and reason.memory_multipliers:
         yield Unchecked("infeasibility.tiers.*.short_bytes", "a solver found them")
     for name, given in (("infeasibility", plan.infeasibility), ("unplaced", plan.unplaced)):
         if given is not None:

@@ -51,9 +51,9 @@ from planner.verification.figures import (
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.proof import (
     faults_of,
-    faults_of_cases,
+    faults_of_branching,
+    faults_of_exhaustive_search,
     faults_of_packing,
-    faults_of_trial,
     recomputed_bound_s,
 )
 from topologies.cluster import Topology, fingerprint
@@ -283,7 +283,8 @@ def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    faults = [*faults_of_cases(plan.proof, model, problem), *faults_of_trial(plan.proof, model, problem)]
+    faults = list(faults_of_branching(plan.proof, model, problem))
+    faults += faults_of_exhaustive_search(plan.proof, model, problem)
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return

@@ -46,7 +46,7 @@ def test_a_plan_is_explained_within_80_columns(run, planned):
     document = json.loads(planned.read_text())
     for stage in document["stages"]:
         assert stage["name"] in shown.stdout
-    scarce = {price["tier"].upper() for price in document["proof"]["byte_prices"]}
+    scarce = {price["tier"].upper() for price in document["proof"]["memory_multipliers"]}
     assert scarce
     for tier in scarce:
         assert f"{tier} is scarce" in shown.stdout

@@ -30,7 +30,7 @@ from topologies.errors import InputError
 Json = Any
 Keys = tuple[str | int, ...]
 
-EVIDENCE = ("proof", "infeasibility.byte_prices")
+EVIDENCE = ("proof", "infeasibility.memory_multipliers")
 """What proves a claim: anything that does is right, and verification shows that it does."""
 ROUNDING = 2e-6
 """Relative: below what any edit here changes, above what summing in another order does."""

@@ -202,7 +202,7 @@ def test_pieces_that_do_not_pack_are_named() -> None:
     assert found.status == "infeasible"
     assert found.unplaced is None
     assert found.infeasibility is not None
-    assert found.infeasibility.tried
+    assert found.infeasibility.exhaustive_search
     assert {table.name for table in found.infeasibility.tables} == {"t0", "t1", "t2"}
     assert "table_wise in hbm, takes" in found.infeasibility.tables[0].reason
     by_change = {remedy.change: remedy for remedy in found.infeasibility.remedies}

@@ -173,7 +173,8 @@ def test_a_place_that_cannot_be_written_is_an_input_error(planned: Plan, tmp_pat
         (b'{"kind": "plan",\n "schema_version"', r":2:"),
         (b"[]", "is not a plan document"),
         (b'{"kind": "topology"}', "is not a plan document"),
-        (b'{"kind": "plan", "schema_version": 2}', "has version 2; this planner reads 1"),
+        (b'{"kind": "plan", "schema_version": 3}', "has version 3; this planner reads 1 and 2"),
+        (b'{"kind": "plan", "schema_version": true}', "has version True; this planner reads 1 and 2"),
         (b'{"kind": "plan", "schema_version": 1}', "status"),
         (b"\xff\xfe", "is not UTF-8"),
     ],
@@ -232,10 +233,10 @@ def test_elements_of_lists_have_line_and_column(tmp_path: Path) -> None:
 def test_a_list_that_is_too_short_is_refused(planned: Plan, tmp_path: Path) -> None:
     """An entry of a fixed length, of which something is missing, is a fault with its path, not a bug."""
     document = json.loads(planned.to_json())
-    case = {"parent": None, "decides": None, "divided_by": None, "weights": [["dense"]], "byte_prices": None}
-    document["proof"]["branching"] = {"threshold_s": 1.0, "cases": [case]}
+    node = {"parent": None, "decision": None, "branches_on": None, "weights": [["dense"]], "memory_multipliers": None}
+    document["proof"]["branching"] = {"threshold_s": 1.0, "nodes": [node]}
     (tmp_path / "x.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=r"proof\.branching\.cases\.0\.weights\.0"):
+    with pytest.raises(InputError, match=r"proof\.branching\.nodes\.0\.weights\.0"):
         read_plan(tmp_path / "x.json")
 
 

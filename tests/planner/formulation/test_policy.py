@@ -381,7 +381,7 @@ def test_pinned_tables_that_do_not_fit_are_named_with_a_proof() -> None:
     hbm = found.infeasibility.tiers[0]
     assert hbm.capacity_bytes == pytest.approx(1e9, rel=0.01)
     assert hbm.short_bytes == pytest.approx(2 * 768e6 - 1e9, rel=0.1)
-    assert {price.ranks for price in found.infeasibility.byte_prices} == {(2,)}
+    assert {price.ranks for price in found.infeasibility.memory_multipliers} == {(2,)}
     assert verify(Plan.model_validate(json.loads(found.to_json()))) == []
     no_policy = found.provenance.model_copy(update={"policy": policy(tiers=["hbm"])})
     assert verify(found.model_copy(update={"provenance": no_policy}))

@@ -122,7 +122,7 @@ def test_its_explanation_adds_up() -> None:
     assert (last.stage.name, last.resource, last.contributors) == (BATCH_COPY, "pcie", ())
     assert last.constant_s == last.stage.seconds
     parts = sum(each.bound_s or 0.0 for each in reasons.stages) + (reasons.memory_bound_s or 0.0)
-    assert parts + (reasons.cases_bound_s or 0.0) == pytest.approx(found.objective.lower_bound_s)
+    assert parts + (reasons.branching_bound_s or 0.0) == pytest.approx(found.objective.lower_bound_s)
     assert reasons.memory == ()
     assert [gain.resource for gain in reasons.gains] == ["PCIe bandwidth"]
 

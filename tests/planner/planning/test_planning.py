@@ -173,7 +173,7 @@ def test_tables_stay_in_hbm_where_there_is_plenty(workload: str, topology: str, 
     """Memory costs nothing there, and what costs the same elsewhere stays in the fastest tier."""
     found = plan(topology, load_workload(workload, overrides=overrides), effort=0)
     assert found.proof is not None
-    assert found.proof.byte_prices == ()
+    assert found.proof.memory_multipliers == ()
     assert {table.tier for table in found.tables} == {"hbm"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.studies import execution, runners
+from planner.studies import execution, point, runners
 from planner.studies.execution import Done
 from planner.studies.grid import Grid
 from planner.studies.point import Answer, Job, answer
@@ -74,6 +74,23 @@ def test_a_broken_cache_file_is_computed_again(grid: Callable[..., Grid], run_gr
     (one,) = run_grid(points, Serial(), store)
     assert not one.from_store
     assert one.answer.record["status"] == "feasible"
+
+
+def test_answers_of_an_older_version_are_recognised_and_computed_again(
+    grid: Callable[..., Grid], run_grid: RunGrid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of an answer has a hash over the code that found it: no other code reads it, nor the plan beside it."""
+    points, store = grid(axes={NODES: [1, 2]}), Store(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr(point, "code_digest", lambda: "that of an older version")
+        run_grid(points, Serial(), store)
+        assert all(done.from_store for done in run_grid(points, Serial(), store))
+    for file in tmp_path.glob("points/*/*.json"):  # in words that are no longer read
+        file.write_text(file.read_text().replace("step_s", "seconds"))
+    counted = _Counting()
+    assert not any(done.from_store for done in run_grid(points, counted, store))
+    assert counted.jobs == len(points)
+    assert store.usage().answers == 2 * len(points)
 
 
 def test_a_neighbours_plan_is_taken_only_where_it_is_as_good(grid: Callable[..., Grid], run_grid: RunGrid) -> None:

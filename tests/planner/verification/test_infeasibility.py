@@ -79,15 +79,15 @@ def _other_summary(document: Document) -> None:
 
 
 def _said_to_be_tried(document: Document) -> None:
-    document["infeasibility"]["tried"] = True
+    document["infeasibility"]["exhaustive_search"] = True
 
 
 def _not_tried(document: Document) -> None:
-    document["infeasibility"]["tried"] = False
+    document["infeasibility"]["exhaustive_search"] = False
 
 
 def _half_the_prices(document: Document) -> None:
-    prices = document["infeasibility"]["byte_prices"]
+    prices = document["infeasibility"]["memory_multipliers"]
     prices.append(dict(prices[0], seconds_per_byte=prices[0]["seconds_per_byte"] / 2))
 
 
@@ -101,7 +101,7 @@ def _timeout_without_a_word(document: Document) -> None:
 
 
 def _a_proof(document: Document) -> None:
-    document["proof"] = {"threshold_s": None, "weights": [], "byte_prices": []}
+    document["proof"] = {"threshold_s": None, "weights": [], "memory_multipliers": []}
 
 
 @pytest.mark.parametrize(

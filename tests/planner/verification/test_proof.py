@@ -39,7 +39,7 @@ def test_a_proof_is_recomputed_without_a_solver(planned: Plan) -> None:
     assert verify(planned) == []
     assert planned.proof is not None
     assert planned.objective is not None
-    assert planned.proof.byte_prices
+    assert planned.proof.memory_multipliers
     model = cost_model("physical", *planned_inputs(planned))
     problem = build_problem(model, enumerate_options(model, Policy()))
     found = recomputed_bound_s(planned.proof, model, problem)
@@ -71,8 +71,8 @@ def test_proofs_of_tiny_instances_hold(seed: int) -> None:
     assert verify(found) == [], instance.description
 
 
-def test_cases_hand_down_multipliers_as_they_are() -> None:
-    """Ranks that are equal in one case need not be so in the cases below it: what was found of these holds there."""
+def test_nodes_hand_down_multipliers_as_they_are() -> None:
+    """Ranks that are equal at one node need not be so at the nodes below it: what was found of these holds there."""
     found = plan("dgx-h100", "dlrm-dcnv2", cost_model="hugectr", effort=1, gap=1e-4)
     assert found.proof is not None
     assert found.proof.branching is not None
@@ -93,10 +93,10 @@ def test_multipliers_that_are_no_proof_are_refused(planned: Plan) -> None:
     proof = planned.proof.model_dump()
     heavier = [{**weight, "share": 2.0 * weight["share"]} for weight in proof["weights"]]
     unknown = [{**proof["weights"][0], "resource": "magic"}, *proof["weights"][1:]]
-    negative = [{**price, "seconds_per_byte": -1.0} for price in proof["byte_prices"]]
+    negative = [{**price, "seconds_per_byte": -1.0} for price in proof["memory_multipliers"]]
     assert "above 1" in violations(with_changes(planned, proof={**proof, "weights": heavier}))
     assert "does not exist" in violations(with_changes(planned, proof={**proof, "weights": unknown}))
-    assert "negative" in violations(with_changes(planned, proof={**proof, "byte_prices": negative}))
+    assert "negative" in violations(with_changes(planned, proof={**proof, "memory_multipliers": negative}))
     assert "without one" in violations(with_changes(planned, proof=None))
 
 
@@ -108,7 +108,7 @@ def test_a_claim_of_infeasibility_is_checked() -> None:
     assert found.infeasibility is not None
     assert verify(found) == []
     reason = found.infeasibility.model_dump()
-    assert "do not prove" in violations(with_changes(found, infeasibility={**reason, "byte_prices": []}))
+    assert "do not prove" in violations(with_changes(found, infeasibility={**reason, "memory_multipliers": []}))
 
 
 def test_other_coefficients_are_named(planned: Plan) -> None:
@@ -119,8 +119,8 @@ def test_other_coefficients_are_named(planned: Plan) -> None:
 
 
 @pytest.fixture(scope="module")
-def by_cases() -> Plan:
-    """Few tables, many ways to cut them: the bound is proven case by case."""
+def by_branching() -> Plan:
+    """Few tables, many ways to cut them: the bound is proven by branching."""
     cluster = topology(node_group("a", ranks=4), node_group("b", ranks=2, hbm_bytes=0.5e9))
     tables = [{"rows": 20_000 * (1 + i * i % 7), "dim": 64, "pooling_factor": 1 + 3 * i % 11} for i in range(10)]
     found = plan(cluster, workload(tables), gap=0.0)
@@ -130,51 +130,51 @@ def by_cases() -> Plan:
     return found
 
 
-def with_cases(document: Plan, change: Callable[[list[dict[str, Any]]], None]) -> Plan:
-    """The plan with its cases, as plain data, changed."""
+def with_nodes(document: Plan, change: Callable[[list[dict[str, Any]]], None]) -> Plan:
+    """The plan with its nodes, as plain data, changed."""
     data = document.model_dump(mode="python")
-    cases = list(data["proof"]["branching"]["cases"])
-    change(cases)
-    data["proof"]["branching"]["cases"] = cases
+    nodes = list(data["proof"]["branching"]["nodes"])
+    change(nodes)
+    data["proof"]["branching"]["nodes"] = nodes
     return Plan.model_validate(data)
 
 
-def test_cases_that_leave_something_out_are_refused(by_cases: Plan) -> None:
-    """Without its last case, which is a leaf, the tree has a gap."""
-    assert "left out" in violations(with_cases(by_cases, lambda cases: cases.pop() and None))
+def test_nodes_that_leave_something_out_are_refused(by_branching: Plan) -> None:
+    """Without its last node, which is a leaf, the tree has a gap."""
+    assert "left out" in violations(with_nodes(by_branching, lambda nodes: nodes.pop() and None))
 
 
-def test_cases_with_too_much_weight_are_refused(by_cases: Plan) -> None:
+def test_nodes_with_too_much_weight_are_refused(by_branching: Plan) -> None:
     """Weights above one in all would prove more than is true."""
 
-    def heavier(cases: list[dict[str, Any]]) -> None:
-        stage, resource, _, _ = max(cases[0]["weights"], key=lambda entry: entry[3])
-        added = tuple((*entry[:3], entry[3] + (entry[:2] == (stage, resource))) for entry in cases[0]["weights"])
-        cases[0] = {**cases[0], "weights": added}
+    def heavier(nodes: list[dict[str, Any]]) -> None:
+        stage, resource, _, _ = max(nodes[0]["weights"], key=lambda entry: entry[3])
+        added = tuple((*entry[:3], entry[3] + (entry[:2] == (stage, resource))) for entry in nodes[0]["weights"])
+        nodes[0] = {**nodes[0], "weights": added}
 
-    assert "sum to more than 1" in violations(with_cases(by_cases, heavier))
+    assert "sum to more than 1" in violations(with_nodes(by_branching, heavier))
 
 
-def test_cases_of_another_table_are_refused(by_cases: Plan) -> None:
-    """A division by a table that does not exist, and by another one than the parts are of."""
+def test_nodes_of_another_table_are_refused(by_branching: Plan) -> None:
+    """Branching on a table that does not exist, and by another one than the parts are of."""
     for name in ("nobody", "t0", "t1", "t2", "t3"):
 
-        def divide(cases: list[dict[str, Any]], name: str = name) -> None:
-            cases[0] = {**cases[0], "divided_by": {**cases[0]["divided_by"], "table": name}}
+        def divide(nodes: list[dict[str, Any]], name: str = name) -> None:
+            nodes[0] = {**nodes[0], "branches_on": {**nodes[0]["branches_on"], "table": name}}
 
-        assert by_cases.proof is not None
-        assert by_cases.proof.branching is not None
-        own = by_cases.proof.branching.cases[0].divided_by
+        assert by_branching.proof is not None
+        assert by_branching.proof.branching is not None
+        own = by_branching.proof.branching.nodes[0].branches_on
         assert own is not None
-        assert ("proof: " in violations(with_cases(by_cases, divide))) == (name != own.table)
+        assert ("proof: " in violations(with_nodes(by_branching, divide))) == (name != own.table)
 
 
-def test_a_bound_above_what_the_cases_prove_is_refused(by_cases: Plan) -> None:
-    """Where the document says that the plan is optimal, and its cases prove less."""
-    assert by_cases.objective is not None
-    step_s = by_cases.objective.step_s
-    claim = {**by_cases.objective.model_dump(), "lower_bound_s": step_s, "gap": 0.0}
-    assert "its multipliers prove" in violations(with_changes(by_cases, objective=claim))
+def test_a_bound_above_what_the_nodes_prove_is_refused(by_branching: Plan) -> None:
+    """Where the document says that the plan is optimal, and its nodes prove less."""
+    assert by_branching.objective is not None
+    step_s = by_branching.objective.step_s
+    claim = {**by_branching.objective.model_dump(), "lower_bound_s": step_s, "gap": 0.0}
+    assert "its multipliers prove" in violations(with_changes(by_branching, objective=claim))
 
 
 def whole_tables(count: int, room: float) -> Plan:
@@ -191,9 +191,9 @@ def test_a_plan_below_what_was_tried_is_found() -> None:
     assert found.status == "optimal"
     assert found.proof is not None
     assert found.objective is not None
-    assert found.proof.tried_s == pytest.approx(found.objective.step_s)
+    assert found.proof.exhaustive_search_s == pytest.approx(found.objective.step_s)
     assert verify(found) == []
-    higher = found.proof.model_copy(update={"tried_s": found.objective.step_s * 1.01})
+    higher = found.proof.model_copy(update={"exhaustive_search_s": found.objective.step_s * 1.01})
     assert "are said to be tried" in violations(with_changes(found, proof=higher.model_dump()))
 
 
@@ -202,7 +202,7 @@ def test_nothing_fits_as_trying_everything_shows() -> None:
     found = whole_tables(5, 1.7)
     assert found.status == "infeasible"
     assert found.infeasibility is not None
-    assert found.infeasibility.tried
+    assert found.infeasibility.exhaustive_search
     assert "every way to place their pieces was tried" in found.infeasibility.summary
     assert verify(found) == []
     fits = whole_tables(5, 10)

@@ -1,0 +1,66 @@
+"""Versions of the plan document, and how an older one becomes the present one."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from topologies.errors import InputError
+
+SCHEMA_VERSION: Literal[2] = 2
+"""The one that this planner writes."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A field that has another name since a version."""
+
+    where: str
+    """Path of the mappings that have it; `*` for every element of a list."""
+    old: str
+    new: str
+
+
+RENAMED_IN_2 = (
+    Renamed("proof", "byte_prices", "memory_multipliers"),
+    Renamed("proof", "tried_s", "exhaustive_search_s"),
+    Renamed("proof.packing", "byte_prices", "memory_multipliers"),
+    Renamed("proof.branching", "cases", "nodes"),
+    Renamed("proof.branching.nodes.*", "decides", "decision"),
+    Renamed("proof.branching.nodes.*", "divided_by", "branches_on"),
+    Renamed("proof.branching.nodes.*", "byte_prices", "memory_multipliers"),
+    Renamed("infeasibility", "byte_prices", "memory_multipliers"),
+    Renamed("infeasibility", "tried", "exhaustive_search"),
+)
+"""In this order: a path has the names that the fields before it have given."""
+
+
+def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
+    """The mapping of a plan document in the present version.
+
+    Raises InputError for a version that this planner does not read, and for an old document with fields of a newer one.
+    """
+    version = data.get("schema_version")
+    if version == SCHEMA_VERSION and not isinstance(version, bool):
+        return data
+    if version != 1 or isinstance(version, bool):
+        readable = f"1 and {SCHEMA_VERSION}"
+        raise InputError.at(source, f"has version {version!r}; this planner reads {readable}", path="schema_version")
+    present = {**data, "schema_version": SCHEMA_VERSION}
+    for field in RENAMED_IN_2:
+        present = _renamed(present, field.where.split("."), field, source)
+    return present
+
+
+def _renamed(value: Any, path: list[str], field: Renamed, source: str) -> Any:
+    """A copy of a document's value with a field renamed in what lies at the path; what is not there stays as it is."""
+    if not path:
+        if not isinstance(value, dict):
+            return value
+        if field.new in value:
+            message = f"{field.new!r} is a field of version {SCHEMA_VERSION}, and the document has version 1"
+            raise InputError.at(source, message, path=field.where)
+        return {field.new if key == field.old else key: each for key, each in value.items()}
+    if path[0] == "*" and isinstance(value, list):
+        return [_renamed(each, path[1:], field, source) for each in value]
+    if isinstance(value, dict) and path[0] in value:
+        return {**value, path[0]: _renamed(value[path[0]], path[1:], field, source)}
+    return value

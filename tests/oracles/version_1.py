@@ -1,0 +1,28 @@
+"""Plan documents as version 1 wrote them."""
+
+import json
+from typing import Any
+
+from planner.document.plan import Plan
+
+OLD_NAMES = {
+    "memory_multipliers": "byte_prices",
+    "exhaustive_search_s": "tried_s",
+    "exhaustive_search": "tried",
+    "nodes": "cases",
+    "decision": "decides",
+    "branches_on": "divided_by",
+}
+
+
+def version_1(plan: Plan) -> dict[str, Any]:
+    """The mapping that version 1 wrote for a plan: the proofs under their old names, everything else as it is."""
+    document = json.loads(plan.to_json())
+    old = {key: _old(value) if key in ("proof", "infeasibility") else value for key, value in document.items()}
+    return {**old, "schema_version": 1}
+
+
+def _old(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {OLD_NAMES.get(key, key): _old(each) for key, each in value.items()}
+    return [_old(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,119 @@
+"""Plan documents of older versions are read as if they had been written today."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import Plan, plan, read_plan, verify
+from planner.document.versions import RENAMED_IN_2
+from planner.exporters.torchrec import torchrec_plan
+from tests.oracles.instances import node_group, topology, workload
+from tests.oracles.version_1 import version_1
+from topologies.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = ROOT / "tests" / "golden" / "plans" / "version-1"
+
+
+def _two_groups() -> Plan:
+    cluster = topology(node_group("a", ranks=4), node_group("b", ranks=2, hbm_bytes=0.5e9))
+    tables = [{"rows": 20_000 * (1 + i * i % 7), "dim": 64, "pooling_factor": 1 + 3 * i % 11} for i in range(10)]
+    return plan(cluster, workload(tables), gap=0.0, effort=1)
+
+
+def _whole() -> Plan:
+    tables = [{"rows": 1000 * (i + 1), "dim": 32} for i in range(7)]
+    whole = {"tiers": ["hbm"], "shardings": ["table_wise"]}
+    return plan(topology(node_group("a", ranks=3)), workload(tables), gap=0.0, effort=1, **whole)  # type: ignore[arg-type]
+
+
+def _nothing_packs() -> Plan:
+    trained = workload([{"rows": 2_300_000, "dim": 64}] * 3, global_batch=64)
+    return plan(topology(node_group("a", hbm_bytes=1e9)), trained, tiers=["hbm"], shardings=["table_wise"], effort=1)
+
+
+def _too_large() -> Plan:
+    cluster = topology(node_group("a", ranks=2, hbm_bytes=0.1e9, ddr_bytes=0.2e9))
+    return plan(cluster, workload([{"rows": 1_000_000, "dim": 64}] * 3), effort=1)
+
+
+QUESTIONS: dict[str, Callable[[], Plan]] = {
+    "two-groups": _two_groups,
+    "whole": _whole,
+    "nothing-packs": _nothing_packs,
+    "too-large": _too_large,
+}
+"""A branch tree, an exhaustive search, one that fits nothing, and multipliers of memory that nothing satisfies."""
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_files_of_version_1_are_read_verified_and_exported(name: str) -> None:
+    """They hold what is planned today. UPDATE_GOLDEN=1 after an intended change of plans; then look at the diff."""
+    file, now = FILES / f"{name}.json", QUESTIONS[name]()
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(json.dumps(version_1(now)) + "\n")
+    old = json.loads(file.read_text())
+    assert old["schema_version"] == 1
+    found = read_plan(file)
+    assert found == now
+    assert verify(found) == []
+    if found.objective is not None:
+        assert torchrec_plan(found) == torchrec_plan(now)
+
+
+def test_every_renamed_field_stands_in_a_file() -> None:
+    """So that none of them is left untried; a packing is renamed like the proof around it."""
+    texts = [file.read_text() for file in FILES.glob("*.json")]
+    for field in RENAMED_IN_2:
+        assert any(f'"{field.old}"' in text for text in texts), field
+
+
+def test_a_packing_is_renamed_too() -> None:
+    """A proof with a packing, of which version 1 is written and read."""
+    document = json.loads(_whole().to_json())
+    packing = {"threshold_s": 0.001, "weights": [], "functions": [], "memory_multipliers": []}
+    document["proof"]["packing"] = packing
+    new = Plan.model_validate(document)
+    old = version_1(new)
+    assert "byte_prices" in old["proof"]["packing"]
+    assert _read(old) == new
+
+
+def _read(document: dict[str, Any], path: Path | None = None) -> Plan:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = path or Path(folder) / "plan.json"
+        file.write_text(json.dumps(document))
+        return read_plan(file)
+
+
+@pytest.mark.parametrize(("version", "name"), [(1, "memory_multipliers"), (2, "byte_prices")])
+def test_fields_of_another_version_are_refused(version: int, name: str) -> None:
+    """A document has the fields of its version and no others; the place is named."""
+    document = version_1(_whole()) if version == 1 else json.loads(_whole().to_json())
+    document["proof"][name] = []
+    with pytest.raises(InputError, match=name):
+        _read(document)
+
+
+@pytest.mark.parametrize("proof", [[], "no", {"branching": []}, {"branching": {"cases": 3}}, {"byte_prices": {}}])
+def test_what_is_no_proof_in_an_old_document_is_a_fault_and_no_failure(proof: object) -> None:
+    """Renaming takes any JSON; what is wrong is said by the checks of the present version."""
+    document = version_1(_whole()) | {"proof": proof}
+    with pytest.raises(InputError, match="proof"):
+        _read(document)
+
+
+def test_the_table_of_changes_is_that_of_the_reader() -> None:
+    """Row by row: where, the old name and the new one."""
+    rows = re.findall(
+        r"^\| (.+?) \| `(.+?)` \| `(.+?)` \|", (ROOT / "docs/reference/plan-versions.md").read_text(), re.M
+    )
+    listed = {(where, old, new) for places, old, new in rows for where in re.findall(r"`(.+?)`", places)}
+    assert listed == {(field.where, field.old, field.new) for field in RENAMED_IN_2}
