@@ -53,7 +53,7 @@ def descend(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: i
     if not seen[probe].suffices and not _climb(suffices, seen, last):
         return
     while True:
-        high = min(position for position, one in seen.items() if one.suffices)
+        high = min(position for position, candidate in seen.items() if candidate.suffices)
         low = max((position for position in seen if position < high), default=-1)
         while high - low > 1:
             middle = (low + high) // 2
@@ -68,11 +68,11 @@ def _climb(suffices: Callable[[int], bool], seen: dict[int, Candidate], last: in
     """Close in on the fastest size from both sides; whether one that suffices is found."""
 
     def speed(position: int) -> float:
-        one = seen[position]
-        step_s = one.step_s or one.lower_bound_s
-        if one.target_s is not None and step_s:
-            return one.target_s / step_s
-        return one.samples_per_s or one.most_samples_per_s or 0.0
+        candidate = seen[position]
+        step_s = candidate.step_s or candidate.lower_bound_s
+        if candidate.target_s is not None and step_s:
+            return candidate.target_s / step_s
+        return candidate.samples_per_s or candidate.most_samples_per_s or 0.0
 
     while True:
         best = max(seen, key=lambda position: (speed(position), -position))

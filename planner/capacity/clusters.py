@@ -95,12 +95,12 @@ class ClusterChoice:
         """Whether there is an answer that keeps the constraints."""
         return self.sizing.answer is not None and not self.broken
 
-    def bill_of(self, one: Candidate) -> Bill:
+    def bill_of(self, candidate: Candidate) -> Bill:
         """What a size costs and draws; unknown where there is no such cluster."""
-        if not one.ranks:
+        if not candidate.ranks:
             return Bill(None, None)
         return bill(
-            resized(self.case.topology, group_index(self.case.topology, self.case.group), one.nodes), self.sheet
+            resized(self.case.topology, group_index(self.case.topology, self.case.group), candidate.nodes), self.sheet
         )
 
 
@@ -128,7 +128,7 @@ def size_all(
         raise InputError(dict.fromkeys(faults))
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     tiers = validate(rules, Policy).tiers
-    found: list[ClusterChoice] = []
+    choices: list[ClusterChoice] = []
     refused = 0
     for case in cases:
         try:
@@ -152,25 +152,25 @@ def size_all(
             faults += error.faults
             none = Candidate(question.max_nodes, 0, False, "input", reason=error.faults[0].message)
             sizings = (Sizing("all tiers", tiers, None, None, (none,)),)
-        found += [ClusterChoice(case, sizing, question, prices) for sizing in sizings]
+        choices += [ClusterChoice(case, sizing, question, prices) for sizing in sizings]
     if refused == len(cases):
         raise InputError(dict.fromkeys(faults))
-    return tuple(found)
+    return tuple(choices)
 
 
 def _faults(cases: Sequence[Case]) -> list[Fault]:
-    found: list[Fault] = []
+    faults: list[Fault] = []
     seen: list[tuple[Topology, Workload]] = []
     for case in cases:
         try:
             content = resized(case.topology, group_index(case.topology, case.group), 1), case.workload
         except InputError as error:
-            found += error.faults
+            faults += error.faults
             continue
         if content in seen:
-            found += InputError.at(case.label, "is the same as another case, but for the nodes that are sized").faults
+            faults += InputError.at(case.label, "is the same as another case, but for the nodes that are sized").faults
         seen.append(content)
-    return found
+    return faults
 
 
 def _named(tell: Callable[[str], None] | None, label: str) -> Callable[[str], None] | None:

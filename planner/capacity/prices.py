@@ -93,7 +93,7 @@ def bill(topology: Topology, sheet: PriceSheet | None = None) -> Bill:
 
 def notes(topology: Topology, sheet: PriceSheet | None = None) -> list[str]:
     """A sentence for each node group whose price is unknown, with the nearest name of the sheet."""
-    found = []
+    words = []
     for group in topology.nodes:
         if _price(group, sheet) is not None:
             continue
@@ -102,8 +102,8 @@ def notes(topology: Topology, sheet: PriceSheet | None = None) -> list[str]:
             remedy = "give a price sheet"
         else:
             remedy = f"{sheet.name} does not name {device}{did_you_mean(device, list(sheet.accelerators))}"
-        found.append(f"the price of {group.name!r} is unknown: {remedy}")
-    return found
+        words.append(f"the price of {group.name!r} is unknown: {remedy}")
+    return words
 
 
 def _price(group: NodeGroup, sheet: PriceSheet | None) -> float | None:

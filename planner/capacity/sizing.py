@@ -94,18 +94,22 @@ def size(
     trials = _SizeTrials(
         topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
-    found: list[Sizing] = []
+    sizings: list[Sizing] = []
     floor, most_s = size_floor(topology, priced), trials.longest_target_s(max_nodes)
     if floor.seconds > most_s:
         label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
         return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
-        if found and is_over():
+        if sizings and is_over():
             break
-        found.append(_sized(trials, label, tiers, range(stride, max_nodes + 1, stride), tell))
-        if len(found) == 1 and trials.input_error and all(one.judged_by == "input" for one in found[0].candidates):
+        sizings.append(_sized(trials, label, tiers, range(stride, max_nodes + 1, stride), tell))
+        if (
+            len(sizings) == 1
+            and trials.input_error
+            and all(candidate.judged_by == "input" for candidate in sizings[0].candidates)
+        ):
             raise trials.input_error
-    return tuple(found)
+    return tuple(sizings)
 
 
 def group_index(topology: Topology, group: str | None) -> int:
@@ -165,7 +169,7 @@ def _sized(
         descend(suffices, seen, len(counts) - 1)
     except _Interrupted:
         finished = False
-    least = min((position for position, one in seen.items() if one.suffices), default=None)
+    least = min((position for position, candidate in seen.items() if candidate.suffices), default=None)
     answer, plan = None, None
     if least is not None:
         if finished:
@@ -188,12 +192,14 @@ class _Interrupted(Exception):  # noqa: N818 - no error: the user has seen enoug
 
 def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
     """Words for what a reader would not expect."""
-    above = [one.nodes for position, one in sorted(seen.items()) if position > least and not one.suffices]
+    above = [
+        candidate.nodes for position, candidate in sorted(seen.items()) if position > least and not candidate.suffices
+    ]
     if above:
         yield f"more nodes do not always do: {', '.join(map(str, above))} are rejected"
-    below = [one for position, one in sorted(seen.items()) if position < least and not one.is_proven]
+    below = [candidate for position, candidate in sorted(seen.items()) if position < least and not candidate.is_proven]
     if below:
-        nodes = ", ".join(str(one.nodes) for one in below)
+        nodes = ", ".join(str(candidate.nodes) for candidate in below)
         yield f"{nodes} nodes are rejected without proof: a longer search (--effort) may find that they do"
 
 
@@ -313,7 +319,7 @@ class _SizeTrials:
         batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
         step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
         bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
-        found = Candidate(
+        candidate = Candidate(
             nodes=nodes,
             ranks=model.topology.world_size,
             suffices=step_s is not None and step_s <= target_s,
@@ -326,20 +332,22 @@ class _SizeTrials:
             most_samples_per_s=batch / bound_s if bound_s else None,
             gap=step_s / bound_s - 1 if step_s is not None and bound_s else None,
         )
-        if found.suffices:
-            return found
+        if candidate.suffices:
+            return candidate
         if outcome.status == "infeasible":
             why = Pipeline(self.policy, SearchLimits(seed=self.seed)).assembled(searched).infeasibility
-            return replace(found, judged_by="memory", reason=why.summary if why else "nothing fits")
+            return replace(candidate, judged_by="memory", reason=why.summary if why else "nothing fits")
         if bound_s is not None and bound_s > target_s:
             reason = f"no step is shorter than {format_seconds(bound_s)} (proven), the target's is"
             reason += f" {format_seconds(target_s)}{_longest(searched)}"
-            return replace(found, judged_by="bound", reason=reason)
+            return replace(candidate, judged_by="bound", reason=reason)
         if step_s is None:
-            return replace(found, judged_by="search", reason="no placement was found, nor a proof that there is none")
+            return replace(
+                candidate, judged_by="search", reason="no placement was found, nor a proof that there is none"
+            )
         reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
         reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(searched)}"
-        return replace(found, judged_by="search", reason=reason)
+        return replace(candidate, judged_by="search", reason=reason)
 
 
 def _longest(searched: Searched) -> str:

@@ -38,12 +38,12 @@ def remedies(
     leave the rest out.
     """
     trials = _RemedyTrials(model, policy, is_over)
-    found = []
+    helpful = []
     for knob in knobs_of(model, policy, np.full(len(model.memories), np.nan) if bytes_short is None else bytes_short):
         if is_over():
             break
-        found.append(_remedy(knob, trials))
-    return tuple(found)
+        helpful.append(_remedy(knob, trials))
+    return tuple(helpful)
 
 
 def _remedy(knob: Knob, trials: "_RemedyTrials") -> Remedy:

@@ -29,7 +29,7 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
     """The gain from each resource that the cluster has, the largest first; those that bring nothing are left out."""
     now = model.evaluate(placed)
     binding = {resource.kind for resource in now.binding if resource is not None}
-    found = []
+    helpful = []
     for resource, (serves, grow) in RESOURCES.items():
         groups = tuple(grow(group) for group in model.topology.nodes)
         asked = binding & serves or model.quantity == "rating"  # a rating adds up all resources of a rank
@@ -38,8 +38,8 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
         larger = type(model)(model.topology.model_copy(update={"nodes": groups}), model.workload)
         grown = larger.evaluate(placed).step_s
         if grown < now.step_s * (1 - LEAST_GAIN):
-            found.append(Gain(resource, grown, 1 - grown / now.step_s))
-    return sorted(found, key=lambda gain: (-gain.saved, gain.resource))
+            helpful.append(Gain(resource, grown, 1 - grown / now.step_s))
+    return sorted(helpful, key=lambda gain: (-gain.saved, gain.resource))
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
 """What can grow: the kinds of binding resource that it serves, and how a node group has more of it."""
 
 
-def describe(found: list[Gain], topology: Topology, quantity: str = "step") -> str:
+def describe(gains: list[Gain], topology: Topology, quantity: str = "step") -> str:
     """One sentence: what helps most, and what comes next."""
-    if not found:
+    if not gains:
         return f"10 % more of any one resource of {topology.name} would not shorten the {quantity}."
-    first, *rest = found
+    first, *rest = gains
     text = f"+{GROWTH:.0%} {first.resource} would shorten the {quantity} by {first.saved:.1%}"
     if rest:
         text += "; next " + ", ".join(f"{gain.resource} {gain.saved:.1%}" for gain in rest[:2])

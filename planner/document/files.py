@@ -52,10 +52,10 @@ class _TwiceError(Exception):
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise _TwiceError
-    return found
+    return mapping
 
 
 def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") -> dict[str, Any]:

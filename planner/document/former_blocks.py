@@ -50,8 +50,8 @@ def _blocks_of_widths(options: Options, problem: Problem, option: int, sharding:
         if EXTENT_OF_SHARDING[sharding] != RANK:
             return None
         order = np.argsort(columns, kind="stable")
-        found = order[np.minimum(np.searchsorted(columns[order], width), len(order) - 1)]
-        return types[found] if np.array_equal(columns[found], width) else None
+        block = order[np.minimum(np.searchsorted(columns[order], width), len(order) - 1)]
+        return types[block] if np.array_equal(columns[block], width) else None
     of = int(options.block_sharding[types[0]])
     is_same = of == sharding or (EXTENT_OF_SHARDING[[of, sharding]] == RANK).all()
     taken = np.repeat(columns, options.block_count[types])

@@ -56,15 +56,15 @@ def planned_fractions(origin: Provenance, model: CostModel) -> CacheFractions | 
     """The cache sizes that were options; None where every table has the same few, as have those that are not listed."""
     if not origin.cache_fractions:
         return None
-    found = dict(coarse_fractions(model))
+    fractions = dict(coarse_fractions(model))
     for tier, of_table in origin.cache_fractions.items():
-        usual = found[tier][0].tolist()
+        usual = fractions[tier][0].tolist()
         rows = [of_table.get(table.name, usual) for table in model.workload.tables]
         shares: Floats = np.full((len(rows), max(map(len, rows))), np.nan)
         for row, listed in zip(shares, rows, strict=True):
             row[: len(listed)] = listed
-        found[tier] = shares
-    return found
+        fractions[tier] = shares
+    return fractions
 
 
 def faults_of_cuts(origin: Provenance, model: CostModel, permits: Permits) -> Iterator[str]:

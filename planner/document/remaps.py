@@ -90,26 +90,26 @@ def rows_of_ids(shards: Shards, hot: Ints) -> Rows:
     """
     assert shards.hot_rows is not None
     block = shards.column_start == shards.column_start[0]
-    first, held, held_hot = shards.row_start[block], shards.rows[block], shards.hot_rows[block]
-    rows = int(held.sum())
+    first, rows_of_block, held_hot = shards.row_start[block], shards.rows[block], shards.hot_rows[block]
+    rows = int(rows_of_block.sum())
     dtype = np.dtype(f"i{remap_row_bytes(np.array(rows))}")
-    found, is_cold = np.empty(rows, dtype=dtype), np.ones(rows, dtype=bool)
+    row_of_id, is_cold = np.empty(rows, dtype=dtype), np.ones(rows, dtype=bool)
     is_cold[hot] = False
-    found[hot] = _dealt(first.astype(dtype), held_hot)
-    found[is_cold] = _dealt((first + held_hot).astype(dtype), held - held_hot)
-    return found
+    row_of_id[hot] = _dealt(first.astype(dtype), held_hot)
+    row_of_id[is_cold] = _dealt((first + held_hot).astype(dtype), rows_of_block - held_hot)
+    return row_of_id
 
 
 def _dealt(first: Rows, count: Ints) -> Rows:
     """The rows from `first` on, `count` of each block, one of each block in turn; [sum of count]."""
-    found = np.empty(int(count.sum()), dtype=first.dtype)
+    dealt_rows = np.empty(int(count.sum()), dtype=first.dtype)
     dealt = filled = 0
     for level in np.unique(count[count > 0]).tolist():
         steps, open_blocks = np.arange(dealt, level, dtype=first.dtype), first[count >= level]
         size = len(steps) * len(open_blocks)
-        np.add(steps[:, None], open_blocks, out=found[filled : filled + size].reshape(-1, len(open_blocks)))
+        np.add(steps[:, None], open_blocks, out=dealt_rows[filled : filled + size].reshape(-1, len(open_blocks)))
         dealt, filled = level, filled + size
-    return found
+    return dealt_rows
 
 
 def numbering_fault(table: TablePlan, rows: int) -> str | None:
@@ -142,19 +142,23 @@ def _row_count(table: TablePlan) -> int:
 
 def _file_fault(remap: Remap, file: Path, rows: int) -> str | None:
     try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        row_of_id = np.load(file, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except (ValueError, EOFError):
         return "is not a .npy file"
-    if not isinstance(found, np.ndarray) or found.shape != (rows,) or found.dtype not in (np.int32, np.int64):
+    if (
+        not isinstance(row_of_id, np.ndarray)
+        or row_of_id.shape != (rows,)
+        or row_of_id.dtype not in (np.int32, np.int64)
+    ):
         return f"is not an array of {rows} int32 or int64"
     if (digest := sha256_of(file)) != remap.sha256:
         return f"has the digest {digest}, the plan says {remap.sha256}"
-    if found.min() < 0 or found.max() >= rows:
+    if row_of_id.min() < 0 or row_of_id.max() >= rows:
         return f"names rows that are not below {rows}"
     is_named = np.zeros(rows, dtype=bool)
-    is_named[found] = True
+    is_named[row_of_id] = True
     if not is_named.all():
         return f"gives {int(rows - is_named.sum())} rows no id: it is no permutation"
     return None

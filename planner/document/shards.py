@@ -55,8 +55,8 @@ class Shards:
         """The inverse of `as_matrix`; of a matrix with the bytes in some `memories` only, else the first ones."""
         rank, row_start, rows, column_start, columns = matrix[:, :5].T
         size = np.zeros((len(matrix), len(MEMORY_TIERS)), dtype=np.int64)
-        held = MEMORY_TIERS[: matrix.shape[1] - 5] if memories is None else memories
-        size[:, [MEMORY_TIERS.index(tier) for tier in held]] = matrix[:, 5:]
+        tiers = MEMORY_TIERS[: matrix.shape[1] - 5] if memories is None else memories
+        size[:, [MEMORY_TIERS.index(tier) for tier in tiers]] = matrix[:, 5:]
         return cls(rank, row_start, rows, column_start, columns, size)
 
     def to_json(self) -> str:

@@ -98,11 +98,11 @@ def _sent(
     Each cell comes from the rank that held it; of a replicated table, from all that are left in equal parts.
     """
     count, world, before = len(tables), len(migration.model.kind_of_rank), migration.topology_before.world_size
-    held, ranks = migration.all_held
-    places, at = np.unique(held.table * before + ranks, return_inverse=True)
+    former, ranks = migration.all_held
+    places, at = np.unique(former.table * before + ranks, return_inverse=True)
     table, rank = np.divmod(places, before)
-    last_row = np.minimum(held.row_start + held.rows, migration.model.tables.rows[held.table])
-    cells = np.maximum(last_row - held.row_start, 0) * held.columns
+    last_row = np.minimum(former.row_start + former.rows, migration.model.tables.rows[former.table])
+    cells = np.maximum(last_row - former.row_start, 0) * former.columns
     copies = np.array([world if new.sharding == SHARDINGS[DATA_PARALLEL] else 1 for new in tables])
     stays = _at_places(parts, kept, table, migration.rank_after[rank], world)
     given = np.bincount(at, weights=cells, minlength=len(places)) * copies[table] - stays

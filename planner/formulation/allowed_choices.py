@@ -98,39 +98,39 @@ class HeldTable:
 
 def permitted_states(permits: Permits, tier: int) -> Bools:
     """[T, STATE_PLACES] places for the state of tables in a tier; where their rows are at home it is with them."""
-    found, home = permits.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
+    states, home = permits.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
     if home in STATE_PLACES:
         at_home = STATE_PLACES.index(home)
         if not IS_SPLIT[tier]:
-            found[:, 0] |= found[:, at_home]
-        found[:, at_home] = False
-    return found
+            states[:, 0] |= states[:, at_home]
+        states[:, at_home] = False
+    return states
 
 
 def violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator[str]:
     """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
-    for number, held in enumerate(tables):
+    for number, table in enumerate(tables):
         because = permits.words(number)
-        if not permits.may(held.sharding, held.tier)[number]:
+        if not permits.may(table.sharding, table.tier)[number]:
             yield (
-                f"table {held.name}: {SHARDINGS[held.sharding]} in {PLACEMENT_TIERS[held.tier]} is not what the "
+                f"table {table.name}: {SHARDINGS[table.sharding]} in {PLACEMENT_TIERS[table.tier]} is not what the "
                 f"policy allows: {because}"
             )
-        if not permits.dtypes[number, held.dtype]:
-            yield f"table {held.name}: is stored as {DTYPES[held.dtype]}, which neither workload nor policy says"
-        if not permitted_states(permits, held.tier)[number, held.state]:
-            yield f"table {held.name}: its optimizer state is in {STATE_PLACES[held.state]}, which no policy says"
+        if not permits.dtypes[number, table.dtype]:
+            yield f"table {table.name}: is stored as {DTYPES[table.dtype]}, which neither workload nor policy says"
+        if not permitted_states(permits, table.tier)[number, table.state]:
+            yield f"table {table.name}: its optimizer state is in {STATE_PLACES[table.state]}, which no policy says"
         share = float(permits.cache_fraction[number])
-        if held.cache_fraction is not None and not np.isnan(share) and held.cache_fraction != share:
-            yield f"table {held.name}: HBM holds {held.cache_fraction:g} of its rows, against the policy: {because}"
-        outside = held.ranks[~permits.rank_sets[permits.table_rank_set[number]][held.ranks]]
+        if table.cache_fraction is not None and not np.isnan(share) and table.cache_fraction != share:
+            yield f"table {table.name}: HBM holds {table.cache_fraction:g} of its rows, against the policy: {because}"
+        outside = table.ranks[~permits.rank_sets[permits.table_rank_set[number]][table.ranks]]
         if len(outside):
-            yield f"table {held.name}: is on rank {outside[0]}, against the policy: {because}"
-        if held.parts > permits.max_shards[number]:
-            yield f"table {held.name}: is cut into {held.parts} parts, against the policy: {because}"
-        odd = held.widths[(held.widths % permits.column_multiple[number] > 0) & (len(held.widths) > 1)]
+            yield f"table {table.name}: is on rank {outside[0]}, against the policy: {because}"
+        if table.parts > permits.max_shards[number]:
+            yield f"table {table.name}: is cut into {table.parts} parts, against the policy: {because}"
+        odd = table.widths[(table.widths % permits.column_multiple[number] > 0) & (len(table.widths) > 1)]
         if len(odd):
-            yield f"table {held.name}: has a block of {odd[0]} columns, against the policy: {because}"
+            yield f"table {table.name}: has a block of {odd[0]} columns, against the policy: {because}"
     yield from _group_violations(permits, tables)
 
 

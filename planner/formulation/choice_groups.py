@@ -13,17 +13,17 @@ from planner.problem.regions import TableGroup
 def groups_of(limits: Narrowing, key: str, groups: Sequence[Group]) -> list[tuple[Path, Group, TableGroup]]:
     """The groups that ask for something: two tables or more to separate; one to hold together where there are two
     places or more."""
-    found: list[tuple[Path, Group, TableGroup]] = []
+    asked: list[tuple[Path, Group, TableGroup]] = []
     for number, group in enumerate(groups):
         tables = np.flatnonzero(limits.named((key, number, "tables"), group.tables))
         zones = np.arange(limits.world) if group.on == "rank" else limits.model.host_of_rank
         if not len(tables) or (len(tables) == 1 if key == "separate" else zones[-1] == 0):
             continue
-        found.append(((key, number), group, TableGroup(tables, zones)))
+        asked.append(((key, number), group, TableGroup(tables, zones)))
         mask = np.zeros(len(limits.names), dtype=bool)
         mask[tables] = True
         limits.rules.append((f"{key} on one {group.on} ({key}.{number})", mask))
-    return found
+    return asked
 
 
 def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) -> dict[str, Ints]:
@@ -52,10 +52,10 @@ def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) ->
 def part(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]], labels: dict[str, Ints]) -> None:
     """Refuse groups that cannot be kept apart, and keep their tables from ways that are on all ranks."""
     for path, group, members in groups:
-        held = labels[group.on][members.tables]
-        twice = np.flatnonzero(np.bincount(held, minlength=1) > 1)
+        own = labels[group.on][members.tables]
+        twice = np.flatnonzero(np.bincount(own, minlength=1) > 1)
         if len(twice):
-            names = [limits.names[t] for t in members.tables[held == twice[0]][:2]]
+            names = [limits.names[t] for t in members.tables[own == twice[0]][:2]]
             limits.fault(path, f"keeps {names[0]!r} and {names[1]!r} apart, which colocate holds on one {group.on}")
         for number in np.unique(limits.set_of[members.tables]).tolist():
             ranks = limits.sets[number]

@@ -229,7 +229,7 @@ class _Resolver(Narrowing):
         return ~inside if key == "forbid_ranks" else inside
 
     def _matching(self, path: Path, rule: TableRule) -> Bools:
-        found = self.named((*path, "match"), rule.match)
+        matching = self.named((*path, "match"), rule.match)
         if rule.unless is not None:
-            found = found & ~self.named((*path, "unless"), rule.unless)
-        return found
+            matching = matching & ~self.named((*path, "unless"), rule.unless)
+        return matching

@@ -85,11 +85,11 @@ class Narrowing:
         """Narrow the rank sets of some tables: one new set for each that they had."""
         for number in np.unique(self.set_of[tables]).tolist():
             narrower = self.sets[number] & ranks
-            found = next((i for i, known in enumerate(self.sets) if np.array_equal(known, narrower)), None)
-            if found is None:
-                found = len(self.sets)
+            index = next((i for i, known in enumerate(self.sets) if np.array_equal(known, narrower)), None)
+            if index is None:
+                index = len(self.sets)
                 self.sets.append(narrower)
-            self.set_of[tables & (self.set_of == number)] = found
+            self.set_of[tables & (self.set_of == number)] = index
         self.steps["ranks"].append(Step(path, words, tables))
 
     def used_sets(self) -> tuple[Bools, Ints]:
@@ -99,14 +99,14 @@ class Narrowing:
 
     def named(self, path: Path, patterns: Sequence[str]) -> Bools:
         """[T] tables that one of the patterns names; a pattern that names none is a fault."""
-        found = np.zeros(len(self.names), dtype=bool)
+        matching = np.zeros(len(self.names), dtype=bool)
         for number, pattern in enumerate(patterns):
             matches = re.compile(fnmatch.translate(pattern)).match
             mine = np.array([name == pattern or matches(name) is not None for name in self.names], dtype=bool)
             if not mine.any():
                 self.fault((*path, number), f"no table is called {pattern!r}{_near(pattern, self.names)}")
-            found |= mine
-        return found
+            matching |= mine
+        return matching
 
     def follow_ranks(self) -> None:
         """World-wide shardings need all ranks, node-wide ones a whole node."""
@@ -122,12 +122,12 @@ class Narrowing:
 
     def leave_what_there_is(self) -> None:
         """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
-        held = {
+        has_memory = {
             memory
             for memory, capacity in zip(self.model.memories, self.model.memory_capacity, strict=True)
             if memory == "hbm" or capacity.any()
         }
-        there = np.array([HOME_OF_TIER[tier] in held for tier in PLACEMENT_TIERS])
+        there = np.array([HOME_OF_TIER[tier] in has_memory for tier in PLACEMENT_TIERS])
         stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
         for tiers in np.unique(self.tiers[stranded], axis=0):
             victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()
@@ -142,7 +142,7 @@ class Narrowing:
             )
             self.fault(last.path, message)
         self.tiers[~stranded] &= there
-        has_place = np.array([place == "with_table" or place in held for place in STATE_PLACES])
+        has_place = np.array([place == "with_table" or place in has_memory for place in STATE_PLACES])
         stranded = np.asarray(self.states_named & self.states.any(axis=1) & ~(self.states & has_place).any(axis=1))
         if stranded.any():
             first = int(np.flatnonzero(stranded)[0])

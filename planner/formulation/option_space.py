@@ -136,10 +136,10 @@ class Space:
             narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
         parts = np.minimum(self.permits.max_shards, units)
         fewest = np.maximum(narrowest, np.where(self.is_limited, units // (parts + 1) + 1, 1))
-        found = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
+        fits = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
         if self.cuts.of(tier) == "few" and tier != HBM:
-            found &= self._is_even_part(width)
-        return np.asarray(found)
+            fits &= self._is_even_part(width)
+        return np.asarray(fits)
 
     @cached_property
     def is_limited(self) -> Bools:
@@ -189,20 +189,20 @@ class Space:
         tables, ranks, permits = self.model.tables, self.ranks_of_node, self.permits
         world = int(ranks.sum())
         parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
-        found = self.may(sharding, tier, splits)
+        is_legal = self.may(sharding, tier, splits)
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
-        found &= tables.dim >= (splits * narrowest if splits > 1 else 0)
+        is_legal &= tables.dim >= (splits * narrowest if splits > 1 else 0)
         if sharding != DATA_PARALLEL:
-            found &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
+            is_legal &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
         if self.cuts.of(tier) == "few":
-            found &= self.is_usual(sharding, tier, splits)
+            is_legal &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_COLUMN_WISE:
-            found &= ~(permits.may(COLUMN_WISE, tier) & self.columns_are_free)
+            is_legal &= ~(permits.may(COLUMN_WISE, tier) & self.columns_are_free)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
-            found &= ~permits.may(TABLE_WISE, tier)  # at the same cost
+            is_legal &= ~permits.may(TABLE_WISE, tier)  # at the same cost
         if sharding == COLUMN_WISE:
-            found &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
-        return np.asarray(found)
+            is_legal &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
+        return np.asarray(is_legal)
 
     def is_usual(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables of which so many column blocks are among few cuts, too: starts of a search keep to these."""

@@ -104,12 +104,12 @@ def fixed_fractions(fractions: CacheFractions, permits: Permits) -> CacheFractio
     fixed = ~np.isnan(permits.cache_fraction)
     if not fixed.any():
         return fractions
-    found = dict(fractions)
+    left = dict(fractions)
     for tier in PARTLY_IN_HBM:
         only = np.where(fixed[:, None], np.nan, fractions[tier])
         only[fixed, 0] = permits.cache_fraction[fixed]
-        found[tier] = only
-    return found
+        left[tier] = only
+    return left
 
 
 def enumerate_options(
@@ -131,16 +131,16 @@ def enumerate_options(
     for cuts, most_blocks in MOST_BLOCKS:
         space = Space(model, permits, cuts)
         if len(model.tables.rows) <= most_blocks and space.units.max(initial=0) <= MOST_UNITS:
-            found = _enumerated(space, fractions)
-            if len(found.block_option) <= most_blocks:
-                return found
+            options = _enumerated(space, fractions)
+            if len(options.block_option) <= most_blocks:
+                return options
     return _enumerated(Space(model, permits, FEW_CUTS), fractions)
 
 
 def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     model, permits = space.model, space.permits
     parts: list[_Variant] = []
-    held: list[tuple[int, Floats, int, int]] = []
+    way_of_part: list[tuple[int, Floats, int, int]] = []
     dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
     tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, permits)
     for code, tier in enumerate(PLACEMENT_TIERS):
@@ -151,10 +151,10 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
         for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
             kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
             parts += [variant.of_tables(kept) for variant in variants]
-            held += [(code, of_table, dtype, state)] * len(variants)
+            way_of_part += [(code, of_table, dtype, state)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
     parts.append(_Variant(none, none, none, none, none, none.astype(bool)))  # the policy may allow nothing
-    held.append((0, np.zeros(len(model.tables.rows)), 0, 0))
+    way_of_part.append((0, np.zeros(len(model.tables.rows)), 0, 0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     joined = _joined(parts)
     order = np.lexsort((joined.units, number, joined.table))
@@ -163,7 +163,7 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
     first = np.flatnonzero(opens)
-    tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*held, strict=True))
+    tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*way_of_part, strict=True))
     return Options(
         table=table[first],
         tier=tier_of[number[first]],
@@ -222,15 +222,15 @@ def _free_variant(space: Space, tier: int) -> _Variant:
     is_table_wise, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
     if not space.columns_are_free:
         may_be_cut = np.zeros_like(may_be_cut)
-    units, found = space.units, []
+    units, variants = space.units, []
     for width in range(1, int(units.max(initial=0)) + 1):
         whole = units == width
         table = np.flatnonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, width))))
         ones = np.ones(len(table), dtype=np.int64)
         sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
         usual = space.is_usual_width(tier, width)[table]
-        found.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones, usual))
-    return _joined(found)
+        variants.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones, usual))
+    return _joined(variants)
 
 
 def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
@@ -331,12 +331,14 @@ def _within_parts(model: CostModel, options: Options) -> Bools:
 
 def _has_place(problem: Problem) -> Bools:
     """[K, B] whether the rank set of the block's table has a place for it on some rank or node of the kind."""
-    found = np.zeros_like(problem.allowed)
+    has_place = np.zeros_like(problem.allowed)
     which = problem.table_rank_set[problem.table_of_block]
     for k in range(problem.kinds):
         ranks = np.asarray(problem.rank_sets[:, problem.kind_of_rank == k].any(axis=1))
         nodes = np.asarray(problem.node_sets[:, problem.kind_of_rank[problem.node_start[:-1]] == k].any(axis=1))
-        found[k] = np.select([problem.block_extent == RANK, problem.block_extent == NODE], [ranks[which], nodes[which]])
+        has_place[k] = np.select(
+            [problem.block_extent == RANK, problem.block_extent == NODE], [ranks[which], nodes[which]]
+        )
     world_wide, whole = problem.block_extent == WORLD, np.asarray(problem.rank_sets.all(axis=1))
-    found[:, world_wide] = whole[which[world_wide]]
-    return found
+    has_place[:, world_wide] = whole[which[world_wide]]
+    return has_place

@@ -40,7 +40,7 @@ MOST_RANKS = 1 << 20
 def _parse_ranks(value: object) -> tuple[int, ...]:
     """`3`, `"0-7"`, `"0-3,8"` or a list of such, as ascending numbers without repetitions."""
     items = value if isinstance(value, list | tuple) else [value]
-    found: set[int] = set()
+    ranks: set[int] = set()
     for item in items:
         for word in str(item).split(","):
             ends = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", word)
@@ -49,10 +49,10 @@ def _parse_ranks(value: object) -> tuple[int, ...]:
             first, last = int(ends[1]), int(ends[2] or ends[1])
             if last < first or last >= MOST_RANKS:
                 raise ValueError(f"{shown(item)} must run upwards and stay below {MOST_RANKS}")
-            found.update(range(first, last + 1))
-    if not found:
+            ranks.update(range(first, last + 1))
+    if not ranks:
         raise ValueError("must not be empty")
-    return tuple(sorted(found))
+    return tuple(sorted(ranks))
 
 
 def rank_ranges(ranks: Sequence[int]) -> str:

@@ -74,7 +74,7 @@ class AdoptedTable:
 
 
 def adopted(
-    held: Sequence[AdoptedTable],
+    placed: Sequence[AdoptedTable],
     inputs: AdoptionInputs,
     origin: str,
     source: str,
@@ -89,7 +89,7 @@ def adopted(
     that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the way
     its sharding says, and where the inputs have no plan at all.
     """
-    tables = _covered_tables(held, inputs, source)
+    tables = _covered_tables(placed, inputs, source)
     try:
         bound = _bound(inputs, effort)
     except ValueError as error:
@@ -104,7 +104,7 @@ def adopted(
     return with_simulation(plan) if simulate else plan
 
 
-def _covered_tables(held: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) -> tuple[TablePlan, ...]:
+def _covered_tables(placed: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) -> tuple[TablePlan, ...]:
     """The tables as the document has them, without bytes. Raises InputError with every one that is not covered."""
     tables = [
         TablePlan(
@@ -115,7 +115,7 @@ def _covered_tables(held: Sequence[AdoptedTable], inputs: AdoptionInputs, source
             cache_fraction=table.cache_fraction,
             shards=_shards(table),
         )
-        for table, profile in zip(held, inputs.workload.tables, strict=True)
+        for table, profile in zip(placed, inputs.workload.tables, strict=True)
     ]
     costed = tuple(_as_costed(table, inputs.model) for table in tables)
     _expect_covered(costed, inputs.model, source)
@@ -193,10 +193,10 @@ def _priced_bound(inputs: AdoptionInputs) -> _Bound:
     return _Bound(bound.seconds, proof, provenance(formulation, inputs.policy, 0))
 
 
-def _shards(held: AdoptedTable) -> Shards:
+def _shards(table: AdoptedTable) -> Shards:
     """In the order of the document: by columns, then rows; without bytes."""
-    order = np.lexsort((held.rank, held.row_start, held.column_start))
-    columns = (held.rank, held.row_start, held.rows, held.column_start, held.columns)
+    order = np.lexsort((table.rank, table.row_start, table.column_start))
+    columns = (table.rank, table.row_start, table.rows, table.column_start, table.columns)
     matrix = np.stack([column[order] for column in columns], axis=1).astype(np.int64)
     return Shards.from_matrix(np.concatenate([matrix, np.zeros((len(matrix), 3), dtype=np.int64)], axis=1))
 

@@ -40,15 +40,15 @@ class CountSource:
         if self.path.suffix != ".parquet":
             message = "is neither a folder with a .npy or .parquet file for each table nor one .parquet file for all"
             raise InputError.at(str(self.path), message)
-        found: set[str] = set()
+        listed: set[str] = set()
         with _reading(self.path) as file:
             try:
                 _expect_columns(file.schema_arrow.names, (TABLE, ID, ACCESSES))
             except ValueError as error:
                 raise InputError.at(str(self.path), str(error)) from None
             for batch in file.iter_batches(columns=[TABLE]):
-                found.update(map(str, batch.column(0).unique().to_pylist()))
-        return sorted(found)
+                listed.update(map(str, batch.column(0).unique().to_pylist()))
+        return sorted(listed)
 
     def of(self, name: str, rows: int) -> Counts:
         """[rows] how often each id of a table was read. Raises InputError for counts that it cannot have."""
@@ -69,33 +69,33 @@ class CountSource:
     @cached_property
     def _files(self) -> Mapping[str, tuple[Path, ...]]:
         """The files of each table of a folder."""
-        found: dict[str, tuple[Path, ...]] = {}
+        files: dict[str, tuple[Path, ...]] = {}
         for file in sorted(self.path.iterdir()):
             if file.suffix in SUFFIXES:
                 name = unquote(file.stem)
-                found[name] = (*found.get(name, ()), file)
-        return found
+                files[name] = (*files.get(name, ()), file)
+        return files
 
     def _columns(self, file: Path, name: str, rows: int) -> Ints:
         """The counts of a table out of a Parquet file."""
         from pyarrow import parquet
 
-        one = None if self.path.is_dir() else [(TABLE, "==", name)]
+        of_table = None if self.path.is_dir() else [(TABLE, "==", name)]
         with _reading(file) as opened:
             columns = [column for column in (ID, ACCESSES) if column in opened.schema_arrow.names]
-            _expect_columns(columns, (ACCESSES,) if one is None else (ID, ACCESSES))
-            read = parquet.read_table(file, columns=columns, filters=one)
-        found: dict[str, Ints] = {}
+            _expect_columns(columns, (ACCESSES,) if of_table is None else (ID, ACCESSES))
+            read = parquet.read_table(file, columns=columns, filters=of_table)
+        column_of: dict[str, Ints] = {}
         for column in columns:
-            found[column] = _integers(read.column(column).to_numpy(), column).astype(np.int64, copy=False)
-        if ID not in found:
-            return found[ACCESSES]
-        outside = (found[ID] < 0) | (found[ID] >= rows)
+            column_of[column] = _integers(read.column(column).to_numpy(), column).astype(np.int64, copy=False)
+        if ID not in column_of:
+            return column_of[ACCESSES]
+        outside = (column_of[ID] < 0) | (column_of[ID] >= rows)
         if outside.any():
-            wrong = found[ID][outside][0]
+            wrong = column_of[ID][outside][0]
             raise ValueError(f"counts the id {wrong}, and the table's ids are 0 to {rows - 1}; map ids to these first")
         counts = np.zeros(rows, dtype=np.int64)
-        np.add.at(counts, found[ID], found[ACCESSES])
+        np.add.at(counts, column_of[ID], column_of[ACCESSES])
         return counts
 
 
@@ -114,8 +114,8 @@ def _reading(file: Path) -> Iterator[Any]:
         raise InputError.at(str(file), f"is not a whole Parquet file: {' '.join(str(error).split())}") from None
 
 
-def _expect_columns(found: list[str], needed: tuple[str, ...]) -> None:
-    missing = [name for name in needed if name not in found]
+def _expect_columns(columns: list[str], needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in columns]
     if missing:
         raise ValueError(f"lacks the column {' and '.join(missing)}; columns are {', '.join(needed)}")
 
@@ -123,20 +123,20 @@ def _expect_columns(found: list[str], needed: tuple[str, ...]) -> None:
 def _array(file: Path, rows: int) -> Counts:
     """The counts of a .npy file; mapped into memory, not read."""
     try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise InputError.at(str(file), f"cannot be read: {error.strerror}") from None
     except (ValueError, EOFError):
         raise ValueError("is not an array of numbers in a .npy file; write it with numpy.save") from None
-    if found.ndim != 1:
-        raise ValueError(f"holds an array of shape {found.shape}; it must be one count for each of {rows} ids")
-    return _integers(found, "array")
+    if array.ndim != 1:
+        raise ValueError(f"holds an array of shape {array.shape}; it must be one count for each of {rows} ids")
+    return _integers(array, "array")
 
 
-def _integers(found: NDArray[Any], what: str) -> NDArray[Any]:
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"holds {found.dtype} in its {what}; counts and ids are whole numbers, as int64, none missing")
-    return found
+def _integers(array: NDArray[Any], what: str) -> NDArray[Any]:
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"holds {array.dtype} in its {what}; counts and ids are whole numbers, as int64, none missing")
+    return array
 
 
 def _expect_possible(counts: Counts, rows: int) -> Counts:

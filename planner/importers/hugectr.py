@@ -31,7 +31,7 @@ def planned_with(document: Mapping[str, Any], source: str) -> str | None:
     return name
 
 
-def differences(document: Mapping[str, Any], inputs: AdoptionInputs, held: Sequence[AdoptedTable]) -> Iterator[str]:
+def differences(document: Mapping[str, Any], inputs: AdoptionInputs, tables: Sequence[AdoptedTable]) -> Iterator[str]:
     """What keeps the plan from being the one that was exported, with what to change.
 
     Of a file of ours other inputs and another cost model; of any file rows over some GPUs, which the rating has no
@@ -48,8 +48,8 @@ def differences(document: Mapping[str, Any], inputs: AdoptionInputs, held: Seque
         yield f"the plan was made under {was}, and this one is costed under {inputs.cost_model}: --cost-model {was}"
     spread = [
         profile.name
-        for profile, one in zip(inputs.workload.tables, held, strict=True)
-        if one.sharding == "column_wise" and inputs.cost_model != was
+        for profile, table in zip(inputs.workload.tables, tables, strict=True)
+        if table.sharding == "column_wise" and inputs.cost_model != was
     ]
     if spread and COLUMN_WISE in inputs.model.tied_shardings:
         yield (
@@ -68,19 +68,19 @@ def hugectr_tables(document: Mapping[str, Any], inputs: AdoptionInputs, source: 
     """
     reader = _HugeCTRReader(document, inputs, source)
     ranks, ways = reader.matrix(), reader.strategy()
-    every, found = list(range(inputs.topology.world_size)), []
+    every, tables = list(range(inputs.topology.world_size)), []
     for table, profile in enumerate(inputs.workload.tables):
         way = ways.get(table)
         if way is None or (way == "mp" and not ranks[table]):
             reader.fault("shard_strategy" if way is None else "shard_matrix", f"lacks table {profile.name!r}")
             continue
         try:
-            found.append(_held(profile, every if way == "dp" else ranks[table], way == "dp", inputs))
+            tables.append(_held(profile, every if way == "dp" else ranks[table], way == "dp", inputs))
         except ValueError as error:
             reader.fault(profile.name, str(error))
     if reader.faults:
         raise InputError(reader.faults)
-    return found
+    return tables
 
 
 @dataclass
@@ -109,25 +109,25 @@ class _HugeCTRReader:
     def strategy(self) -> dict[int, str]:
         """By table: mp or dp."""
         strategy = self.document.get("shard_strategy")
-        found: dict[int, str] = {}
+        strategy_of_table: dict[int, str] = {}
         for pair in strategy.items() if isinstance(strategy, dict) else strategy or []:
             if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] not in WAYS:
                 self.fault("shard_strategy", f"{shown(pair)} is neither mp nor dp with a list of tables")
                 continue
             way = str(pair[0])
             for table in self._tables(pair[1], f"shard_strategy.{way}"):
-                if found.setdefault(table, way) != way:
+                if strategy_of_table.setdefault(table, way) != way:
                     self.fault("shard_strategy", f"has {self.inputs.workload.tables[table].name!r} under mp and dp")
-        return found
+        return strategy_of_table
 
     def _tables(self, names: Any, path: str) -> list[int]:
-        known, found = self._number_of_name, []
+        known, tables = self._number_of_name, []
         for name in names if isinstance(names, list | tuple) else [names]:
             if str(name) in known:
-                found.append(known[str(name)])
+                tables.append(known[str(name)])
             else:
                 self.fault(path, f"{shown(name)} is no table{did_you_mean(str(name), list(known))}")
-        return found
+        return tables
 
     @cached_property
     def _number_of_name(self) -> dict[str, int]:
@@ -144,17 +144,17 @@ def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: Ado
         return AdoptedTable("data_parallel", "hbm", None, on, zero, whole, zero, width)
     if count == 1:
         return AdoptedTable("table_wise", "hbm", None, on, zero, whole, zero, width)
-    held: Ints = block_rows(np.array(profile.rows), count, np.arange(count))
-    start = np.cumsum(held) - held
+    rows_of_rank: Ints = block_rows(np.array(profile.rows), count, np.arange(count))
+    start = np.cumsum(rows_of_rank) - rows_of_rank
     if count == len(model.node_of_rank):
-        return AdoptedTable("row_wise", "hbm", None, on, start, held, zero, width)
+        return AdoptedTable("row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     if COLUMN_WISE in model.tied_shardings:
         if profile.dim % (count * COLUMN_UNIT):
             raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
         part = profile.dim // count
         return AdoptedTable("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
     if np.array_equal(on, np.flatnonzero(model.node_of_rank == model.node_of_rank[on[0]])):
-        return AdoptedTable("table_row_wise", "hbm", None, on, start, held, zero, width)
+        return AdoptedTable("table_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     raise ValueError(
         f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which is neither a node nor all of them;"
         " only --cost-model hugectr costs that"

@@ -44,7 +44,7 @@ def parameters_of(document: Mapping[str, Any], source: str) -> Parameters:
         raise InputError.at(source, "holds no plan: neither a serialised ShardingPlan nor module paths", path="plan")
     if all(isinstance(value, Mapping) and "sharding_type" in value for value in modules.values()):
         modules = {"": modules}
-    found: Parameters = {}
+    entries: Parameters = {}
     faults = []
     for path, parameters in modules.items():
         if not isinstance(parameters, Mapping):
@@ -52,13 +52,13 @@ def parameters_of(document: Mapping[str, Any], source: str) -> Parameters:
             continue
         for name, entry in parameters.items():
             if isinstance(entry, Mapping) and "sharding_type" in entry and "compute_kernel" in entry:
-                found[str(path), str(name)] = entry
+                entries[str(path), str(name)] = entry
             else:
                 message = "must be a mapping with sharding_type, compute_kernel and ranks"
                 faults.append(Fault(source, 0, 0, f"{path}.{name}".lstrip("."), message))
     if faults:
         raise InputError(faults)
-    return found
+    return entries
 
 
 def unpickled(path: str | Path) -> dict[str, Any]:
@@ -88,9 +88,9 @@ def unpickled(path: str | Path) -> dict[str, Any]:
 
 def _serialised(sharding: Any, where: str) -> dict[str, Any]:
     """A ParameterSharding as plain data. Raises InputError for what is none."""
-    found = {key: getattr(sharding, key) for key in ("sharding_type", "compute_kernel", "ranks")}
+    fields = {key: getattr(sharding, key) for key in ("sharding_type", "compute_kernel", "ranks")}
     if (spec := sharding.sharding_spec) is not None:
-        found["shards"] = [
+        fields["shards"] = [
             {
                 "shard_offsets": list(shard.shard_offsets),
                 "shard_sizes": list(shard.shard_sizes),
@@ -98,7 +98,7 @@ def _serialised(sharding: Any, where: str) -> dict[str, Any]:
             }
             for shard in spec.shards
         ]
-    return found | plain_settings(sharding, where)
+    return fields | plain_settings(sharding, where)
 
 
 def torchrec_tables(parameters: Parameters, inputs: AdoptionInputs, source: str) -> list[AdoptedTable]:
@@ -109,10 +109,10 @@ def torchrec_tables(parameters: Parameters, inputs: AdoptionInputs, source: str)
     InputError with every table that is missing, unknown or cannot be read.
     """
     reader = _TorchRecReader(parameters, inputs, source)
-    held = reader.read()
+    adopted_tables = reader.read()
     if reader.faults:
         raise InputError(reader.faults)
-    return held
+    return adopted_tables
 
 
 def with_settings(parameters: Parameters, inputs: AdoptionInputs, source: str) -> AdoptionInputs:
@@ -159,16 +159,16 @@ class _TorchRecReader:
     faults: list[Fault] = field(default_factory=list)
 
     def read(self) -> list[AdoptedTable]:
-        found = []
+        tables = []
         used = set[tuple[str, str]]()
         for profile, place in self.places():
             used.add(place)
-            held = self._held(profile, self.parameters[place])
-            if held is not None:
-                found.append(held)
+            table = self._held(profile, self.parameters[place])
+            if table is not None:
+                tables.append(table)
         for path, name in self.parameters.keys() - used:
             self._fault(f"{path}.{name}".lstrip("."), "the workload has no such table")
-        return found
+        return tables
 
     def places(self) -> Iterator[tuple[TableProfile, tuple[str, str]]]:
         """Each table of the workload that the plan has, and where."""
@@ -230,10 +230,10 @@ class _TorchRecReader:
             if not isinstance(ranks, Sequence) or not ranks or not all(isinstance(rank, WHOLE) for rank in ranks):
                 raise ValueError("has neither shards nor ranks")
             rows = self._cut(profile, word, list(ranks))
-        found = np.array(rows, dtype=np.int64)
-        if (found < 0).any() or found[:, 0].max() >= world:
+        rectangles = np.array(rows, dtype=np.int64)
+        if (rectangles < 0).any() or rectangles[:, 0].max() >= world:
             raise ValueError(f"has a shard on a rank that is none of 0 to {world - 1}, or a number below 0")
-        return found
+        return rectangles
 
     def _cut(self, profile: TableProfile, word: Sharding, ranks: list[int]) -> list[list[int]]:
         """Shards as TorchRec cuts them, from their ranks alone."""
@@ -247,10 +247,11 @@ class _TorchRecReader:
                 f"{len(ranks)} ranks do not say how {profile.dim} columns are cut; import a ShardingPlan with shards"
             )
         position = np.arange(each)
-        held = block_rows(np.array(profile.rows), each, position)
-        start = np.cumsum(held) - held
+        rows_of_part = block_rows(np.array(profile.rows), each, position)
+        start = np.cumsum(rows_of_part) - rows_of_part
         return [
-            [rank, int(start[i % each]), int(held[i % each]), i // each * width, width] for i, rank in enumerate(ranks)
+            [rank, int(start[i % each]), int(rows_of_part[i % each]), i // each * width, width]
+            for i, rank in enumerate(ranks)
         ]
 
 

@@ -32,12 +32,12 @@ def plain_settings(sharding: Any, where: str) -> dict[str, Any]:
 
     Raises InputError for objects in them that are no data, as statistics of a cache.
     """
-    found = {}
+    plain = {}
     for key in KEYS:
         value = getattr(sharding, key, None)
         if value is not None:
-            found[key] = _plain(value, where, key)
-    return found
+            plain[key] = _plain(value, where, key)
+    return plain
 
 
 def _plain(value: Any, where: str, path: str) -> Any:

@@ -49,7 +49,7 @@ def to_sharding_plan(
     entries = {(path, name): entry for path, of in document["plan"].items() for name, entry in of.items()}
     collections = list(collections_of(module)) if sharders is None else sharded_collections(module, sharders)
     faults, used = [], set[tuple[str, str]]()
-    found: dict[str, EmbeddingModuleShardingPlan] = {}
+    module_plans: dict[str, EmbeddingModuleShardingPlan] = {}
     shared = shared_names(collections)
     for collection in collections:
         path = collection.path
@@ -65,13 +65,13 @@ def to_sharding_plan(
             entry = entries[place]
             reasons = [*_differences(entry, config), *(_unmanaged(entry) if collection.is_managed else ())]
             faults += [Fault(source, 0, 0, where, reason) for reason in reasons]
-            of_module = found.setdefault(path, EmbeddingModuleShardingPlan())
+            of_module = module_plans.setdefault(path, EmbeddingModuleShardingPlan())
             of_module[config.name] = _parameter_sharding(entry, compute_device, source, where)
     for path, name in entries.keys() - used:
         faults.append(Fault(source, 0, 0, f"{path}.{name}".lstrip("."), "the plan has this table, and the module none"))
     if faults:
         raise InputError(faults)
-    return ShardingPlan(dict(found))
+    return ShardingPlan(dict(module_plans))
 
 
 def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
@@ -85,10 +85,10 @@ def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":
     document, source = exported_document(plan, "torchrec_constraints")
     if isinstance(document, Plan):
         document = torchrec_constraints(document, source=source)
-    found = {}
+    constraints = {}
     for name, entry in document["constraints"].items():
-        found[name] = ParameterConstraints(**(entry | _revived(entry, source, name)))
-    return found
+        constraints[name] = ParameterConstraints(**(entry | _revived(entry, source, name)))
+    return constraints
 
 
 def exported_document(plan: Source, kind: str) -> tuple[Plan | Mapping[str, Any], str]:

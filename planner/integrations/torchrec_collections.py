@@ -92,7 +92,7 @@ def sharded_collections(module: "nn.Module", sharders: "Sequence[ModuleSharder[A
 
     by_type = {sharder_name(sharder.module_type): sharder for sharder in sharders}
     faults: list[Fault] = []
-    found: list[Collection] = []
+    collections: list[Collection] = []
 
     def search(path: str, here: "nn.Module") -> None:
         sharder = by_type.get(sharder_name(type(here)))
@@ -107,17 +107,17 @@ def sharded_collections(module: "nn.Module", sharders: "Sequence[ModuleSharder[A
         if reason:
             faults.append(Fault(path or "module", 0, 0, "", f"is a {_full_name(type(here))}: {reason}"))
             return
-        found.extend(_parts(path, here, sharder, parameters))
+        collections.extend(_parts(path, here, sharder, parameters))
 
     search("", module)
     if faults:
         raise InputError(faults)
-    covered = [each.path for each in found]
+    covered = [each.path for each in collections]
     whole = [each for each in collections_of(module) if not any(_is_within(each.path, path) for path in covered)]
     if whole:
         names = ", ".join(each.path or "the module" for each in whole)
         _log.warning("no sharder shards the tables of %s: they stay whole on every rank", names)
-    return found
+    return collections
 
 
 def shared_names(collections: Sequence[Collection]) -> set[str]:

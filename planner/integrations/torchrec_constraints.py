@@ -110,35 +110,35 @@ def kernel_settings(
     name: str, told: "ParameterConstraints | None", fused_params: Mapping[str, Any], hbm_kernel: str | None
 ) -> KernelSettings:
     """What the runtime is to be told of a table's kernel. Raises InputError with every part that no plan carries."""
-    found: dict[str, Any] = {"hbm_kernel": hbm_kernel} if hbm_kernel else {}
+    settings: dict[str, Any] = {"hbm_kernel": hbm_kernel} if hbm_kernel else {}
     faults: list[Fault] = []
     if told is not None:
         for key in ("enforce_hbm", "stochastic_rounding", "bounds_check_mode", "output_dtype"):
-            found[key] = _word(getattr(told, key))
-        found["key_value_params"] = _record(name, "key_value_params", told.key_value_params, KeyValueParams, faults)
+            settings[key] = _word(getattr(told, key))
+        settings["key_value_params"] = _record(name, "key_value_params", told.key_value_params, KeyValueParams, faults)
     cache = _record(name, "cache_params", told.cache_params if told else None, CacheParams, faults)
     precision = fused_params.get("cache_precision")
     if precision is not None and (cache is None or cache.precision is None):
         cache = (cache or CacheParams()).model_copy(update={"precision": _word(precision)})
-    found["cache_params"] = cache
+    settings["cache_params"] = cache
     if faults:
         raise InputError(faults)
-    return KernelSettings(**found)
+    return KernelSettings(**settings)
 
 
 def _record(name: str, key: str, stated: Any, kind: type[Any], faults: list[Fault]) -> Any:
     """A dataclass of TorchRec as the record with the same fields; what that lacks goes to the faults."""
     if stated is None:
         return None
-    found = {}
+    record = {}
     for field in dataclasses.fields(stated):
         value = getattr(stated, field.name)
         if field.name in kind.model_fields:
-            found[field.name] = _word(value)
+            record[field.name] = _word(value)
         elif value is not None and value != _default(field):
             words = f"is {type(value).__name__}: ShardPlanner does not read it, and no plan carries it; leave it out"
             faults.append(Fault(name, 0, 0, f"{key}.{field.name}", words))
-    return kind.model_validate(found)
+    return kind.model_validate(record)
 
 
 def _word(value: Any) -> Any:

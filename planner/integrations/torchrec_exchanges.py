@@ -28,9 +28,9 @@ def with_exchanges(workload: Workload, collections: Sequence[Collection], stated
     told = {each.path or "module": each for each in collections if getattr(each.sharder, "qcomm_codecs_registry", None)}
     if not told:
         return workload
-    found = {path: _exchanges(each) for path, each in told.items()}
-    odd = [path for path, each in found.items() if each is None]
-    ways = {each for each in found.values() if each is not None}
+    exchanges = {path: _exchanges(each) for path, each in told.items()}
+    odd = [path for path, each in exchanges.items() if each is None]
+    ways = {each for each in exchanges.values() if each is not None}
     is_stated = stated is not None and "communication" in stated.model_fields_set
     own = workload.communication.forward, workload.communication.backward
     if odd or len(ways) > 1 or (len(told) < len(collections) and ways != {UNQUANTIZED}):

@@ -43,7 +43,7 @@ class Kernels:
         """Those of the sharder that the constraints allow and a plan can have. Raises InputError where none is left."""
         shardings, offered = list(shardings), {w: sharder.compute_kernels(w, compute_device) for w in shardings}
         stated = _stated(name, told, {kernel for kernels in offered.values() for kernel in kernels})
-        found = {
+        kernels_of = {
             way: [kernel for kernel in offered[way] if (stated is None or kernel in stated) and _is_known(way, kernel)]
             for way in shardings
         }
@@ -51,9 +51,11 @@ class Kernels:
             told.enforce_hbm if told is not None and told.enforce_hbm is not None else fused_params.get("enforce_hbm")
         )
         if stays:
-            found = {way: [k for k in kernels if TIER_OF_KERNEL[k] == "hbm"] for way, kernels in found.items()}
-        found = {way: _preferred(kernels) for way, kernels in found.items() if kernels}
-        if not found:
+            kernels_of = {
+                way: [k for k in kernels if TIER_OF_KERNEL[k] == "hbm"] for way, kernels in kernels_of.items()
+            }
+        kernels_of = {way: _preferred(kernels) for way, kernels in kernels_of.items() if kernels}
+        if not kernels_of:
             asked = f" of {', '.join(stated)}" if stated is not None else ""
             why = [f"{kernel} {UNPLANNED[kernel]}" for kernel in stated or () if kernel in UNPLANNED]
             hbm = " in HBM (enforce_hbm)" if stays else ""
@@ -61,7 +63,7 @@ class Kernels:
             words = f"has constraints that leave no kernel{asked}{hbm} for {', '.join(shardings)}"
             has = f"its {type(sharder).__name__} has {', '.join(there)} for plans"
             raise InputError.at(name, f"{words}: {'; '.join([*why, has])}; allow more in one of them")
-        return cls(found)
+        return cls(kernels_of)
 
     @property
     def hbm_kernel(self) -> str | None:
@@ -80,8 +82,8 @@ class Kernels:
         tiers = {way: _tiers(kernels) for way, kernels in self._alike().items()}
         every = [tier for tier in PLACEMENT_TIERS if any(tier in of for of in tiers.values())]
         apart = {way: of for way, of in tiers.items() if of != every and way != "data_parallel"}
-        found: dict[str, Any] = {"shardings": [way for way in SHARDINGS if way in tiers], "tiers": every}
-        return found | ({"tiers_of": apart} if apart else {})
+        keys: dict[str, Any] = {"shardings": [way for way in SHARDINGS if way in tiers], "tiers": every}
+        return keys | ({"tiers_of": apart} if apart else {})
 
     def _alike(self) -> dict[str, list[str]]:
         """Without `fused` shardings where another kernel in HBM is all that others have: one kernel is told of a
@@ -91,11 +93,11 @@ class Kernels:
             return {way: list(kernels) for way, kernels in self.of.items()}
         usual = any("fused" in kernels for way, kernels in self.of.items() if way != "data_parallel")
         keep = "fused" if usual else special
-        found = {
+        kernels_of = {
             way: [k for k in kernels if way == "data_parallel" or k == keep or TIER_OF_KERNEL[k] != "hbm"]
             for way, kernels in self.of.items()
         }
-        return {way: kernels for way, kernels in found.items() if kernels}
+        return {way: kernels for way, kernels in kernels_of.items() if kernels}
 
 
 def _stated(name: str, told: "ParameterConstraints | None", offered: Iterable[str]) -> Sequence[str] | None:
@@ -127,5 +129,5 @@ def _preferred(kernels: Sequence[str]) -> list[str]:
 
 
 def _tiers(kernels: Sequence[str]) -> list[str]:
-    held = {TIER_OF_KERNEL[kernel] for kernel in kernels}
-    return [tier for tier in PLACEMENT_TIERS if tier in held]
+    tiers = {TIER_OF_KERNEL[kernel] for kernel in kernels}
+    return [tier for tier in PLACEMENT_TIERS if tier in tiers]

@@ -36,10 +36,10 @@ class ReadModel:
 
     def workload(self, name: str, batch_per_rank: int) -> dict[str, Any]:
         """The plain data of a workload file."""
-        found: dict[str, Any] = {"name": name, "batch_per_rank": batch_per_rank}
+        document: dict[str, Any] = {"name": name, "batch_per_rank": batch_per_rank}
         if self.dense:
-            found["dense"] = dict(self.dense)
-        return found | {"tables": [dict(table) for table in self.tables]}
+            document["dense"] = dict(self.dense)
+        return document | {"tables": [dict(table) for table in self.tables]}
 
 
 def read_model(target: str) -> ReadModel:
@@ -70,13 +70,13 @@ def _weights(collection: Collection) -> "dict[str, nn.Parameter]":
     """The parameters of a collection's tables, by name."""
     from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
 
-    found: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for part in collection.module.modules():
         if isinstance(part, EmbeddingBagCollection):
-            found |= {name: table.weight for name, table in part.embedding_bags.items()}
+            weights |= {name: table.weight for name, table in part.embedding_bags.items()}
         elif isinstance(part, EmbeddingCollection):
-            found |= {name: table.weight for name, table in part.embeddings.items()}
-    return found
+            weights |= {name: table.weight for name, table in part.embeddings.items()}
+    return weights
 
 
 def _optimizer(name: str, parameter: "nn.Parameter") -> dict[str, Any]:

@@ -51,15 +51,15 @@ def table_optimizer(
     told = workload.embedding.optimizer if workload and "optimizer" in workload.embedding.model_fields_set else None
     if kind is None:
         return told or UNSTATED
-    found = OF_FBGEMM.get(str(getattr(kind, "value", kind)))
-    if found is None:
+    optimizer = OF_FBGEMM.get(str(getattr(kind, "value", kind)))
+    if optimizer is None:
         known = ", ".join(OF_FBGEMM)
         raise InputError.at(name, f"its optimizer {kind} is none of {known}; apply one of them, and plan again")
-    if told is not None and told != found and workload is not None and workload.mode == "training":
+    if told is not None and told != optimizer and workload is not None and workload.mode == "training":
         raise InputError.at(
-            name, f"its optimizer is {found} in the model and {told} in the workload (embedding.optimizer); say one"
+            name, f"its optimizer is {optimizer} in the model and {told} in the workload (embedding.optimizer); say one"
         )
-    return found
+    return optimizer
 
 
 def _stated(name: str, parameter: "nn.Parameter | None") -> tuple[Any, Mapping[str, Any]]:

@@ -73,14 +73,14 @@ def with_loaded_shards(
     known = {option.storage_hash(): option for option in space}
     of_table = {option.fqn: option for option in space}
     chosen = [known.get(key) or _moved(option, of_table.get(option.fqn)) for key, option in loaded.items()]
-    found = extract_plan([option for option in chosen if option is not None], dict(loaded))
+    loaded_options = extract_plan([option for option in chosen if option is not None], dict(loaded))
     missing = {f"{each.path}.{config.name}" for each in collections for config in each.configs}
-    missing -= {option.fqn for option in found}
+    missing -= {option.fqn for option in loaded_options}
     if missing:
         message = f"the stored plan has no {', '.join(sorted(missing))}; plan without the loader, and store that"
         raise ShardPlannerError.of("plan_loader", message, PlannerErrorType.PLAN_LOADING_FAILED)
     order = list(of_table)
-    return sorted(found, key=lambda option: order.index(option.fqn))
+    return sorted(loaded_options, key=lambda option: order.index(option.fqn))
 
 
 def _moved(stored: ShardingOption, of_model: ShardingOption | None) -> ShardingOption | None:

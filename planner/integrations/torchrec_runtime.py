@@ -60,13 +60,13 @@ def to_reshard(
     device = compute_device or _device()
     changed = torchrec_reshard(*plans, compute_device=device, sources=sources)
     names = {name for tables in changed["plan"].values() for name in tables}
-    found = {}
+    reshard = {}
     whole = to_sharding_plan(plans[1], module, compute_device=device)
     for path, tables in whole.plan.items():
         own = {name: held for name, held in tables.items() if name in names or f"{path}.{name}" in names}
         if own:
-            found[path] = (sum(map(_megabytes, own.values())), EmbeddingModuleShardingPlan(own))
-    return found
+            reshard[path] = (sum(map(_megabytes, own.values())), EmbeddingModuleShardingPlan(own))
+    return reshard
 
 
 def reshard(
@@ -118,6 +118,6 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _megabytes(held: Any) -> float:
+def _megabytes(tensor: Any) -> float:
     """Of the shards, in fp32, as TorchRec counts them."""
-    return sum(float(shard.shard_sizes[0] * shard.shard_sizes[1] * 4 / 2**20) for shard in held.sharding_spec.shards)
+    return sum(float(shard.shard_sizes[0] * shard.shard_sizes[1] * 4 / 2**20) for shard in tensor.sharding_spec.shards)

@@ -183,11 +183,11 @@ def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tu
     parts, column = [], 0
     for block, place in items:
         width = int(options.block_columns[block])
-        ranks, row_start, held = _rank_rows(problem, block, place, rows)
+        ranks, row_start, rank_rows = _rank_rows(problem, block, place, rows)
         kinds = problem.kind_of_rank[ranks]
-        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (held / rows)[:, None]
+        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (rank_rows / rows)[:, None]
         columns = np.tile([column, width], (len(ranks), 1))
-        parts.append(np.column_stack([ranks, row_start, held, columns, size]))
+        parts.append(np.column_stack([ranks, row_start, rank_rows, columns, size]))
         column += width
     return np.concatenate(parts)
 
@@ -202,8 +202,8 @@ def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Int
         ranks = np.arange(problem.world)
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
-    held = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
-    return ranks, np.cumsum(held) - held, held
+    rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
+    return ranks, np.cumsum(rank_rows) - rank_rows, rank_rows
 
 
 def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:

@@ -112,12 +112,12 @@ def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, In
     best, best_s = was, state.step_s() * (1 - WORTH)
     for first in (np.tile(WIDE, (len(tables), 1)), was[:, None] * NEAR):
         for shares in _mixed(parts, division, first):
-            found = shares
+            division_shares = shares
             for _ in range(REPEATS):
-                after = division.state_with(*(of[:, 0] for of in parts.costs(found[:, None])))
+                after = division.state_with(*(of[:, 0] for of in parts.costs(division_shares[:, None])))
                 if after.step_s() < best_s and after.overflow_bytes() == 0:
-                    best, best_s = found, after.step_s()
-                found = next(iter(_mixed(parts, division, found[:, None] * NEAR)), found)
+                    best, best_s = division_shares, after.step_s()
+                division_shares = next(iter(_mixed(parts, division, division_shares[:, None] * NEAR)), division_shares)
     if best is was:
         return None
     fractions, tier = np.zeros(problem.tables), np.full(problem.tables, -1)
@@ -135,8 +135,8 @@ def _mixed(parts: "_CachedParts", division: MemoryDivision, ladder: Floats) -> l
     takes, mean = mix > TAKES, (mix * ladder).sum(axis=1)
     low, high = takes.argmax(axis=1), takes.shape[1] - 1 - takes[:, ::-1].argmax(axis=1)
     smaller = np.where(high - low > 1, ladder[np.arange(len(mix)), low], mean)
-    found = [_rounded_down(mean, parts.rows)]
-    return found if (smaller == mean).all() else [*found, _rounded_down(smaller, parts.rows)]
+    mixtures = [_rounded_down(mean, parts.rows)]
+    return mixtures if (smaller == mean).all() else [*mixtures, _rounded_down(smaller, parts.rows)]
 
 
 class _CachedParts:
@@ -213,9 +213,9 @@ def _group_starts(options: Options) -> Ints:
 
 def _marked(starts: Ints, count: int) -> Ints:
     """[count] the start at each start, else 0."""
-    found = np.zeros(count, dtype=np.int64)
-    found[starts] = starts
-    return found
+    start_of = np.zeros(count, dtype=np.int64)
+    start_of[starts] = starts
+    return start_of
 
 
 def _rounded_down(fractions: Floats, rows: Ints) -> Floats:

@@ -79,10 +79,10 @@ def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) 
     tiers = _free_tiers(formulation)
     if not tiers or not has_time(0.0) or _is_roomy(formulation):
         return None
-    fluid, found = _fluid(formulation), None
+    fluid, own = _fluid(formulation), None
     if shortage(fluid) is not None:
-        found = merged(coarse_fractions(model), _small_fractions(model, tiers))
-        formulation = formulation.with_fractions(found)
+        own = merged(coarse_fractions(model), _small_fractions(model, tiers))
+        formulation = formulation.with_fractions(own)
         fluid = _fluid(formulation)
         if shortage(fluid) is not None:
             return None
@@ -99,10 +99,10 @@ def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) 
         if is_settled or not (relaxed.multipliers.byte[:, MEMORY_HBM].any() or _caches(formulation, relaxed)):
             break
         before_s = relaxed.bound_s
-        found = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, formulation.options, curves, factors))
-        formulation = formulation.with_fractions(found)
+        own = merged(coarse_fractions(model), _next_fractions(fluid, relaxed, formulation.options, curves, factors))
+        formulation = formulation.with_fractions(own)
         fluid = _fluid(formulation)
-    return found
+    return own
 
 
 def _fluid(formulation: Formulation) -> Fluid:
@@ -157,14 +157,14 @@ def _next_fractions(
     problem = fluid.problem
     cheapest, _ = fluid.price(relaxed.multipliers)
     taken = problem.block_option[relaxed.choices]
-    found = {}
+    shares = {}
     for tier, curve in curves.items():
         in_tier = options.tier[taken] == PLACEMENT_TIERS.index(tier)
-        held = np.where(in_tier, options.cache_fraction[taken], np.nan).T
+        taken_shares = np.where(in_tier, options.cache_fraction[taken], np.nan).T
         best, value = curve.best(relaxed.multipliers, factors)
         best[value > COMPETES * cheapest] = best[value > COMPETES * cheapest][:, [factors.index(1.0)]]
-        found[tier] = _distinct(np.concatenate([held, best], axis=1))
-    return found
+        shares[tier] = _distinct(np.concatenate([taken_shares, best], axis=1))
+    return shares
 
 
 class _Curve:
@@ -179,15 +179,15 @@ class _Curve:
     def best(self, prices: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
         """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
         and [T] what the cheapest one costs at the prices themselves."""
-        found, least = [], np.full(self._problem.tables, np.inf)
+        cheapest, least = [], np.full(self._problem.tables, np.inf)
         for kind in range(self._problem.kinds):
             weight, byte = self._prices(prices, kind)
             values = _valued(self._grid[kind], weight, byte, 1.0)
             least = np.minimum(least, values.min(axis=1))
             for factor in factors:
                 fraction = self._refined(kind, weight, byte, factor)
-                found.append(fraction)
-        return _rounded(np.stack(found, axis=1)), least
+                cheapest.append(fraction)
+        return _rounded(np.stack(cheapest, axis=1)), least
 
     def _refined(self, kind: int, weight: Floats, byte: Floats, factor: float) -> Floats:
         """[T]"""
@@ -240,13 +240,13 @@ def _rounded(fractions: Floats) -> Floats:
     return np.clip(np.round(np.round(fractions * scale) / scale, 12), LEAST_FRACTION, 1.0)
 
 
-def merged(one: CacheFractions, other: CacheFractions) -> CacheFractions:
+def merged(shares: CacheFractions, others: CacheFractions) -> CacheFractions:
     """The shares of both, tier by tier; every one of the other."""
-    found = dict(one)
-    for tier, more in other.items():
-        both = np.concatenate([one[tier], more], axis=1) if tier in one else more
-        found[tier] = _packed(np.sort(both, axis=1), np.diff(np.sort(both, axis=1), axis=1) != 0)
-    return found
+    both_of_tier = dict(shares)
+    for tier, more in others.items():
+        both = np.concatenate([shares[tier], more], axis=1) if tier in shares else more
+        both_of_tier[tier] = _packed(np.sort(both, axis=1), np.diff(np.sort(both, axis=1), axis=1) != 0)
+    return both_of_tier
 
 
 def _distinct(fractions: Floats) -> Floats:
@@ -258,5 +258,5 @@ def _distinct(fractions: Floats) -> Floats:
 def _packed(ordered: Floats, is_new: Bools) -> Floats:
     """The ascending shares whose difference to the one before `is_new`, in as few columns as possible."""
     keeps = np.concatenate([np.ones((len(ordered), 1), dtype=bool), is_new], axis=1)
-    found = np.sort(np.where(keeps, ordered, np.nan), axis=1)
-    return found[:, : max(1, int((~np.isnan(found)).sum(axis=1).max(initial=0)))]
+    packed = np.sort(np.where(keeps, ordered, np.nan), axis=1)
+    return packed[:, : max(1, int((~np.isnan(packed)).sum(axis=1).max(initial=0)))]

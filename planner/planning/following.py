@@ -61,8 +61,8 @@ class Following:
             remedies=remedies.of(outcome) if is_memory else (),
             ended_by_time=ended_by_time,
         )
-        least, found = replanned.least_bytes, replanned.found_bytes
-        return with_moves(plan, moves_of(migration, plan.tables, least, limit_bytes, steps, found))
+        least, fewest = replanned.least_bytes, replanned.found_bytes
+        return with_moves(plan, moves_of(migration, plan.tables, least, limit_bytes, steps, fewest))
 
     def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
         """What moving costs, and the steps within which a move must pay for itself."""

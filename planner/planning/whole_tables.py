@@ -31,16 +31,16 @@ def with_whole_tables(formulation: Formulation, outcome: Outcome, limits: Search
     if extra_s == 0 or not options.permits.may_at_all(TABLE_WISE).all():
         return outcome
     few = formulation.with_sharding(TABLE_WISE)
-    found = solve(few.problem, limits)
-    if found.placement is None or found.step_s is None or found.step_s >= outcome.step_s + extra_s:
+    whole = solve(few.problem, limits)
+    if whole.placement is None or whole.step_s is None or whole.step_s >= outcome.step_s + extra_s:
         return outcome
-    is_optimal = found.step_s <= outcome.bound.seconds * (1 + OPTIMAL_GAP)
-    block = _same_blocks(few.options, options)[found.placement.item_block]
+    is_optimal = whole.step_s <= outcome.bound.seconds * (1 + OPTIMAL_GAP)
+    block = _same_blocks(few.options, options)[whole.placement.item_block]
     return replace(
         outcome,
         status="optimal" if is_optimal else "feasible",
-        placement=Placement(block, found.placement.item_place),
-        step_s=found.step_s,
+        placement=Placement(block, whole.placement.item_place),
+        step_s=whole.step_s,
     )
 
 

@@ -48,11 +48,11 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
             ranks = shards.rank[index][:1]
         if not np.array_equal(shards.rank[index], ranks):
             return f"{table.sharding} needs one shard on each of its ranks, in their order"
-        held = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
-        start = np.cumsum(held) - held
+        rank_rows = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
+        start = np.cumsum(rank_rows) - rank_rows
         if sharding == DATA_PARALLEL:
-            held, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
-        if not (np.array_equal(shards.rows[index], held) and np.array_equal(shards.row_start[index], start)):
+            rank_rows, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
+        if not (np.array_equal(shards.rows[index], rank_rows) and np.array_equal(shards.row_start[index], start)):
             return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
     return None
 
@@ -75,11 +75,11 @@ def _block_fault(table: TablePlan, blocks: list[tuple[int, int, Ints]]) -> str |
 def _column_blocks(shards: Shards) -> list[tuple[int, int, Ints]] | None:
     """(first column, last + 1, shards) of each column block from the left; None where blocks overlap or leave gaps."""
     starts = np.unique(shards.column_start)
-    found, reached = [], 0
+    blocks, reached = [], 0
     for start in starts.tolist():
         index = np.flatnonzero(shards.column_start == start)
         if start != reached:
             return None
         reached = start + int(shards.columns[index[0]])
-        found.append((start, reached, index))
-    return found
+        blocks.append((start, reached, index))
+    return blocks

@@ -51,12 +51,12 @@ def faults_of_error_bars(plan: Plan, model: CostModel) -> Iterator[str]:
     if reason is not None:
         yield "error bars: there are some, and no_error_bar says why there are none"
     for (name, seconds, of_document), bar in zip(stated, (bars.step, *bars.stages), strict=True):
-        found = error_bar(bar, seconds)
+        own = error_bar(bar, seconds)
         if of_document is None:
             yield f"{name}: has no error bar"
         elif not (
-            np.isclose([of_document.low_s, of_document.high_s], [found.low_s, found.high_s], rtol=BAND_TOLERANCE).all()
+            np.isclose([of_document.low_s, of_document.high_s], [own.low_s, own.high_s], rtol=BAND_TOLERANCE).all()
             and (of_document.coverage, of_document.basis, of_document.spec_only)
-            == (found.coverage, found.basis, found.spec_only)
+            == (own.coverage, own.basis, own.spec_only)
         ):
             yield f"{name}: its error bar is not the cost model's"

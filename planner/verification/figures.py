@@ -110,10 +110,10 @@ def simulation_faults(plan: Plan) -> Iterator[str]:
     """Figures of the simulator that it does not repeat."""
     if plan.simulated is None:
         return
-    for name, found in simulated(play(plan)):
+    for name, played in simulated(play(plan)):
         stated = getattr(plan.simulated, name)
-        if not np.isclose(stated, found, rtol=SIMULATED_TOLERANCE, atol=0.0):
-            yield f"simulated: {name} is {stated!r}; played again, it is {found!r}"
+        if not np.isclose(stated, played, rtol=SIMULATED_TOLERANCE, atol=0.0):
+            yield f"simulated: {name} is {stated!r}; played again, it is {played!r}"
 
 
 def objective_faults(plan: Plan) -> Iterator[str]:

@@ -127,7 +127,7 @@ def explain_limit(least_bytes: int, limit_bytes: int) -> Infeasibility:
 
 def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator[str]:
     """What does not hold of why a plan places nothing: its proof, and every word and number that follows from it."""
-    found: dict[str, object] = {}
+    recomputed: dict[str, object] = {}
     if plan.infeasibility is not None and "cuts" in plan.provenance.model_fields_set and options.cuts != EVERY_CUT:
         yield f"infeasible: shown for {options.cuts.words} alone"
     if plan.infeasibility is not None:
@@ -139,16 +139,16 @@ def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator
                 yield fault
                 return
             claim = _recomputed(plan.infeasibility, formulation)
-        found = claim.model_dump(mode="json")
+        recomputed = claim.model_dump(mode="json")
     elif plan.unplaced is not None:
         formulation = Formulation.of_options(model, options)
         if len(_homeless(formulation.problem)):
             yield "unplaced: some tables fit nowhere, which is infeasible"
         stated = plan.unplaced.model_dump(mode="json")
-        found = explain_unplaced(Pieces(formulation), plan.unplaced.remedies).model_dump(mode="json")
+        recomputed = explain_unplaced(Pieces(formulation), plan.unplaced.remedies).model_dump(mode="json")
     else:
         return
-    for path, was, now in differences(found, stated):
+    for path, was, now in differences(recomputed, stated):
         yield f"{plan.status}: {path} is {was!r}, the document says {now!r}"
 
 
@@ -214,5 +214,5 @@ def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibilit
         stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
         short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
         shortage = Shortage(unplaceable, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
-    found = explain_shortage(formulation, shortage)
-    return found.model_copy(update={"remedies": reason.remedies})
+    recomputed = explain_shortage(formulation, shortage)
+    return recomputed.model_copy(update={"remedies": reason.remedies})

@@ -46,8 +46,8 @@ def unchecked(
 
 def in_words(fields: Sequence[Unchecked]) -> str:
     """One line: the fields, those with the same reason together; of where the plan comes from by their last name."""
-    parts = groupby(fields, key=lambda one: one.why)
-    names = ((why, [one.field.removeprefix("provenance.") for one in same]) for why, same in parts)
+    parts = groupby(fields, key=lambda field: field.why)
+    names = ((why, [field.field.removeprefix("provenance.") for field in same]) for why, same in parts)
     return "; ".join(f"{', '.join(same)} ({why})" for why, same in names)
 
 

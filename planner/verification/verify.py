@@ -75,38 +75,38 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     in the document cannot be read.
     """
     model, policy = planned_model(plan), plan.provenance.policy
-    found = [*_sources(plan.provenance, model.topology, model.workload), *_status(plan)]
-    found += _coefficients(plan, model)
-    found += _warnings(plan, model.workload)
+    faults = [*_sources(plan.provenance, model.topology, model.workload), *_status(plan)]
+    faults += _coefficients(plan, model)
+    faults += _warnings(plan, model.workload)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
-        return [*found, *fractions]
+        return [*faults, *fractions]
     try:
         permits = permits_of(model, policy)
     except InputError as error:
-        return [*found, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
-    found += faults_of_cuts(plan.provenance, model, permits)
+        return [*faults, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
+    faults += faults_of_cuts(plan.provenance, model, permits)
     if plan.objective is None:
         options = planned_options(plan.provenance, model, permits)
-        found += faults_of_reason(plan, model, options)
-        return [*found, *(() if plan.tables else _moves(plan, model, permits, former))]
+        faults += faults_of_reason(plan, model, options)
+        return [*faults, *(() if plan.tables else _moves(plan, model, permits, former))]
     placed = list(_shape(plan, model)) or list(_policy(plan, permits))
-    found += placed
+    faults += placed
     if placed:
-        return found
+        return faults
     evaluation = model.evaluate(placed_shards(plan))
-    found += byte_faults(plan, model)
-    found += rank_faults(plan, model, evaluation)
-    found += capacity_faults(plan, model, evaluation)
-    found += stage_faults(plan, model, evaluation)
-    found += objective_faults(plan)
-    found += _options(plan, model, permits)
-    found += faults_of_error_bars(plan, model)
-    found += _proof(plan, model, permits)
-    found += _moves(plan, model, permits, former)
-    found += simulation_faults(plan)
-    found += [] if folder is None else faults_of_files(plan, Path(folder))
-    return found
+    faults += byte_faults(plan, model)
+    faults += rank_faults(plan, model, evaluation)
+    faults += capacity_faults(plan, model, evaluation)
+    faults += stage_faults(plan, model, evaluation)
+    faults += objective_faults(plan)
+    faults += _options(plan, model, permits)
+    faults += faults_of_error_bars(plan, model)
+    faults += _proof(plan, model, permits)
+    faults += _moves(plan, model, permits, former)
+    faults += simulation_faults(plan)
+    faults += [] if folder is None else faults_of_files(plan, Path(folder))
+    return faults
 
 
 def shape_faults(plan: Plan, model: CostModel) -> list[str]:
@@ -133,12 +133,12 @@ def _policy(plan: Plan, permits: Permits) -> Iterator[str]:
 def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
     """Whether every table is held in a way that the bound covers, or is said not to be."""
     assert plan.objective is not None
-    found, stated = outside_options(plan, model, permits), plan.objective.outside
-    for name, words in found.items():
+    outside, stated = outside_options(plan, model, permits), plan.objective.outside
+    for name, words in outside.items():
         if name not in stated:
             yield f"table {name}: the bound does not cover how it is held: {words}"
     for name in stated:
-        if name not in found:
+        if name not in outside:
             yield f"objective: table {name} is said to be held in a way that the bound does not cover"
     if len(set(stated)) < len(stated):
         yield "objective: a table is said twice to be held in a way that the bound does not cover"
@@ -150,7 +150,7 @@ def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str,
     """Of each table that is held in a way that is no option, its name and why, in words."""
     space = Space(model, permits, plan.provenance.cuts)
     fractions = fixed_fractions(tried_fractions(plan.provenance, model), permits)
-    found = {}
+    outside = {}
     for number, table in enumerate(plan.tables):
         tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)
         _, first, ranks = np.unique(table.shards.column_start, return_index=True, return_counts=True)
@@ -162,8 +162,8 @@ def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str,
         ):
             words = f"a cache of {table.cache_fraction:g} of its rows is not tried"
         if words is not None:
-            found[table.name] = f"{table.sharding} in {table.tier}: {words}"
-    return found
+            outside[table.name] = f"{table.sharding} in {table.tier}: {words}"
+    return outside
 
 
 def _held(table: TablePlan) -> HeldTable:
@@ -224,17 +224,17 @@ def _sources(origin: Provenance, topology: Topology, workload: Workload) -> Iter
     """Whether the inputs are those whose names and fingerprints the document states."""
     yield from _source("topology", origin.topology, topology)
     yield from _source("workload", origin.workload, workload)
-    found = fingerprint(origin.policy)
-    if origin.policy_fingerprint not in (None, found):
-        yield f"policy: the content hashes to {found}, the document says {origin.policy_fingerprint}"
+    recomputed = fingerprint(origin.policy)
+    if origin.policy_fingerprint not in (None, recomputed):
+        yield f"policy: the content hashes to {recomputed}, the document says {origin.policy_fingerprint}"
     if origin.wall_s is not None:
         yield f"provenance: wall_s is {origin.wall_s!r}; a document states none"
 
 
 def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[str]:
-    found = fingerprint(record)
-    if found != source.fingerprint:
-        yield f"{kind}: the content hashes to {found}, the document says {source.fingerprint}"
+    recomputed = fingerprint(record)
+    if recomputed != source.fingerprint:
+        yield f"{kind}: the content hashes to {recomputed}, the document says {source.fingerprint}"
     if record.name != source.name:
         yield f"{kind}: is called {record.name!r}, the document says {source.name!r}"
 
