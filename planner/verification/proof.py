@@ -27,7 +27,14 @@ from planner.certificates.lagrangian import (
 )
 from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
-from planner.document.certificates import MemoryMultiplier, FunctionMultiplier, Proof, ProofPacking, ResourceWeight, TableWeight
+from planner.document.certificates import (
+    FunctionMultiplier,
+    MemoryMultiplier,
+    Proof,
+    ProofPacking,
+    ResourceWeight,
+    TableWeight,
+)
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats

@@ -68,13 +68,13 @@ def read_tree(proof: ProofTree, model: CostModel, problem: Problem) -> BranchTre
             if not 0 <= part.first <= part.last < blocks or not -1 <= (part.place or 0) < places:
                 raise ValueError(f"node {number}: a block type or place that does not exist")
         divides = None
-        if case.branches_on is not None:
-            if case.branches_on.table not in tables:
-                raise ValueError(f"case {number}: is divided by a table that does not exist")
-            divides = tables[case.branches_on.table], case.branches_on.part
-        nodes.append(BranchNode(-1 if case.parent is None else case.parent, part, divides, multipliers))
+        if entry.branches_on is not None:
+            if entry.branches_on.table not in tables:
+                raise ValueError(f"node {number}: branches on a table that does not exist")
+            divides = tables[entry.branches_on.table], entry.branches_on.part
+        nodes.append(BranchNode(-1 if entry.parent is None else entry.parent, part, divides, multipliers))
     if not nodes:
-        raise ValueError("there are no cases")
+        raise ValueError("there are no nodes")
     return BranchTree(proof.threshold_s, tuple(nodes))
 
 
