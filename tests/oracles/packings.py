@@ -1,0 +1,55 @@
+"""Instances in which blocks pack badly, and the bounds that dual feasible functions prove of them."""
+
+import functools
+from dataclasses import dataclass
+
+from planner.certificates.multipliers import Bound
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.solvers.bound.cutting_planes import solve_relaxation
+from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.fluid import Fluid
+from planner.verification.proof import recomputed_bound_s, write_proof
+from tests.oracles.brute_force import Optimum, optimum
+from tests.oracles.instances import Instance, confined_instance, node_group, tiny_instance, topology, workload
+
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Known:
+    instance: Instance
+    best: Optimum
+
+
+@functools.cache
+def known_optima() -> list[Known]:
+    """Tiny instances with tiers, policies and two kinds of rank, whose optimum is known by trying everything."""
+    instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(30)]
+    pairs = [(each, optimum(each.problem)) for each in instances if len(each.options.table)]
+    return [Known(each, best) for each, best in pairs if best is not None]
+
+
+def proven_s(instance: Instance, bound: Bound) -> float:
+    """What `verify` makes of a bound's proof."""
+    return recomputed_bound_s(write_proof(instance.model, instance.problem, bound), instance.model, instance.problem)
+
+
+@functools.cache
+def nine_tables() -> Instance:
+    """Nine whole tables of unlike sizes, each more than half as long as the longest, on eight ranks."""
+    cluster = topology(node_group("a", nodes=4, ranks=2, hbm_bytes=40e9))
+    tables = [{"rows": 100_000, "dim": 128, "pooling_factor": 20 + i} for i in range(9)]
+    policy = Policy(shardings=("table_wise",), tiers=("hbm",))
+    model = planning_model("torchrec", cluster, workload(tables), policy)
+    options = enumerate_options(model, policy)
+    return Instance(model, policy, options, build_problem(model, options), "nine tables on eight ranks")
+
+
+def strengthened(instance: Instance, step_s: float) -> tuple[Bound, Bound]:
+    """The fluid bound, and what functions make of it."""
+    fluid = Fluid(instance.problem)
+    relaxed = solve_relaxation(fluid)
+    before = Bound(relaxed.bound_s, relaxed.multipliers, None)
+    return before, strengthen(fluid, before, step_s)

@@ -1,0 +1,70 @@
+"""Thresholds that dual feasible functions refute: bounds above the fluid one, and never above the optimum."""
+
+import numpy as np
+import pytest
+
+from benchmarks.instances import SHIPPED_CASES, torchrec_cases
+from planner.certificates.multipliers import Bound
+from planner.planning.planning import plan
+from planner.solvers.bound.cutting_planes import solve_relaxation
+from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.fluid import Fluid
+from planner.verification.verify import verify
+from tests.oracles.instances import Instance
+from tests.oracles.packings import ROUNDING, Known, known_optima, nine_tables, proven_s, strengthened
+
+
+@pytest.fixture(scope="module")
+def known() -> list[Known]:
+    return known_optima()
+
+
+@pytest.fixture(scope="module")
+def nine() -> Instance:
+    return nine_tables()
+
+
+def test_sharpening_never_exceeds_the_optimum(known: list[Known]) -> None:
+    """The search for functions ends at most at the optimum, with a proof that gives as much; often above the fluid."""
+    better = 0
+    for each in known:
+        fluid = Fluid(each.instance.problem)
+        relaxed = solve_relaxation(fluid)
+        before = Bound(relaxed.bound_s, relaxed.multipliers, None)
+        after = strengthen(fluid, before, each.best.step_s * 1.2)
+        assert before.seconds <= after.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
+        assert proven_s(each.instance, after) == pytest.approx(max(after.seconds, 0.0), rel=1e-6)
+        better += after.seconds > before.seconds * 1.001
+    assert better > 30
+
+
+def test_blocks_that_share_no_rank_are_seen(nine: Instance) -> None:
+    """By their sum nine blocks take little more than one; below two of the shortest, no two are on one rank."""
+    problem = nine.problem
+    shortest = np.sort(problem.whole_load[0, :-1].max(axis=1))[:2].sum()
+    before, after = strengthened(nine, 2 * float(shortest))
+    assert before.seconds < 0.8 * shortest
+    assert shortest * 0.999 < after.seconds <= shortest
+    assert proven_s(nine, after) == pytest.approx(after.seconds, rel=1e-9)
+
+
+def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers that give up prove nothing, and are no crash."""
+    fluid = Fluid(nine.problem)
+    relaxed = solve_relaxation(fluid)
+    before = Bound(relaxed.bound_s, relaxed.multipliers, None)
+    monkeypatch.setattr("planner.solvers.bound.master.optimum", lambda *_: None)
+    assert strengthen(fluid, before, 2 * before.seconds) is before
+
+
+def test_a_plan_carries_the_proof() -> None:
+    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions."""
+    case = next(each for each in torchrec_cases(SHIPPED_CASES) if "n100_w128" in each.name)
+    limits = {"tiers": case.tiers, "shardings": case.shardings, "effort": 1, "gap": 0.0}
+    found = plan(case.topology(), case.workload(), cost_model=case.cost_model, **limits)
+    assert found.proof is not None
+    assert found.proof.packing is not None
+    assert found.proof.packing.functions
+    assert verify(found) == []
+    assert found.objective is not None
+    assert found.objective.lower_bound_s > 5.22e-3
