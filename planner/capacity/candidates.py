@@ -16,21 +16,21 @@ class Candidate:
     """One size of the cluster and what was found about it. Times in seconds."""
 
     nodes: int
-    """Of the group that is sized."""
+    """Nodes of the group that is sized."""
     ranks: int
-    """Of the whole cluster; 0 where there is no such cluster."""
+    """Ranks of the whole cluster; 0 where there is no such cluster."""
     suffices: bool
     judged_by: Judge
     status: Status | None = None
-    """Of the search, which ends as soon as the size is decided."""
+    """How the search ended, which it does as soon as the size is decided."""
     step_s: float | None = None
-    """Of the best plan that the search had found then; None where it had none yet."""
+    """The step of the best plan that the search had found then; None where it had none yet."""
     samples_per_s: float | None = None
     lower_bound_s: float | None = None
     target_s: float | None = None
     """The longest step that does; None where that the tables fit is enough."""
     most_samples_per_s: float | None = None
-    """By the bound."""
+    """The most that the bound allows."""
     gap: float | None = None
     reason: str = ""
     """Why it is rejected."""

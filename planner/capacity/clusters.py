@@ -82,7 +82,7 @@ class ClusterChoice:
 
     @cached_property
     def bill(self) -> Bill:
-        """Of the answer; unknown where there is none."""
+        """What the answer costs and draws; unknown where there is none."""
         return self.bill_of(self.sizing.answer) if self.sizing.answer else Bill(None, None)
 
     @cached_property

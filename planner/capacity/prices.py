@@ -45,9 +45,9 @@ class PriceSheet(Record):
     source: str
     """Where the prices are from."""
     accelerators: dict[str, Rate] = Field(default_factory=dict)
-    """By device, as topologies name it: of one accelerator with its share of the node."""
+    """Rates of one accelerator with its share of the node, by its device as topologies name it."""
     nodes: dict[str, Rate] = Field(default_factory=dict)
-    """By name of a node group: of one whole node. Comes before the rates of accelerators."""
+    """Rates of one whole node, by the name of its group. They come before those of accelerators."""
 
     @model_validator(mode="after")
     def _some(self) -> "PriceSheet":

@@ -34,8 +34,8 @@ class SizeFloor:
 
 
 def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
-    """Of the fixed overhead, the launches of kernels and, where each rank has a batch of its own, the dense part: all
-    in stages of their own. `topology` has the groups of nodes, whatever their numbers."""
+    """The floor made of the fixed overhead, the launches of kernels and, where each rank has a batch of its own, the
+    dense part: all in stages of their own. `topology` has the groups of nodes, whatever their numbers."""
     kinds, software = rank_kinds(topology, workload), software_coefficients(workload.software)
     launches_s = max(kind.lookup_launch_s for kind in kinds)
     if workload.mode == "training":

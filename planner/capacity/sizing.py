@@ -91,24 +91,24 @@ def size(
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
-    trials = _SizeTrials(
+    searches = _SizeSearches(
         topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
     )
     sizings: list[Sizing] = []
-    floor, most_s = size_floor(topology, priced), trials.longest_target_s(max_nodes)
+    floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)
     if floor.seconds > most_s:
         label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
         return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if sizings and is_over():
             break
-        sizings.append(_sized(trials, label, tiers, range(stride, max_nodes + 1, stride), tell))
+        sizings.append(_sized(searches, label, tiers, range(stride, max_nodes + 1, stride), tell))
         if (
             len(sizings) == 1
-            and trials.input_error
+            and searches.input_error
             and all(candidate.judged_by == "input" for candidate in sizings[0].candidates)
         ):
-            raise trials.input_error
+            raise searches.input_error
     return tuple(sizings)
 
 
@@ -147,7 +147,7 @@ def _variants(
 
 
 def _sized(
-    trials: "_SizeTrials",
+    searches: "_SizeSearches",
     label: str,
     tiers: tuple[PlacementTier, ...],
     counts: Sequence[int],
@@ -157,13 +157,13 @@ def _sized(
 
     def suffices(position: int) -> bool:
         if position not in seen:
-            if trials.is_over():
+            if searches.is_over():
                 raise _Interrupted
             tell(f"{label}: {_nodes(counts[position])}")
-            seen[position] = trials.judge(tiers, counts[position])
+            seen[position] = searches.judge(tiers, counts[position])
         return seen[position].suffices
 
-    notes = list(software_warnings(trials.workload, trials.policy))
+    notes = list(software_warnings(searches.workload, searches.policy))
     finished = True
     try:
         descend(suffices, seen, len(counts) - 1)
@@ -174,7 +174,7 @@ def _sized(
     if least is not None:
         if finished:
             tell(f"{label}: the plan for {_nodes(counts[least])}")
-        answer, plan = trials.finished(tiers, seen[least])
+        answer, plan = searches.finished(tiers, seen[least])
         notes += _oddities(seen, least)
         seen[least] = answer
     if not finished:
@@ -224,7 +224,7 @@ class _SizeWatch:
 
 
 @dataclass
-class _SizeTrials:
+class _SizeSearches:
     """Searches for sizes and tiers. What more tiers prove holds for fewer; so does a plan without the others."""
 
     topology: Topology
@@ -295,7 +295,7 @@ class _SizeTrials:
         return min(target_s, self.longest_s)
 
     def longest_target_s(self, max_nodes: int) -> float:
-        """Of all sizes: that of the largest one, which has the largest batch."""
+        """The longest target of all sizes: that of the largest one, which has the largest batch."""
         return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
     def _formulation(self, tiers: Sequence[PlacementTier], nodes: int) -> Formulation:

@@ -21,7 +21,7 @@ class FixedPart:
 
 
 def fixed_part(objective: Objective, model: CostModel) -> FixedPart | None:
-    """Of a plan's step; None for ratings."""
+    """The fixed part of a plan's step; None for ratings."""
     if model.quantity != "step":
         return None
     decided_s = objective.lower_bound_s - model.fixed_step_s

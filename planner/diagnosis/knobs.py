@@ -88,7 +88,7 @@ def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[
     yield from _shardings(now)
 
 
-def _ladder(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
+def _knob_of_changes(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
     """A knob with a step for each of `changes`; none where there is no change to make."""
     if changes:
         yield Knob(kind, None, was, len(changes), lambda n: changes[n - 1], 1, futile, ordered=False)
@@ -102,7 +102,7 @@ def _tiers(now: PlanningInputs) -> Iterator[Knob]:
         if tier not in used and any(group.memory(HOME_OF_TIER[tier]) is not None for group in now.topology.nodes)
     ]
     changes = _allowing(now, "tiers", PLACEMENT_TIERS, used, missing, " and ".join)
-    return _ladder("tiers", ",".join(used), changes, f"allowing {', '.join(missing)}")
+    return _knob_of_changes("tiers", ",".join(used), changes, f"allowing {', '.join(missing)}")
 
 
 def _shardings(now: PlanningInputs) -> Iterator[Knob]:
@@ -111,11 +111,11 @@ def _shardings(now: PlanningInputs) -> Iterator[Knob]:
     changes = _allowing(
         now, "shardings", SHARDINGS, used, missing, lambda added: added[0] if len(added) == 1 else "every sharding"
     )
-    return _ladder("shardings", ",".join(used), changes, "allowing other shardings")
+    return _knob_of_changes("shardings", ",".join(used), changes, "allowing other shardings")
 
 
 def _dtype(now: PlanningInputs) -> Iterator[Knob]:
-    """Of the tables that have none of their own."""
+    """The change for the tables that have none of their own."""
     embedding = now.workload.embedding
     if all(table.dtype is not None for table in now.workload.tables):
         return iter(())
@@ -124,11 +124,11 @@ def _dtype(now: PlanningInputs) -> Iterator[Knob]:
         for dtype in DTYPES
         if FORMATS[dtype].bits_per_element < FORMATS[embedding.dtype].bits_per_element
     ]
-    return _ladder("dtype", embedding.dtype, changes, f"{DTYPES[-1]} embeddings")
+    return _knob_of_changes("dtype", embedding.dtype, changes, f"{DTYPES[-1]} embeddings")
 
 
 def _optimizer(now: PlanningInputs) -> Iterator[Knob]:
-    """Of the tables that have none of their own."""
+    """The change for the tables that have none of their own."""
     optimizer = now.workload.embedding.optimizer
     if now.workload.mode != "training" or all(table.optimizer is not None for table in now.workload.tables):
         return iter(())
@@ -138,7 +138,7 @@ def _optimizer(now: PlanningInputs) -> Iterator[Knob]:
         for name, own in zip(OPTIMIZERS, size, strict=False)
         if own < size[-1]
     ]
-    return _ladder("optimizer", optimizer, changes, f"{OPTIMIZERS[-1]} as the optimizer of the tables")
+    return _knob_of_changes("optimizer", optimizer, changes, f"{OPTIMIZERS[-1]} as the optimizer of the tables")
 
 
 def _optimizer_state(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
@@ -155,7 +155,7 @@ def _optimizer_state(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
     changes = _allowing(
         now, "optimizer_state", STATE_PLACES, used, missing, lambda added: f"optimizer state in {' or '.join(added)}"
     )
-    return _ladder("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
+    return _knob_of_changes("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
 
 
 def _allowing(

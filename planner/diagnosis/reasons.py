@@ -56,7 +56,7 @@ class PlanReasons:
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]
     fixed: tuple[FixedCost, ...] = ()
-    """Of ratings: none."""
+    """Fixed costs of the step; ratings have none."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What single change of the inputs would make the tables fit: the smallest of each kind, found by trying.
 
-A trial is the planner's own test of feasibility, on a problem of bytes without seconds that is built anew from the
+A check is the planner's own test of feasibility, on a problem of bytes without seconds that is built anew from the
 changed inputs. What passes it is then packed, so that a remedy is one that a plan exists for.
 """
 
@@ -37,24 +37,24 @@ def remedies(
     `bytes_short` [M] of a proof (see `Shortage`) tells where to begin. `is_over` is asked before each kind whether to
     leave the rest out.
     """
-    trials = _RemedyTrials(model, policy, is_over)
+    problems = _ChangedProblems(model, policy, is_over)
     helpful = []
     for knob in knobs_of(model, policy, np.full(len(model.memories), np.nan) if bytes_short is None else bytes_short):
         if is_over():
             break
-        helpful.append(_remedy(knob, trials))
+        helpful.append(_remedy(knob, problems))
     return tuple(helpful)
 
 
-def _remedy(knob: Knob, trials: "_RemedyTrials") -> Remedy:
+def _remedy(knob: Knob, problems: "_ChangedProblems") -> Remedy:
     """The first step of the knob that suffices, as the document says it."""
-    step = _least(lambda n: trials.fits(knob.at(n)), knob)
+    step = _least(lambda n: problems.fits(knob.at(n)), knob)
     least = knob.at(step) if step is not None else None
     if step is None or least is None:
-        unplaceable = trials.unplaceable(knob.at(knob.most))
+        unplaceable = problems.unplaceable(knob.at(knob.most))
         words = knob.futile + (f", where {unplaceable} still fits nowhere" if unplaceable else "")
         return Remedy(change=knob.kind, group=knob.group, was=knob.was, value=None, flags=None, least=None, words=words)
-    placed = _placed(knob, step, trials)
+    placed = _placed(knob, step, problems)
     change = placed or least
     words = change.words if placed else f"at least {change.words}, for which no placement was found"
     if placed and placed.value != least.value:
@@ -97,22 +97,22 @@ def _least(suffices: Callable[[int], bool], knob: Knob) -> int | None:
     return high
 
 
-def _placed(knob: Knob, least: int, trials: "_RemedyTrials") -> Change | None:
+def _placed(knob: Knob, least: int, problems: "_ChangedProblems") -> Change | None:
     """The first step from `least` on at which a placement is found, if one is near."""
     low = least - 1
     steps = list(range(least, knob.most + 1)) if not knob.ordered else [least + n for n in PLACING_STEPS]
     for step in steps:
-        if step > knob.most or not trials.is_placed(knob.at(step)):
+        if step > knob.most or not problems.is_placed(knob.at(step)):
             low = step
             continue
         while knob.ordered and step - low > 1:
             middle = (low + step) // 2
-            low, step = (low, middle) if trials.is_placed(knob.at(middle)) else (middle, step)
+            low, step = (low, middle) if problems.is_placed(knob.at(middle)) else (middle, step)
         return knob.at(step)
     return None
 
 
-class _RemedyTrials:
+class _ChangedProblems:
     """Problems of changed inputs, and whether they fit."""
 
     def __init__(self, model: CostModel, policy: Policy, is_over: Callable[[], bool]) -> None:

@@ -96,7 +96,7 @@ class ProofNode(Record):
     parent: int | None
     """Number of the node that it is a child of; null for the root, which holds every plan."""
     decision: NodeDecision | None
-    """Of the table and the part on which the parent branches."""
+    """A block of the table and the part on which the parent branches."""
     branches_on: BranchedTable | None
     """Null for a leaf, which is proven by its own multipliers."""
     weights: tuple[tuple[str, str, int, float], ...] | None
@@ -135,4 +135,4 @@ class Proof(Record):
     branching: Annotated[ProofTree | None, Field(exclude_if=lambda value: value is None)] = None
     """Where few tables decide, more is proven by branching: the least of the leaves' bounds holds."""
     exhaustive_search_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of a small problem: an exhaustive search found no plan faster than this. Whoever checks it searches again."""
+    """An exhaustive search of a small problem found no plan faster than this. Whoever checks it searches again."""

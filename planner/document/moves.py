@@ -39,7 +39,7 @@ class Moves(Record):
     copied: TierBytes
     """From one memory of a rank's host to another."""
     new: TierBytes
-    """Of tables and rows that the former plan did not have: nothing of them moves."""
+    """Bytes of tables and rows that the former plan did not have: nothing of them moves."""
     lost_bytes: int
     """Those of the moved bytes that no rank holds any more: they come from a checkpoint."""
     tables: int = 0

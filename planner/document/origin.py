@@ -68,5 +68,5 @@ class Provenance(Record):
     cache_fractions: Annotated[
         dict[PlacementTier, dict[str, Fractions]], Field(default_factory=dict, exclude_if=lambda value: not value)
     ]
-    """By tier and table, the cache sizes that were options, in shares of its rows, the same few of every table among
+    """The cache sizes that were options, by tier and table, in shares of its rows, the same few of every table among
     them; unset: these few alone. The lower bound is one on plans of these sizes."""

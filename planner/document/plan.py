@@ -51,7 +51,7 @@ class Objective(Record):
     """Tables that this plan holds in ways that are no options, so that it may be faster than the bound; of imported
     plans only."""
     error_bar: ErrorBar | None = None
-    """Of step_s; null where `no_error_bar` says why."""
+    """The band of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     best_step_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """The shortest step found, where up to 0.1 % of it was given up for what else is wanted: with a former plan fewer
@@ -76,7 +76,7 @@ class StageTime(Record):
     critical_rank: int | None
     """The first rank that makes the stage as long as it is; null where only a constant does."""
     error_bar: ErrorBar | None = None
-    """Of `seconds`."""
+    """The band of `seconds`."""
 
 
 class Remap(Record):
@@ -91,9 +91,9 @@ class Remap(Record):
     """ranked: ids are ranks, 0 is read most. The first hot_rows are hot; these are dealt to the row blocks in turn, and
     then the others: with one row block, an id is its row. mapped: the file has the row of every id."""
     path: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of mapped ids: a .npy file, relative to the plan's folder, int32 or int64: the row of each id."""
+    """The file of mapped ids: .npy, relative to the plan's folder, int32 or int64: the row of each id."""
     sha256: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of that file's bytes."""
+    """The hash of that file's bytes."""
 
     @model_validator(mode="after")
     def _file_of_mapped(self) -> Self:

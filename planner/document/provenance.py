@@ -12,7 +12,7 @@ from cost_models.model import CostModel
 from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
 from planner.document.origin import CoefficientSources, Provenance, Source
-from planner.formulation.allowed_choices import Permits
+from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
@@ -42,9 +42,9 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
     )
 
 
-def planned_options(origin: Provenance, model: CostModel, permits: Policy | Permits) -> Options:
+def planned_options(origin: Provenance, model: CostModel, choices: Policy | AllowedChoices) -> Options:
     """The options that the plan was chosen from, in its planner's order."""
-    return enumerate_options(model, permits, planned_fractions(origin, model), origin.cuts)
+    return enumerate_options(model, choices, planned_fractions(origin, model), origin.cuts)
 
 
 def tried_fractions(origin: Provenance, model: CostModel) -> CacheFractions:
@@ -67,10 +67,10 @@ def planned_fractions(origin: Provenance, model: CostModel) -> CacheFractions | 
     return fractions
 
 
-def faults_of_cuts(origin: Provenance, model: CostModel, permits: Permits) -> Iterator[str]:
+def faults_of_cuts(origin: Provenance, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
     """Column cuts that are fewer than those that would be searched; a document from before there were any to state
     covers few."""
-    own, widest = origin.cuts, enumerate_options(model, permits).cuts
+    own, widest = origin.cuts, enumerate_options(model, choices).cuts
     pairs = ((own.hbm, widest.hbm), (own.below_hbm, widest.below_hbm))
     if "cuts" in origin.model_fields_set and ("few", "every") in pairs:
         yield f"cuts: {origin.cuts.words}, where it is {widest.words} that are searched"
@@ -95,7 +95,7 @@ def faults_of_fractions(origin: Provenance, model: CostModel) -> Iterator[str]:
 
 
 def _written(model: CostModel, fractions: CacheFractions) -> dict[PlacementTier, dict[str, tuple[float, ...]]]:
-    """Of the tiers of which tables have shares of their own."""
+    """The shares of tables in tiers of which they have shares of their own."""
     usual, names = coarse_fractions(model), [table.name for table in model.workload.tables]
     return {
         tier: {name: tuple(row[~np.isnan(row)].tolist()) for name, row in zip(names, of_tier, strict=True)}

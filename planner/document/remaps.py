@@ -16,7 +16,7 @@ from planner.document.shards import Shards
 Rows = NDArray[np.signedinteger[Any]]
 """Row numbers, int32 where that holds them, else int64."""
 Counts = NDArray[np.integer[Any]]
-"""Of each id, how often it was read."""
+"""How often each id was read."""
 
 
 CHUNK = 1 << 22

@@ -29,7 +29,7 @@ class Shards:
     bytes: Ints
     """[n, M] in each memory: weights, optimizer state, cache, and the ids and outputs in flight."""
     hot_rows: Ints | None = None
-    """Of a split table: the first so many rows of the shard are in HBM, the others at home; None of any other."""
+    """Rows of each shard of a split table that are in HBM, the first ones; the others are at home. None for any other."""
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -146,7 +146,7 @@ class TierBytes(Record):
 
     @classmethod
     def of(cls, memories: Iterable[MemoryTier], sizes: Iterable[float]) -> "TierBytes":
-        """Of the bytes in each of some memories, rounded."""
+        """The bytes in each of some memories, rounded."""
         return cls(**dict(zip(memories, (round(size) for size in sizes), strict=True)))
 
     @property

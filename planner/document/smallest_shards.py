@@ -1,4 +1,4 @@
-"""The smallest pieces that tables can be cut into, in words: why one fits nowhere, or does not pack."""
+"""The smallest shards that tables can be cut into, in words: why one fits nowhere, or does not pack."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ NAMED = 5
 """Tables that are named at most."""
 
 
-class Pieces:
-    """The smallest pieces into which the options cut each table, on empty hardware."""
+class SmallestShards:
+    """The smallest shards into which the options cut each table, on empty hardware."""
 
     def __init__(self, formulation: Formulation) -> None:
         model, options, problem = formulation.model, formulation.options, formulation.problem
@@ -26,23 +26,23 @@ class Pieces:
         memory = MemoryModel(model)
         self._problem = replace(problem, allowed=uncapped_problem(memory, options).allowed)
         self.share = block_shares(self._problem)
-        self._of_pick = choice_shares(self._problem, self.share)
+        self._of_choice = choice_shares(self._problem, self.share)
         self.smallest = smallest_shares(self._problem, self.share)
 
     def words(self, table: int) -> str:
-        """What the smallest piece of the table takes: of a rank's memory or a node's, how many of how many bytes."""
+        """What the smallest shard of the table takes: of a rank's memory or a node's, how many of how many bytes."""
         problem, options = self._problem, self._options
         blocks = np.arange(*problem.table_block_start[table : table + 2])
         if not problem.allowed[:, blocks].any():
             return "no allowed sharding and tier can hold it"
         if (self._dense_room() <= 0).all():
             return "the dense part of the model alone fills the accelerators"
-        pick = int(blocks[self._of_pick[blocks].argmin()])
-        kind, m = divmod(self._worst(pick), len(self.model.memories))
+        choice = int(blocks[self._of_choice[blocks].argmin()])
+        kind, m = divmod(self._worst(choice), len(self.model.memories))
         room = self._room(kind)[m]
-        taken = float(problem.extremes.pool_demand[kind, pick, m]) * room
-        option = int(problem.block_option[pick])
-        how = f"{SHARDINGS[options.block_sharding[pick]]} in {PLACEMENT_TIERS[options.tier[option]]}"
+        taken = float(problem.extremes.pool_demand[kind, choice, m]) * room
+        option = int(problem.block_option[choice])
+        how = f"{SHARDINGS[options.block_sharding[choice]]} in {PLACEMENT_TIERS[options.tier[option]]}"
         of = "each rank has" if self._has_own_pool(m) else f"each {SHARED_BY[self.model.memories[m]]} has"
         sizes = f"{format_bytes(taken)} of {self.model.memories[m]}, where {of} {format_bytes(room)}"
         return f"its smallest piece, {how}, takes {sizes}"
@@ -69,13 +69,13 @@ class Pieces:
         return len(self._problem.pool_capacity[m]) == self._problem.world
 
 
-def explain_unplaced(pieces: Pieces, remedies: tuple[Remedy, ...] = ()) -> Unplaced:
+def explain_unplaced(shards: SmallestShards, remedies: tuple[Remedy, ...] = ()) -> Unplaced:
     """Why a search ended with nothing, though the tables fit as a whole."""
-    tables, of = pieces.model.workload.tables, pieces.model.tables
-    blamed = np.argsort(-pieces.smallest, kind="stable")[:NAMED]
+    tables, of = shards.model.workload.tables, shards.model.tables
+    blamed = np.argsort(-shards.smallest, kind="stable")[:NAMED]
     sizes = of.rows[blamed] * (of.row_bytes(blamed, of.dim[blamed]) + of.row_state_bytes(blamed, of.dim[blamed]))
     demand = tuple(
-        TableDemand(name=tables[i].name, bytes=size, reason=pieces.words(i))
+        TableDemand(name=tables[i].name, bytes=size, reason=shards.words(i))
         for i, size in zip(blamed.tolist(), sizes.tolist(), strict=True)
     )
     summary = "the memory suffices for the tables as a whole, but no placement of their pieces was found"

@@ -1,4 +1,4 @@
-"""What a policy means for the tables of a workload on a cluster: a row of permits for each table.
+"""What a policy means for the tables of a workload on a cluster: a row of allowed choices for each table.
 
 T tables, W ranks, R sets of ranks.
 """
@@ -30,7 +30,7 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Permits:
+class AllowedChoices:
     """What each table may use."""
 
     tiers: Bools
@@ -87,7 +87,7 @@ class HeldTable:
     state: int
     """Index into STATE_PLACES."""
     ranks: Ints
-    """Of its shards."""
+    """Those of its shards."""
     parts: int
     """Shards, replicas counted once."""
     widths: Ints
@@ -96,9 +96,9 @@ class HeldTable:
     """Share of its rows that HBM holds, where it is in a tier that is partly there."""
 
 
-def permitted_states(permits: Permits, tier: int) -> Bools:
+def allowed_states(choices: AllowedChoices, tier: int) -> Bools:
     """[T, STATE_PLACES] places for the state of tables in a tier; where their rows are at home it is with them."""
-    states, home = permits.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
+    states, home = choices.states.copy(), HOME_OF_TIER[PLACEMENT_TIERS[tier]]
     if home in STATE_PLACES:
         at_home = STATE_PLACES.index(home)
         if not IS_SPLIT[tier]:
@@ -107,35 +107,35 @@ def permitted_states(permits: Permits, tier: int) -> Bools:
     return states
 
 
-def violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator[str]:
-    """Everything about held tables that the permits do not allow, naming the table, the rank and the limit."""
+def violations(choices: AllowedChoices, tables: Sequence[HeldTable]) -> Iterator[str]:
+    """Everything about held tables that is no allowed choice, naming the table, the rank and the limit."""
     for number, table in enumerate(tables):
-        because = permits.words(number)
-        if not permits.may(table.sharding, table.tier)[number]:
+        because = choices.words(number)
+        if not choices.may(table.sharding, table.tier)[number]:
             yield (
                 f"table {table.name}: {SHARDINGS[table.sharding]} in {PLACEMENT_TIERS[table.tier]} is not what the "
                 f"policy allows: {because}"
             )
-        if not permits.dtypes[number, table.dtype]:
+        if not choices.dtypes[number, table.dtype]:
             yield f"table {table.name}: is stored as {DTYPES[table.dtype]}, which neither workload nor policy says"
-        if not permitted_states(permits, table.tier)[number, table.state]:
+        if not allowed_states(choices, table.tier)[number, table.state]:
             yield f"table {table.name}: its optimizer state is in {STATE_PLACES[table.state]}, which no policy says"
-        share = float(permits.cache_fraction[number])
+        share = float(choices.cache_fraction[number])
         if table.cache_fraction is not None and not np.isnan(share) and table.cache_fraction != share:
             yield f"table {table.name}: HBM holds {table.cache_fraction:g} of its rows, against the policy: {because}"
-        outside = table.ranks[~permits.rank_sets[permits.table_rank_set[number]][table.ranks]]
+        outside = table.ranks[~choices.rank_sets[choices.table_rank_set[number]][table.ranks]]
         if len(outside):
             yield f"table {table.name}: is on rank {outside[0]}, against the policy: {because}"
-        if table.parts > permits.max_shards[number]:
+        if table.parts > choices.max_shards[number]:
             yield f"table {table.name}: is cut into {table.parts} parts, against the policy: {because}"
-        odd = table.widths[(table.widths % permits.column_multiple[number] > 0) & (len(table.widths) > 1)]
+        odd = table.widths[(table.widths % choices.column_multiple[number] > 0) & (len(table.widths) > 1)]
         if len(odd):
             yield f"table {table.name}: has a block of {odd[0]} columns, against the policy: {because}"
-    yield from _group_violations(permits, tables)
+    yield from _group_violations(choices, tables)
 
 
-def _group_violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator[str]:
-    for group in permits.together:
+def _group_violations(choices: AllowedChoices, tables: Sequence[HeldTable]) -> Iterator[str]:
+    for group in choices.together:
         zones = [group.zone_of_rank[tables[t].ranks] for t in group.tables.tolist()]
         first = zones[0][0]
         for t, of_table in zip(group.tables.tolist(), zones, strict=True):
@@ -143,9 +143,9 @@ def _group_violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator
                 rank = int(tables[t].ranks[of_table != first][0])
                 yield (
                     f"table {tables[t].name}: is on rank {rank}, away from {tables[group.tables[0]].name}, against "
-                    f"the policy: {permits.words(t)}"
+                    f"the policy: {choices.words(t)}"
                 )
-    for group in permits.apart:
+    for group in choices.apart:
         owner: dict[int, int] = {}
         for t in group.tables.tolist():
             for zone in np.unique(group.zone_of_rank[tables[t].ranks]).tolist():
@@ -153,5 +153,5 @@ def _group_violations(permits: Permits, tables: Sequence[HeldTable]) -> Iterator
                     rank = int(tables[t].ranks[group.zone_of_rank[tables[t].ranks] == zone][0])
                     yield (
                         f"table {tables[t].name}: is on rank {rank}, beside {tables[owner[zone]].name}, against "
-                        f"the policy: {permits.words(t)}"
+                        f"the policy: {choices.words(t)}"
                     )

@@ -1,4 +1,4 @@
-"""The permits of a policy: limits of its runtime, of its top and of its rules, and of its groups, one after the other.
+"""The allowed choices of a policy: limits of its runtime, of its top and of its rules, and of its groups, one after the other.
 
 T tables.
 """
@@ -19,7 +19,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.words import Dtype
-from planner.formulation.allowed_choices import Permits
+from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Limits, Policy, TableRule, rank_ranges
@@ -31,8 +31,8 @@ WIDEST = 1 << 40
 """A column multiple beyond every width."""
 
 
-def permits_of(model: CostModel, policy: Policy, document: Document | None = None) -> Permits:
-    """The permits of a policy for the tables and ranks of a model.
+def allowed_choices(model: CostModel, policy: Policy, document: Document | None = None) -> AllowedChoices:
+    """The allowed choices of a policy for the tables and ranks of a model.
 
     `document` says where each key of the policy stood. Raises InputError with every name that matches no table, every
     rank that does not exist and every table for which the limits leave nothing.
@@ -43,7 +43,7 @@ def permits_of(model: CostModel, policy: Policy, document: Document | None = Non
 class _Resolver(Narrowing):
     """Narrows by what a policy says."""
 
-    def run(self) -> Permits:
+    def run(self) -> AllowedChoices:
         """Narrow step by step, then say everything that contradicts."""
         self._apply_runtime()
         every = np.ones(len(self.names), dtype=bool)
@@ -61,7 +61,7 @@ class _Resolver(Narrowing):
         if self.faults:
             raise InputError(dict.fromkeys(self.faults))
         sets, which = self.used_sets()
-        return Permits(
+        return AllowedChoices(
             self.tiers,
             self.shardings,
             self.pairs,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from cost_models.model import CostModel
-from planner.formulation.allowed_choices import Permits
+from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.option_space import EVERY_CUT, Cuts
 from planner.formulation.options import CacheFractions, Options, build_problem, enumerate_options
 from planner.formulation.policy import Policy
@@ -23,7 +23,7 @@ class Formulation:
     def of(
         cls,
         model: CostModel,
-        policy: Policy | Permits,
+        policy: Policy | AllowedChoices,
         fractions: CacheFractions | None = None,
         cuts: Cuts | None = None,
     ) -> "Formulation":
@@ -42,18 +42,18 @@ class Formulation:
 
     def with_every_cut(self) -> "Formulation":
         """The same with every column cut."""
-        return Formulation.of(self.model, self.options.permits, self.options.fractions, EVERY_CUT)
+        return Formulation.of(self.model, self.options.choices, self.options.fractions, EVERY_CUT)
 
     def with_fractions(self, fractions: CacheFractions) -> "Formulation":
         """The same with other sizes of caches."""
-        return Formulation.of(self.model, self.options.permits, fractions, self.options.cuts)
+        return Formulation.of(self.model, self.options.choices, fractions, self.options.cuts)
 
     def with_sharding(self, sharding: int) -> "Formulation":
         """The same with one sharding alone."""
-        permits = self.options.permits
-        only = permits.shardings & False
+        choices = self.options.choices
+        only = choices.shardings & False
         only[:, sharding] = True
-        return Formulation.of(self.model, replace(permits, shardings=only), self.options.fractions, self.options.cuts)
+        return Formulation.of(self.model, replace(choices, shardings=only), self.options.fractions, self.options.cuts)
 
     def tiers_of(self, blocks: Ints) -> Ints:
         """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""

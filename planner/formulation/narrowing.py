@@ -77,8 +77,8 @@ class Narrowing:
 
     def narrow(self, what: str, path: Path, words: str, tables: Bools, allowed: Sequence[bool] | Bools) -> None:
         """Leave some tables what is allowed of tiers, shardings, pairs, dtypes or states."""
-        permits: Bools = getattr(self, what)
-        permits[tables] &= np.array(allowed)
+        choices: Bools = getattr(self, what)
+        choices[tables] &= np.array(allowed)
         self.steps[what].append(Step(path, words, tables))
 
     def keep_within(self, path: Path, words: str, tables: Bools, ranks: Bools) -> None:

@@ -29,7 +29,7 @@ from cost_models.shards import (
     WORLD,
     Ints,
 )
-from planner.formulation.allowed_choices import Permits
+from planner.formulation.allowed_choices import AllowedChoices
 from planner.problem.numbers import Bools
 from topologies.documents import Record
 
@@ -58,10 +58,10 @@ class Cuts(Record):
     """Which column cuts are options."""
 
     hbm: CutsOfTier = "every"
-    """Of tables in HBM: every cut into multiples of 4 columns, and grids and blocks tied to a node in every number; or
+    """Cuts of tables in HBM: every one into multiples of 4 columns, and grids and blocks tied to a node in every number; or
     few of them: at most 32 different widths, none below 8 columns, and few numbers of blocks."""
     below_hbm: CutsOfTier = "every"
-    """Of tables in other tiers: the same, or halves, quarters and eighths."""
+    """Cuts of tables in other tiers: the same, or halves, quarters and eighths."""
 
     @property
     def words(self) -> str:
@@ -89,13 +89,13 @@ class Space:
     """The cuts that are options of each table."""
 
     model: CostModel
-    permits: Permits
+    choices: AllowedChoices
     cuts: Cuts
 
     @cached_property
     def steps(self) -> Ints:
         """[T] columns of which every width is a multiple: the whole width, where the wanted one does not divide it."""
-        step = np.lcm(COLUMN_UNIT, self.permits.column_multiple)
+        step = np.lcm(COLUMN_UNIT, self.choices.column_multiple)
         return np.where(self.model.tables.dim % step == 0, step, self.model.tables.dim)
 
     @cached_property
@@ -124,7 +124,7 @@ class Space:
 
     def may(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that policy and cost model let be cut so in a tier."""
-        return np.asarray(self.model.is_option(sharding, tier, splits) & self.permits.may(sharding, tier))
+        return np.asarray(self.model.is_option(sharding, tier, splits) & self.choices.may(sharding, tier))
 
     # -- blocks of single ranks ------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Space:
         narrowest = np.ones_like(units)
         if self.cuts.of(tier) == "few":
             narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
-        parts = np.minimum(self.permits.max_shards, units)
+        parts = np.minimum(self.choices.max_shards, units)
         fewest = np.maximum(narrowest, np.where(self.is_limited, units // (parts + 1) + 1, 1))
         fits = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
         if self.cuts.of(tier) == "few" and tier != HBM:
@@ -144,20 +144,20 @@ class Space:
     @cached_property
     def is_limited(self) -> Bools:
         """[T] tables that may have fewer parts than they have units."""
-        return np.asarray(self.permits.max_shards < self.units)
+        return np.asarray(self.choices.max_shards < self.units)
 
     @cached_property
     def is_listed(self) -> Bools:
         """[T] those of them of which each partition is an option of its own, as these are few."""
-        pairs = zip(self.units.tolist(), self.permits.max_shards.tolist(), self.is_limited.tolist(), strict=True)
+        pairs = zip(self.units.tolist(), self.choices.max_shards.tolist(), self.is_limited.tolist(), strict=True)
         return np.array(
             [limited and _partition_count(units, most) <= MOST_PARTITIONS for units, most, limited in pairs]
         )
 
     def partitions(self) -> Iterator[tuple[Bools, tuple[int, ...]]]:
         """[T] tables that may be cut into parts of these widths [n] in units, the widest first; of listed tables."""
-        for units, most in sorted({*zip(self.units.tolist(), self.permits.max_shards.tolist(), strict=True)}):
-            tables = self.is_listed & (self.units == units) & (self.permits.max_shards == most)
+        for units, most in sorted({*zip(self.units.tolist(), self.choices.max_shards.tolist(), strict=True)}):
+            tables = self.is_listed & (self.units == units) & (self.choices.max_shards == most)
             if tables.any():
                 for widths in _partitions(units, most, units - 1):
                     yield tables, widths
@@ -186,20 +186,20 @@ class Space:
 
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""
-        tables, ranks, permits = self.model.tables, self.ranks_of_node, self.permits
+        tables, ranks, choices = self.model.tables, self.ranks_of_node, self.choices
         world = int(ranks.sum())
         parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
         is_legal = self.may(sharding, tier, splits)
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
         is_legal &= tables.dim >= (splits * narrowest if splits > 1 else 0)
         if sharding != DATA_PARALLEL:
-            is_legal &= permits.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
+            is_legal &= choices.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
         if self.cuts.of(tier) == "few":
             is_legal &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_COLUMN_WISE:
-            is_legal &= ~(permits.may(COLUMN_WISE, tier) & self.columns_are_free)
+            is_legal &= ~(choices.may(COLUMN_WISE, tier) & self.columns_are_free)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
-            is_legal &= ~permits.may(TABLE_WISE, tier)  # at the same cost
+            is_legal &= ~choices.may(TABLE_WISE, tier)  # at the same cost
         if sharding == COLUMN_WISE:
             is_legal &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
         return np.asarray(is_legal)
@@ -221,10 +221,10 @@ class Space:
 
         `widths` [n] are the columns of its column blocks, which tile its columns; `most_ranks` hold one of them.
         """
-        n, most_parts = len(widths), int(self.permits.max_shards[table])
+        n, most_parts = len(widths), int(self.choices.max_shards[table])
         if EXTENT_OF_SHARDING[sharding] == NODE and n * most_ranks > most_parts:
             return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
-        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.permits.may(TABLE_WISE, tier)[table]:
+        if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.choices.may(TABLE_WISE, tier)[table]:
             sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:
             return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"
@@ -247,7 +247,7 @@ class Space:
         if (widths % unit).any():
             return f"its column blocks are not multiples of {unit} columns"
         if self.is_listed[table]:
-            most = int(self.permits.max_shards[table])
+            most = int(self.choices.max_shards[table])
             return None if len(widths) <= most else f"it has more than {most} column blocks"
         for width in np.unique(widths).tolist():
             if not self._known(self.is_width, tier, width // unit)[table]:

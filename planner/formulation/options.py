@@ -25,8 +25,8 @@ from cost_models.shards import (
     Ints,
     PlacementTier,
 )
-from planner.formulation.allowed_choices import Permits, permitted_states
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.allowed_choices import AllowedChoices, allowed_states
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
@@ -39,7 +39,7 @@ CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {name: tier.cache_frac
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 
 CacheFractions = Mapping[PlacementTier, Floats]
-"""By tier, the shares [T, n] of each table's rows that are tried; NaN where a table has fewer than n."""
+"""The shares [T, n] of each table's rows that are tried, by tier; NaN where a table has fewer than n."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Options:
     """[B] of a fixed option; 1 in a free one."""
     block_units: Ints
     """[B] width in the units of a free option, ascending; 0 in a fixed one."""
-    permits: Permits
+    choices: AllowedChoices
     """What the options keep to."""
     cuts: Cuts
     """Which column cuts are among them."""
@@ -99,21 +99,21 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
     return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
 
 
-def fixed_fractions(fractions: CacheFractions, permits: Permits) -> CacheFractions:
+def fixed_fractions(fractions: CacheFractions, choices: AllowedChoices) -> CacheFractions:
     """The shares that are left where the policy fixes those of some tables."""
-    fixed = ~np.isnan(permits.cache_fraction)
+    fixed = ~np.isnan(choices.cache_fraction)
     if not fixed.any():
         return fractions
     left = dict(fractions)
     for tier in PARTLY_IN_HBM:
         only = np.where(fixed[:, None], np.nan, fractions[tier])
-        only[fixed, 0] = permits.cache_fraction[fixed]
+        only[fixed, 0] = choices.cache_fraction[fixed]
         left[tier] = only
     return left
 
 
 def enumerate_options(
-    model: CostModel, policy: Policy | Permits, fractions: CacheFractions | None = None, cuts: Cuts | None = None
+    model: CostModel, policy: Policy | AllowedChoices, fractions: CacheFractions | None = None, cuts: Cuts | None = None
 ) -> Options:
     """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
 
@@ -125,31 +125,31 @@ def enumerate_options(
     partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
     same cost: it is only enumerated where the policy forbids column_wise.
     """
-    permits = policy if isinstance(policy, Permits) else permits_of(model, policy)
+    choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)
     if cuts is not None:
-        return _enumerated(Space(model, permits, cuts), fractions)
+        return _enumerated(Space(model, choices, cuts), fractions)
     for cuts, most_blocks in MOST_BLOCKS:
-        space = Space(model, permits, cuts)
+        space = Space(model, choices, cuts)
         if len(model.tables.rows) <= most_blocks and space.units.max(initial=0) <= MOST_UNITS:
             options = _enumerated(space, fractions)
             if len(options.block_option) <= most_blocks:
                 return options
-    return _enumerated(Space(model, permits, FEW_CUTS), fractions)
+    return _enumerated(Space(model, choices, FEW_CUTS), fractions)
 
 
 def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
-    model, permits = space.model, space.permits
+    model, choices = space.model, space.choices
     parts: list[_Variant] = []
     way_of_part: list[tuple[int, Floats, int, int]] = []
-    dtypes = np.flatnonzero(permits.dtypes.any(axis=0)).tolist()
-    tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, permits)
+    dtypes = np.flatnonzero(choices.dtypes.any(axis=0)).tolist()
+    tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, choices)
     for code, tier in enumerate(PLACEMENT_TIERS):
         variants = [_free_variant(space, code), *_partition_variants(space, code)]
         variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]
-        states = permitted_states(permits, code)
+        states = allowed_states(choices, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
         for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
-            kept = ~np.isnan(of_table) & permits.dtypes[:, dtype] & states[:, state]
+            kept = ~np.isnan(of_table) & choices.dtypes[:, dtype] & states[:, state]
             parts += [variant.of_tables(kept) for variant in variants]
             way_of_part += [(code, of_table, dtype, state)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
@@ -176,7 +176,7 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
         block_columns=columns,
         block_count=count,
         block_units=units,
-        permits=permits,
+        choices=choices,
         cuts=space.cuts,
         block_usual=usual,
         fractions=fractions,
@@ -313,10 +313,10 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
         bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
         allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
-        rank_sets=options.permits.rank_sets,
-        table_rank_set=options.permits.table_rank_set,
-        affinity_groups=options.permits.together,
-        anti_affinity_groups=options.permits.apart,
+        rank_sets=options.choices.rank_sets,
+        table_rank_set=options.choices.table_rank_set,
+        affinity_groups=options.choices.together,
+        anti_affinity_groups=options.choices.apart,
     )
 
 
@@ -325,7 +325,7 @@ def _within_parts(model: CostModel, options: Options) -> Bools:
     blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
     ranks = np.array([np.bincount(model.node_of_rank[model.kind_of_rank == k]).max() for k in range(model.kind_count)])
     parts = ranks[:, None] * blocks[options.block_option]
-    most = options.permits.max_shards[options.table[options.block_option]]
+    most = options.choices.max_shards[options.table[options.block_option]]
     return np.asarray((EXTENT_OF_SHARDING[options.block_sharding] != NODE) | (parts <= most))
 
 

@@ -8,7 +8,7 @@ from cost_models.model import CostModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import Policy, narrow, policy_document
@@ -46,7 +46,7 @@ class Question:
         """The options of every table, and their problem. Raises InputError for a policy that contradicts itself."""
         tell("ways to hold each table", None, None)
         model = self.model()
-        options = enumerate_options(model, permits_of(model, self.policy, self.written_policy))
+        options = enumerate_options(model, allowed_choices(model, self.policy, self.written_policy))
         tell("what each way costs", None, None)
         return Formulation.of_options(model, options)
 

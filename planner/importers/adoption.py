@@ -17,7 +17,7 @@ from planner.document.planned import placed_tables
 from planner.document.provenance import provenance
 from planner.document.shards import Shards
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
@@ -96,7 +96,7 @@ def adopted(
         raise InputError.at(source, f"has no bound: {error}; check the inputs") from None
     plan = _costed_plan(_with_counted_bytes(tables, inputs.model), inputs.model, bound, origin)
     assert plan.objective is not None
-    outside = tuple(outside_options(plan, inputs.model, permits_of(inputs.model, inputs.policy)))
+    outside = tuple(outside_options(plan, inputs.model, allowed_choices(inputs.model, inputs.policy)))
     told: dict[str, object] = {"objective": plan.objective.model_copy(update={"outside": outside})}
     if plan.objective.gap <= OPTIMAL_GAP and not outside:
         told["status"] = "optimal"

@@ -107,7 +107,7 @@ class _HugeCTRReader:
         return ranks
 
     def strategy(self) -> dict[int, str]:
-        """By table: mp or dp."""
+        """The strategy of each table, mp or dp."""
         strategy = self.document.get("shard_strategy")
         strategy_of_table: dict[int, str] = {}
         for pair in strategy.items() if isinstance(strategy, dict) else strategy or []:

@@ -30,7 +30,7 @@ TIER_OF_KERNEL: dict[str, PlacementTier] = {
     "quant_uvm": "ddr",
 }
 Parameters = dict[tuple[str, str], Mapping[str, Any]]
-"""By module path and name."""
+"""What a plan says of each table, by module path and name."""
 WHOLE = (int, np.integer)
 
 

@@ -22,7 +22,7 @@ RESERVED = 0.15
 
 
 class Capacities(Record):
-    """Of `torchrec.distributed.planner.types.CustomTopologyData`: bytes of each rank; they stand above `hbm_cap` and
+    """Fields of `torchrec.distributed.planner.types.CustomTopologyData`: bytes of each rank; they stand above `hbm_cap` and
     the like."""
 
     hbm_cap: tuple[NonNegativeInt, ...] | None = None
@@ -31,15 +31,15 @@ class Capacities(Record):
 
 
 class Arguments(Record):
-    """Of `torchrec.distributed.planner.Topology`, 1.8.0; bytes, and bytes per millisecond."""
+    """Arguments of `torchrec.distributed.planner.Topology`, 1.8.0; bytes, and bytes per millisecond."""
 
     world_size: PositiveInt
     local_world_size: PositiveInt | None = None
     compute_device: Literal["cuda", "mtia", "cpu"] = "cuda"
-    """Of `cpu`, a rank's DDR is its memory, and there is no other."""
+    """On `cpu` a rank's DDR is its memory, and there is no other."""
     hbm_cap: PositiveInt | None = None
     ddr_cap: PositiveInt | None = None
-    """Of one rank, not of its host."""
+    """Bytes of one rank, not of its host."""
     ssd_cap: PositiveInt | None = None
     pod_size: PositiveInt | None = None
     """Hosts in one scale-up domain."""
@@ -118,7 +118,7 @@ def _capacities(told: Arguments, source: str) -> Iterator[list[int | None]]:
 
 
 def _smallest(of_ranks: list[int | None], together: int) -> list[int | None]:
-    """Of each run of `together` ranks."""
+    """The least size in each run of `together` ranks."""
     runs = [of_ranks[first : first + together] for first in range(0, len(of_ranks), together)]
     return [min((size for size in run if size is not None), default=None) for run in runs]
 

@@ -26,7 +26,7 @@ class DensePart:
     other_bytes: int
     """Buffers and frozen parameters."""
     macs: int
-    """Of one vector through every linear layer."""
+    """Multiplications of one vector through every linear layer."""
     optimizer: Optimizer
 
     @classmethod

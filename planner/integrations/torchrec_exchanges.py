@@ -16,7 +16,7 @@ UNQUANTIZED: tuple[Dtype, Dtype] = ("fp32", "fp32")
 _OURS: dict[str, Dtype] = {theirs: ours for ours, theirs in COMM_TYPES.items()}
 _PLAIN: dict[str, Dtype] = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16"}
 _ALL_TO_ALL = {True: "POOLED_EMBEDDINGS_ALL_TO_ALL", False: "SEQUENCE_EMBEDDINGS_ALL_TO_ALL"}
-"""By whether the tables are pooled."""
+"""Exchanges by whether the tables are pooled."""
 _REDUCE_SCATTER = "POOLED_EMBEDDINGS_REDUCE_SCATTER"
 
 _log = logging.getLogger(__name__)

@@ -122,7 +122,7 @@ def _is_known(way: str, kernel: str) -> bool:
 
 
 def _preferred(kernels: Sequence[str]) -> list[str]:
-    """Of several kernels in HBM the fused one, as TorchRec's enumerator has it, else the first."""
+    """The fused one of several kernels in HBM, as TorchRec's enumerator has it, else the first."""
     in_hbm = [kernel for kernel in kernels if TIER_OF_KERNEL[kernel] == "hbm"]
     best = "fused" if "fused" in in_hbm else (in_hbm or [""])[0]
     return [kernel for kernel in kernels if kernel == best or kernel not in in_hbm]

@@ -25,13 +25,13 @@ OF_FBGEMM: dict[str, Optimizer] = {
     "partial_row_wise_adam": "partial_rowwise_adam",
     "partial_row_wise_lamb": "partial_rowwise_lamb",
 }
-"""By the values of EmbOptimType."""
+"""Our names of optimizers, by the values of EmbOptimType."""
 UNSTATED: Optimizer = "sgd"
 """What FBGEMM's kernels apply where nothing is said."""
 MORE_STATE = ("optimizer_state_dtypes", "weight_decay_mode", "use_rowwise_bias_correction")
 """Arguments that may change what an optimizer keeps."""
 COUNTERS = ("COUNTER", "COWCLIP")
-"""Of weight_decay_mode, those that keep counters of each row."""
+"""Values of weight_decay_mode that keep counters of each row."""
 
 
 def table_optimizer(
@@ -88,8 +88,8 @@ def _stated(name: str, parameter: "nn.Parameter | None") -> tuple[Any, Mapping[s
 
 
 def dense_optimizer(parameters: "Iterable[nn.Parameter]", workload: Workload | None) -> Optimizer:
-    """Of the parameters outside of tables: what is applied in the backward pass, else the workload's, else Adam, which
-    keeps as much as any optimizer in use. A model does not know what its trainer makes of it later."""
+    """The optimizer of the parameters outside of tables: the one applied in the backward pass, else the workload's, else
+    Adam, which keeps as much as any optimizer in use. A model does not know what its trainer makes of it later."""
     classes = {
         (each.__name__, bool(arguments.get("momentum")))
         for parameter in parameters

@@ -119,5 +119,5 @@ def _device() -> str:
 
 
 def _megabytes(tensor: Any) -> float:
-    """Of the shards, in fp32, as TorchRec counts them."""
+    """Megabytes of the shards in fp32, as TorchRec counts them."""
     return sum(float(shard.shard_sizes[0] * shard.shard_sizes[1] * 4 / 2**20) for shard in tensor.sharding_spec.shards)

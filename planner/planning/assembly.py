@@ -23,7 +23,7 @@ from planner.document.plan import Objective, Plan, RankPlan, Remap, StageTime, T
 from planner.document.reasons import Remedy
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.shards import Shards, TierBytes
-from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
 from planner.problem.arrays import Problem
@@ -61,7 +61,7 @@ def document(
         elif outcome.tried:
             reason = explain_exhaustive_search(formulation, remedies)
         elif outcome.status == "timeout":
-            unplaced = explain_unplaced(Pieces(formulation), remedies)
+            unplaced = explain_unplaced(SmallestShards(formulation), remedies)
         return Plan(
             status=outcome.status,
             objective=None,

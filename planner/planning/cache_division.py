@@ -99,7 +99,7 @@ def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, In
     model, options, problem = formulation.model, formulation.options, formulation.problem
     option = placement.option_of_table(problem)
     free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
-    may_change = np.isin(options.tier[option], free) & np.isnan(options.permits.cache_fraction)
+    may_change = np.isin(options.tier[option], free) & np.isnan(options.choices.cache_fraction)
     tables = np.flatnonzero(may_change & (options.cache_fraction[option] > 0))
     if not len(tables):
         return None
@@ -125,16 +125,16 @@ def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, In
     return fractions, tier
 
 
-def _mixed(parts: "_CachedParts", division: MemoryDivision, ladder: Floats) -> list[Floats]:
-    """The best shares [n] between those of an ascending ladder [n, L]: the means of what is mixed; and with the smaller
+def _mixed(parts: "_CachedParts", division: MemoryDivision, grid: Floats) -> list[Floats]:
+    """The best shares [n] between those of an ascending grid [n, L]: the means of what is mixed; and with the smaller
     one for the tables that are torn, if there are any. None where nothing fits."""
-    ladder = np.clip(ladder, LEAST_FRACTION, 1.0)
-    mix = division.best_mix(*parts.costs(ladder))
+    grid = np.clip(grid, LEAST_FRACTION, 1.0)
+    mix = division.best_mix(*parts.costs(grid))
     if mix is None:
         return []
-    takes, mean = mix > TAKES, (mix * ladder).sum(axis=1)
+    takes, mean = mix > TAKES, (mix * grid).sum(axis=1)
     low, high = takes.argmax(axis=1), takes.shape[1] - 1 - takes[:, ::-1].argmax(axis=1)
-    smaller = np.where(high - low > 1, ladder[np.arange(len(mix)), low], mean)
+    smaller = np.where(high - low > 1, grid[np.arange(len(mix)), low], mean)
     mixtures = [_rounded_down(mean, parts.rows)]
     return mixtures if (smaller == mean).all() else [*mixtures, _rounded_down(smaller, parts.rows)]
 

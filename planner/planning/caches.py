@@ -131,7 +131,7 @@ def _caches(formulation: Formulation, relaxed: FluidSolution) -> bool:
 def _is_roomy(formulation: Formulation) -> bool:
     """Whether all tables fit into HBM with some room left, and may be there."""
     model, problem = formulation.model, formulation.problem
-    if not formulation.options.permits.tiers[:, HBM].all():
+    if not formulation.options.choices.tiers[:, HBM].all():
         return False
     every = np.arange(problem.tables)
     in_hbm, uncached = np.full_like(every, HBM), np.zeros(len(every))

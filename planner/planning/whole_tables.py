@@ -28,7 +28,7 @@ def with_whole_tables(formulation: Formulation, outcome: Outcome, limits: Search
         return outcome
     used = np.unique(options.block_sharding[outcome.placement.item_block])
     extra_s = formulation.model.mixing_seconds(used)
-    if extra_s == 0 or not options.permits.may_at_all(TABLE_WISE).all():
+    if extra_s == 0 or not options.choices.may_at_all(TABLE_WISE).all():
         return outcome
     few = formulation.with_sharding(TABLE_WISE)
     whole = solve(few.problem, limits)

@@ -19,7 +19,7 @@ from planner.document.differences import differences
 from planner.document.migration import is_limit_too_small
 from planner.document.plan import Plan
 from planner.document.reasons import Infeasibility, Remedy, TableDemand, TierShortage
-from planner.document.smallest_shards import Pieces, explain_unplaced
+from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options
@@ -36,7 +36,7 @@ _BLAMED = 5
 def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibility:
     """A solver's proof in the user's words."""
     model, options, problem = formulation.model, formulation.options, formulation.problem
-    tables, of, permits = model.workload.tables, model.tables, options.permits
+    tables, of, choices = model.workload.tables, model.tables, options.choices
     every = np.arange(len(tables))
     sizes = of.rows.astype(float) * (of.row_bytes(every, of.dim) + of.row_state_bytes(every, of.dim))
     ranks = problem.reach if shortage.ranks is None else shortage.ranks
@@ -54,13 +54,13 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
     )
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.unplaceable):
-        pieces = Pieces(formulation)
-        blamed = shortage.unplaceable[np.argsort(-pieces.smallest[shortage.unplaceable], kind="stable")]
+        shards = SmallestShards(formulation)
+        blamed = shortage.unplaceable[np.argsort(-shards.smallest[shortage.unplaceable], kind="stable")]
         summary = f"{len(blamed)} of {len(tables)} tables fit nowhere, whatever else is placed"
-        reasons = _homeless_reasons(model, options, blamed[:_BLAMED], pieces)
+        reasons = _unplaceable_reasons(model, options, blamed[:_BLAMED], shards)
     else:
         blamed = concerned[np.argsort(-sizes[concerned], kind="stable")]
-        may_use = np.asarray(permits.tiers[concerned].any(axis=0)).tolist()
+        may_use = np.asarray(choices.tiers[concerned].any(axis=0)).tolist()
         allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
         held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
         room = sum(size for tier, size in zip(model.memories, capacity, strict=True) if tier in held_in)
@@ -73,7 +73,7 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         summary = f"{what} need more memory than the tiers that may hold them have"
         reasons = ["among the largest"] * _BLAMED
         if shortage.ranks is not None:
-            reasons = [permits.words(table) for table in blamed[:_BLAMED].tolist()]
+            reasons = [choices.words(table) for table in blamed[:_BLAMED].tolist()]
     demand = tuple(
         TableDemand(name=tables[i].name, bytes=int(sizes[i]), reason=reason)
         for i, reason in zip(blamed[:_BLAMED].tolist(), reasons, strict=False)
@@ -88,7 +88,7 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
 
 def explain_exhaustive_search(formulation: Formulation, remedies: tuple[Remedy, ...]) -> Infeasibility:
     """Why nothing fits where only trying everything shows it."""
-    unplaced = explain_unplaced(Pieces(formulation))
+    unplaced = explain_unplaced(SmallestShards(formulation))
     summary = "the memory suffices for the tables as a whole, but every way to place their pieces was tried: none fits"
     if formulation.problem.grouped.any():
         summary += " and keeps to the policy"
@@ -102,17 +102,17 @@ def explain_exhaustive_search(formulation: Formulation, remedies: tuple[Remedy, 
     )
 
 
-def _homeless_reasons(model: CostModel, options: Options, tables: Ints, pieces: Pieces) -> list[str]:
+def _unplaceable_reasons(model: CostModel, options: Options, tables: Ints, shards: SmallestShards) -> list[str]:
     """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
     free = build_problem(model, enumerate_options(model, Policy()))
     has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
     reasons = []
     for table in tables.tolist():
-        words = options.permits.words(table)
+        words = options.choices.words(table)
         if words and table in has_option:
             reasons.append(f"the policy leaves no option that fits: {words}")
         else:
-            reasons.append(pieces.words(table))
+            reasons.append(shards.words(table))
     return reasons
 
 
@@ -145,7 +145,7 @@ def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator
         if len(_homeless(formulation.problem)):
             yield "unplaced: some tables fit nowhere, which is infeasible"
         stated = plan.unplaced.model_dump(mode="json")
-        recomputed = explain_unplaced(Pieces(formulation), plan.unplaced.remedies).model_dump(mode="json")
+        recomputed = explain_unplaced(SmallestShards(formulation), plan.unplaced.remedies).model_dump(mode="json")
     else:
         return
     for path, was, now in differences(recomputed, stated):

@@ -30,8 +30,8 @@ from planner.document.provenance import (
 )
 from planner.document.remaps import faults_of_files
 from planner.document.traffic import moves_of
-from planner.formulation.allowed_choices import HeldTable, Permits, violations
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.allowed_choices import AllowedChoices, HeldTable, violations
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
 from planner.formulation.options import build_problem, fixed_fractions
@@ -82,15 +82,15 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     if fractions:
         return [*faults, *fractions]
     try:
-        permits = permits_of(model, policy)
+        choices = allowed_choices(model, policy)
     except InputError as error:
         return [*faults, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
-    faults += faults_of_cuts(plan.provenance, model, permits)
+    faults += faults_of_cuts(plan.provenance, model, choices)
     if plan.objective is None:
-        options = planned_options(plan.provenance, model, permits)
+        options = planned_options(plan.provenance, model, choices)
         faults += faults_of_reason(plan, model, options)
-        return [*faults, *(() if plan.tables else _moves(plan, model, permits, former))]
-    placed = list(_shape(plan, model)) or list(_policy(plan, permits))
+        return [*faults, *(() if plan.tables else _moves(plan, model, choices, former))]
+    placed = list(_shape(plan, model)) or list(_policy(plan, choices))
     faults += placed
     if placed:
         return faults
@@ -100,10 +100,10 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += capacity_faults(plan, model, evaluation)
     faults += stage_faults(plan, model, evaluation)
     faults += objective_faults(plan)
-    faults += _options(plan, model, permits)
+    faults += _options(plan, model, choices)
     faults += faults_of_error_bars(plan, model)
-    faults += _proof(plan, model, permits)
-    faults += _moves(plan, model, permits, former)
+    faults += _proof(plan, model, choices)
+    faults += _moves(plan, model, choices, former)
     faults += simulation_faults(plan)
     faults += [] if folder is None else faults_of_files(plan, Path(folder))
     return faults
@@ -122,18 +122,18 @@ def verify_limits(plan: Plan, model: CostModel) -> list[str]:
 
     For a plan whose tables are covered and whose figures the `model` computed a moment ago; `verify` checks these, too.
     """
-    broken = list(_policy(plan, permits_of(model, plan.provenance.policy)))
+    broken = list(_policy(plan, allowed_choices(model, plan.provenance.policy)))
     return broken or list(capacity_faults(plan, model, model.evaluate(placed_shards(plan))))
 
 
-def _policy(plan: Plan, permits: Permits) -> Iterator[str]:
-    yield from violations(permits, [_held(table) for table in plan.tables])
+def _policy(plan: Plan, choices: AllowedChoices) -> Iterator[str]:
+    yield from violations(choices, [_held(table) for table in plan.tables])
 
 
-def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
+def _options(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
     """Whether every table is held in a way that the bound covers, or is said not to be."""
     assert plan.objective is not None
-    outside, stated = outside_options(plan, model, permits), plan.objective.outside
+    outside, stated = outside_options(plan, model, choices), plan.objective.outside
     for name, words in outside.items():
         if name not in stated:
             yield f"table {name}: the bound does not cover how it is held: {words}"
@@ -146,10 +146,10 @@ def _options(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
         yield "status: optimal, though the bound does not cover how tables are held"
 
 
-def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str, str]:
-    """Of each table that is held in a way that is no option, its name and why, in words."""
-    space = Space(model, permits, plan.provenance.cuts)
-    fractions = fixed_fractions(tried_fractions(plan.provenance, model), permits)
+def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> dict[str, str]:
+    """The names of tables that are held in a way that is no option, each with the reason in words."""
+    space = Space(model, choices, plan.provenance.cuts)
+    fractions = fixed_fractions(tried_fractions(plan.provenance, model), choices)
     outside = {}
     for number, table in enumerate(plan.tables):
         tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)
@@ -167,7 +167,7 @@ def outside_options(plan: Plan, model: CostModel, permits: Permits) -> dict[str,
 
 
 def _held(table: TablePlan) -> HeldTable:
-    """How the plan holds a table, in the words of the permits."""
+    """How the plan holds a table, in the words of the choices."""
     shards = table.shards
     replicated = table.sharding == "data_parallel"
     return HeldTable(
@@ -183,7 +183,7 @@ def _held(table: TablePlan) -> HeldTable:
     )
 
 
-def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) -> Iterator[str]:
+def _moves(plan: Plan, model: CostModel, choices: AllowedChoices, former: Plan | None) -> Iterator[str]:
     """Whether what moves keeps to the limit, and follows from the former plan."""
     moves = plan.moves
     if moves is None:
@@ -199,7 +199,7 @@ def _moves(plan: Plan, model: CostModel, permits: Permits, former: Plan | None) 
     if plan_fingerprint(former) != moves.former.fingerprint:
         yield "moves: the plan given with --from is not the one that this plan follows"
         return
-    formulation = Formulation.of_options(model, planned_options(plan.provenance, model, permits))
+    formulation = Formulation.of_options(model, planned_options(plan.provenance, model, choices))
     migration = migration_from(former, model, moves.former.lost_nodes)
     least = migration.homes(formulation).least_moved_bytes(formulation.problem)
     found_bytes = None if plan.tables else moves.found_bytes
@@ -273,12 +273,12 @@ def _shape(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"stage {stage.name}: there is no rank {stage.critical_rank}"
 
 
-def _proof(plan: Plan, model: CostModel, permits: Permits) -> Iterator[str]:
+def _proof(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
     assert plan.objective is not None
     if plan.proof is None:
         yield "proof: the lower bound comes without one"
         return
-    problem = build_problem(model, planned_options(plan.provenance, model, permits))
+    problem = build_problem(model, planned_options(plan.provenance, model, choices))
     faults = [*faults_of(plan.proof, model, problem), *faults_of_packing(plan.proof, model, problem)]
     yield from (f"proof: {fault}" for fault in faults)
     if faults:

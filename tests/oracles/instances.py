@@ -155,7 +155,7 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         block_columns=options.block_columns[blocks],
         block_count=options.block_count[blocks],
         block_units=options.block_units[blocks],
-        permits=options.permits,
+        choices=options.choices,
         cuts=options.cuts,
         block_usual=options.block_usual[blocks],
     )

@@ -19,7 +19,7 @@ from cost_models.shards import (
     Blocks,
 )
 from cost_models.step import StepModel
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, Cuts, Space
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import Policy
@@ -32,7 +32,7 @@ DIMS = (4, 12, 20, 96, 128, 260)
 def of(policy: Policy, cuts: Cuts, nodes: int = 3, ranks: int = 2) -> Space:
     cluster = topology(node_group("a", nodes=nodes, ranks=ranks, hbm_bytes=80e9, ddr_bytes=1e12, ssd_bytes=1e13))
     model = StepModel(cluster, workload([{"rows": BIG, "dim": dim} for dim in DIMS] + [{"rows": 3, "dim": 64}]))
-    return Space(model, permits_of(model, policy), cuts)
+    return Space(model, allowed_choices(model, policy), cuts)
 
 
 @pytest.mark.parametrize("cuts", [EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS])
@@ -49,7 +49,7 @@ def of(policy: Policy, cuts: Cuts, nodes: int = 3, ranks: int = 2) -> Space:
 def test_every_option_is_inside(policy: Policy, cuts: Cuts) -> None:
     """Each fixed option as it is; of a free one, each width beside any others that tile the rest."""
     space = of(policy, cuts)
-    options = enumerate_options(space.model, space.permits, cuts=cuts)
+    options = enumerate_options(space.model, space.choices, cuts=cuts)
     for option, (table, tier) in enumerate(zip(options.table.tolist(), options.tier.tolist(), strict=True)):
         types = np.flatnonzero(options.block_option == option)
         columns = options.block_columns[types]
@@ -105,7 +105,7 @@ def test_ranks_may_be_left_without_rows() -> None:
 def test_starts_keep_to_usual_options_where_there_are_any() -> None:
     """Grids of three and blocks of four columns are options and no starts; whole tables are both."""
     space = of(Policy(), EVERY_CUT)
-    options = enumerate_options(space.model, space.permits, cuts=EVERY_CUT)
+    options = enumerate_options(space.model, space.choices, cuts=EVERY_CUT)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     blocks = np.bincount(options.block_option, weights=options.block_count)
     grids, usual = options.block_sharding[opens] == GRID_SHARD, options.block_usual[opens]

@@ -14,7 +14,7 @@ from cost_models.step import StepModel
 from planner import plan
 from planner.document.plan import Plan
 from planner.formulation.allowed_choices import NO_LIMIT, planning_model
-from planner.formulation.choice_rules import permits_of
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import RUNTIMES, Policy, load_policy, narrow, policy_document
 from planner.formulation.policy import replace as replace_value
@@ -41,7 +41,7 @@ def said(model: StepModel, text: str) -> list[str]:
     """The faults of a policy file, when it meets the model."""
     document = parse_yaml(text, "policy.yaml")
     with pytest.raises(InputError) as error:
-        permits_of(model, validate(document, Policy), document)
+        allowed_choices(model, validate(document, Policy), document)
     return [str(fault) for fault in error.value.faults]
 
 
@@ -111,13 +111,13 @@ def test_a_policy_that_is_not_there(tmp_path: Path) -> None:
 
 def test_no_policy_limits_nothing(model: StepModel) -> None:
     """Every table may be everything, everywhere; but for splits, which no known runtime reads."""
-    permits = permits_of(model, Policy())
-    assert permits.tiers[:, [HBM, DDR_CACHED, DDR]].all()
-    assert not permits.tiers[:, DDR_SPLIT].any()
-    assert permits.shardings.all()
-    assert (permits.max_shards == NO_LIMIT).all()
-    assert permits.rank_sets.all()
-    assert not permits.rules
+    choices = allowed_choices(model, Policy())
+    assert choices.tiers[:, [HBM, DDR_CACHED, DDR]].all()
+    assert not choices.tiers[:, DDR_SPLIT].any()
+    assert choices.shardings.all()
+    assert (choices.max_shards == NO_LIMIT).all()
+    assert choices.rank_sets.all()
+    assert not choices.rules
 
 
 def test_all_limits_hold_at_once(model: StepModel) -> None:
@@ -128,12 +128,12 @@ def test_all_limits_hold_at_once(model: StepModel) -> None:
         {"match": "a0", "nodes": 0},
     ]
     for order in (rules, rules[::-1]):
-        permits = permits_of(model, policy(tables=order, forbid_ranks=1))
-        of = [PLACEMENT_TIERS[i] for i in np.flatnonzero(permits.tiers[0])]
+        choices = allowed_choices(model, policy(tables=order, forbid_ranks=1))
+        of = [PLACEMENT_TIERS[i] for i in np.flatnonzero(choices.tiers[0])]
         assert of == ["ddr"]
-        assert permits.max_shards.tolist() == [3, 3, 8, NO_LIMIT, 8, 3]
-        assert permits.column_multiple.tolist() == [24, 12, 8, 1, 8, 12]
-        sets = permits.rank_sets[permits.table_rank_set]
+        assert choices.max_shards.tolist() == [3, 3, 8, NO_LIMIT, 8, 3]
+        assert choices.column_multiple.tolist() == [24, 12, 8, 1, 8, 12]
+        sets = choices.rank_sets[choices.table_rank_set]
         assert np.flatnonzero(sets[0]).tolist() == [0]
         assert np.flatnonzero(sets[1]).tolist() == [0, 2, 3]
         assert np.flatnonzero(sets[2]).tolist() == [0, 2]
@@ -141,8 +141,8 @@ def test_all_limits_hold_at_once(model: StepModel) -> None:
 
 def test_ranks_decide_which_shardings_are_left(model: StepModel) -> None:
     """World-wide ones need every rank, node-wide ones a whole node."""
-    permits = permits_of(model, policy(tables=[{"match": "a0", "ranks": [0, 2]}, {"match": "b1", "ranks": "0-2"}]))
-    left = [{SHARDINGS[i] for i in np.flatnonzero(of)} for of in permits.shardings[:3]]
+    choices = allowed_choices(model, policy(tables=[{"match": "a0", "ranks": [0, 2]}, {"match": "b1", "ranks": "0-2"}]))
+    left = [{SHARDINGS[i] for i in np.flatnonzero(of)} for of in choices.shardings[:3]]
     assert left[0] == {"table_wise", "column_wise", "table_column_wise"}
     assert left[1] == left[0] | {"table_row_wise", "grid_shard"}
     assert left[2] == set(SHARDINGS)
@@ -204,7 +204,7 @@ def test_flags_narrow_a_file(model: StepModel) -> None:
     found = validate(document, Policy)
     assert (found.runtime, found.max_shards, found.reserve.hbm.share) == ("any", 4, 0.05)
     with pytest.raises(InputError) as error:
-        permits_of(model, found, document)
+        allowed_choices(model, found, document)
     assert [fault.source for fault in error.value.faults] == ["--pin a*=9"]
 
 
@@ -229,8 +229,8 @@ def test_plans_keep_to_what_a_runtime_executes(runtime: str, cost_model: str) ->
 def test_unequal_nodes_have_no_node_wide_shardings_in_torchrec() -> None:
     """It takes the ranks of one node for those of every node."""
     unequal = StepModel(topology(node_group("g"), node_group("h", ranks=3)), workload(TABLES))
-    permits = permits_of(unequal, policy(runtime="torchrec"))
-    left = {SHARDINGS[i] for i in np.flatnonzero(permits.shardings.any(axis=0))}
+    choices = allowed_choices(unequal, policy(runtime="torchrec"))
+    left = {SHARDINGS[i] for i in np.flatnonzero(choices.shardings.any(axis=0))}
     assert left == set(SHARDINGS) - {"table_row_wise", "grid_shard"}
 
 
