@@ -29,7 +29,7 @@ class Shards:
     bytes: Ints
     """[n, M] in each memory: weights, optimizer state, cache, and the ids and outputs in flight."""
     hot_rows: Ints | None = None
-    """Rows of each shard of a split table that are in HBM, the first ones; the others are at home. None for any other."""
+    """Rows of each shard of a split table that are in HBM, its first ones; None for any other table."""
 
     def __len__(self) -> int:
         return len(self.rank)

@@ -1,4 +1,4 @@
-"""The allowed choices of a policy: limits of its runtime, of its top and of its rules, and of its groups, one after the other.
+"""The allowed choices of a policy: limits of its runtime, its top, its rules and its groups, one after the other.
 
 T tables.
 """

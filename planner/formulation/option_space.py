@@ -58,7 +58,7 @@ class Cuts(Record):
     """Which column cuts are options."""
 
     hbm: CutsOfTier = "every"
-    """Cuts of tables in HBM: every one into multiples of 4 columns, and grids and blocks tied to a node in every number; or
+    """Cuts of tables in HBM: every one into multiples of 4 columns, and grids and blocks of one node in any number; or
     few of them: at most 32 different widths, none below 8 columns, and few numbers of blocks."""
     below_hbm: CutsOfTier = "every"
     """Cuts of tables in other tiers: the same, or halves, quarters and eighths."""

@@ -22,8 +22,8 @@ RESERVED = 0.15
 
 
 class Capacities(Record):
-    """Fields of `torchrec.distributed.planner.types.CustomTopologyData`: bytes of each rank; they stand above `hbm_cap` and
-    the like."""
+    """Fields of `torchrec.distributed.planner.types.CustomTopologyData`: bytes of each rank; they come before `hbm_cap`
+    and the like."""
 
     hbm_cap: tuple[NonNegativeInt, ...] | None = None
     ddr_cap: tuple[NonNegativeInt, ...] | None = None

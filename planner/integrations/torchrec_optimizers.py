@@ -88,8 +88,8 @@ def _stated(name: str, parameter: "nn.Parameter | None") -> tuple[Any, Mapping[s
 
 
 def dense_optimizer(parameters: "Iterable[nn.Parameter]", workload: Workload | None) -> Optimizer:
-    """The optimizer of the parameters outside of tables: the one applied in the backward pass, else the workload's, else
-    Adam, which keeps as much as any optimizer in use. A model does not know what its trainer makes of it later."""
+    """The optimizer of the parameters outside of tables: that of the backward pass, else the workload's, else Adam,
+    which keeps as much as any optimizer in use. A model does not know what its trainer makes of it later."""
     classes = {
         (each.__name__, bool(arguments.get("momentum")))
         for parameter in parameters

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from planner.document.origin import TimedWork
 
 CACHE_SIZES_SHARE = 0.5
-"""The share of the time limit that finding cache sizes may take: sizes that are a little off cost less than places that are."""
+"""The share of the time limit that finding cache sizes may take: sizes that are a little off cost less than places."""
 
 
 class TimeLimit:
