@@ -24,12 +24,12 @@ EXCESS, LARGE_EXCESS = 1e-3, 0.05
 whole; in problems of more block types only what shows at once, as each such table costs rounds."""
 LOOSE = 0.01
 """Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
-CASES_OF_A_PASS = 100
-"""Cases that branching may look at, for each pass of the local search: they take about as long."""
-FEWEST_CASES = 20
-"""Cases below which branching is not worth a start."""
+NODES_OF_A_PASS = 100
+"""Branch nodes that branching may look at, for each pass of the local search: they take about as long."""
+FEWEST_NODES = 20
+"""Branch nodes below which branching is not worth a start."""
 BRANCH_WORK = 4e6
-"""Block types x ranks x cases that branching may take together."""
+"""Block types x ranks x nodes that branching may take together."""
 
 
 def relaxed_optimum(fluid: Fluid) -> FluidSolution:
@@ -52,7 +52,7 @@ class BoundRaiser:
         self._fluid, self._relaxed, self._incumbent, self._exhaustive_search = fluid, relaxed, incumbent, trials
         self._limits = limits
         self._tightened_s: float | None = None
-        self._is_sharp = False
+        self._is_strengthened = False
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
@@ -89,29 +89,29 @@ class BoundRaiser:
     def strengthen(self) -> None:
         """Raise the bound by dual feasible functions, where it is loose and the problem not too large; once."""
         incumbent = self._incumbent
-        if self._is_sharp or not self._is_small or incumbent.best is None or incumbent.is_within(LOOSE):
+        if self._is_strengthened or not self._is_small or incumbent.best is None or incumbent.is_within(LOOSE):
             return
-        self._is_sharp = True
+        self._is_strengthened = True
         incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
     def branch(self, passes: int) -> None:
         """Raise the bound by branching, where the problem is small enough; that may find a better plan, too."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
-        cases = min(limits.cases, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
-        cases, patience = min(cases, CASES_OF_A_PASS * max(passes, 1)), passes * passes / 2 if passes else 1.0
-        if incumbent.best is None or cases < FEWEST_CASES:
+        nodes = min(limits.branch_nodes, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
+        nodes, patience = min(nodes, NODES_OF_A_PASS * max(passes, 1)), passes * passes / 2 if passes else 1.0
+        if incumbent.best is None or nodes < FEWEST_NODES:
             return
-        if self._branched == (incumbent.best_s, cases, patience) or incumbent.is_done():
+        if self._branched == (incumbent.best_s, nodes, patience) or incumbent.is_done():
             return
         if self._branches is None:
             least = least_of_stages(self._fluid, incumbent.bound.multipliers)
             self._branches = BranchAndBound(problem, incumbent.bound.multipliers, least, incumbent.best_s)
         self._branches.lower(incumbent.best_s)
-        self._branches.run(StopRule(cases, incumbent.clock.is_over, limits.gap, patience))
+        self._branches.run(StopRule(nodes, incumbent.clock.is_over, limits.gap, patience))
         branching = self._branches.result()
         if branching.placement is not None:
             incumbent.offer(branching.placement, branching.step_s, "branching")
-        self._branched = incumbent.best_s, cases, patience
+        self._branched = incumbent.best_s, nodes, patience
         incumbent.raise_to(
             replace(incumbent.bound, seconds=branching.bound_s, packed=None, tree=branching.tree, tried_s=None)
         )

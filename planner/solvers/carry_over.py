@@ -13,7 +13,7 @@ from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.construct.greedy import place
-from planner.solvers.construct.rounding import round_picks
+from planner.solvers.construct.rounding import round_choices
 from planner.solvers.improve.path_relinking import in_order, part_of
 
 HEADROOMS = (0.0, 0.02, 0.1, 0.3)
@@ -61,15 +61,15 @@ class CarryOver:
         chosen = problem.block_option[np.concatenate([kept.item_block, unplaced])]
         known = np.zeros(problem.tables, dtype=bool)
         known[problem.option_table[chosen]] = True
-        relaxed, picks = self._relaxed, np.zeros(0, dtype=np.int64)
+        relaxed, choices = self._relaxed, np.zeros(0, dtype=np.int64)
         if not known.all():
             is_chosen = np.zeros(len(problem.option_table), dtype=bool)
             is_chosen[chosen] = True
             usable = ~known[problem.table_of_block] | is_chosen[problem.block_option]
             if shortage(fluid, usable) is None:
                 relaxed = solve_relaxation(fluid, usable=usable, tolerance=1e-4)
-            picks = round_picks(fluid, relaxed)[~known]
-        placed = place(problem, picks, relaxed.stage_seconds, kept, unplaced)
+            choices = round_choices(fluid, relaxed)[~known]
+        placed = place(problem, choices, relaxed.stage_seconds, kept, unplaced)
         return None if placed is None else (in_order(placed[0]), placed[1].step_s())
 
     def _leaving(self, headroom: float) -> Bools:

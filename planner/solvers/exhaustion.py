@@ -78,9 +78,9 @@ class ExhaustiveSearch:
         return tried.step_s
 
     def _tried(
-        self, problem: Problem, threshold_s: float, prices: Multipliers | None, part: float = 1.0
+        self, problem: Problem, threshold_s: float, multipliers: Multipliers | None, part: float = 1.0
     ) -> ExhaustiveResult | None:
-        weight, byte = (None, None) if prices is None else (prices.weight, prices.byte)
+        weight, byte = (None, None) if multipliers is None else (multipliers.weight, multipliers.byte)
         allowed = self._work * part
         tried = search_exhaustively(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
         self._work -= allowed / 2 if tried is None else tried.work

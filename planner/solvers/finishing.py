@@ -133,9 +133,9 @@ class _Finish:
         limits = np.full(self._problem.world, most)
         limits[rank] = -np.inf
         for item in here[order].tolist():
-            choice = self._best([item], now.block[[item]], limits)
-            if choice is not None:
-                now.make(choice[1])
+            offer = self._best([item], now.block[[item]], limits)
+            if offer is not None:
+                now.make(offer[1])
                 return True
             if not self._has_work:
                 return False
@@ -232,9 +232,9 @@ class _Finish:
             units = problem.block_units[now.block[[first, second]]].sum()
             option = problem.block_option[now.block[first]]
             types = np.arange(*problem.block_start[option : option + 2])
-            choice = self._best([first, second], types[problem.block_units[types] == units], most)
-            if choice is not None:
-                now.make(choice[1])
+            offer = self._best([first, second], types[problem.block_units[types] == units], most)
+            if offer is not None:
+                now.make(offer[1])
                 return True
             if not self._has_work:
                 return False

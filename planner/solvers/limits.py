@@ -22,7 +22,7 @@ class SearchLimits:
     stop: Callable[[], bool] | None = None
     clock: Callable[[], float] = time.monotonic
     """Seconds that time is measured in: those of the wall, or of the process."""
-    cases: int = 400
+    branch_nodes: int = 400
     """That branching looks at, at most; fewer where the problem is large."""
 
     def left_of(self, clock: "Clock") -> "SearchLimits":

@@ -30,7 +30,7 @@ BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
 """The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
 leaves; and the rounds at each norm in which the placement must come to fit."""
 LEAST_WORTH = 0.25
-"""What all bytes of a tight tier are worth at least, as a share of the step: where prices are low, it must fit, too."""
+"""What all bytes of a tight tier are worth at least, as a share of the step: where duals are low, it must fit, too."""
 LOST_IN_REPAIR = 0.005
 """Share of the step that limits may cost a start at last; where it is more, less of the memory is tried, too."""
 
@@ -65,15 +65,15 @@ class OverfullStarts:
                 usable[relaxed.choices].all() and not (usable & ~seen_usable).any() for seen_usable, relaxed in seen
             ):
                 continue
-            choice = choose(fluid, usable, HEADROOMS[0])
-            if choice is None:
+            rounded = choose(fluid, usable, HEADROOMS[0])
+            if rounded is None:
                 continue
-            seen.append((usable, choice[0]))
-            if choice[0].bound_s < min((value for value, _, _ in tried), default=incumbent.best_s):
-                start = _placed(overfull.problem, *choice)
+            seen.append((usable, rounded[0]))
+            if rounded[0].bound_s < min((value for value, _, _ in tried), default=incumbent.best_s):
+                start = _placed(overfull.problem, *rounded)
                 if start is not None:
                     _, value = self._local.improve(start, self._seed, SQUARINGS, OVERFULL_TRIAL_ROUNDS, 0, overfull)
-                    tried.append((value - full_s, choice[0].bound_s, usable))
+                    tried.append((value - full_s, rounded[0].bound_s, usable))
         starts: list[Start] = []
         for _, bound_s, usable in sorted(tried, key=lambda item: item[0])[:FINALISTS]:
             if incumbent.is_done():
@@ -106,13 +106,13 @@ class OverfullStarts:
         before: Ints | None = None
         best: Start | None = None
         for headroom in HEADROOMS:
-            choice = choose(self._fluid, usable, headroom)
-            if choice is None or choice[0].bound_s >= self._incumbent.best_s or self._incumbent.is_done():
+            rounded = choose(self._fluid, usable, headroom)
+            if rounded is None or rounded[0].bound_s >= self._incumbent.best_s or self._incumbent.is_done():
                 break
-            if before is not None and (choice[1] == before).all():
+            if before is not None and (rounded[1] == before).all():
                 continue
-            before = choice[1]
-            start = _placed(self._overfull.problem, *choice)
+            before = rounded[1]
+            start = _placed(self._overfull.problem, *rounded)
             repaired, lost = (None, 0.0) if start is None else self._repaired(start)
             if repaired is not None and (best is None or repaired[1] < best[1]):
                 best = repaired
@@ -147,9 +147,9 @@ class OverfullStarts:
         return (placement, state.step_s()), state.step_s() / before.step_s() - 1
 
 
-def _placed(overfull: Problem, relaxed: FluidSolution, picks: Ints) -> Placement | None:
+def _placed(overfull: Problem, relaxed: FluidSolution, choices: Ints) -> Placement | None:
     """Return options placed where bytes have a price instead of limits; the problem has stages beyond those of
     `relaxed`."""
     of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
-    placed = place(overfull, picks, np.concatenate([relaxed.stage_seconds, of_memory]))
+    placed = place(overfull, choices, np.concatenate([relaxed.stage_seconds, of_memory]))
     return None if placed is None else placed[0]

@@ -96,11 +96,11 @@ class StartPortfolio:
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            choice = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
-            same = b"" if choice is None else choice[1].tobytes()
+            rounded = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
+            same = b"" if rounded is None else rounded[1].tobytes()
             is_new = same not in started
             if is_new:
-                started[same] = None if choice is None else _placed(self._fluid, *choice)
+                started[same] = None if rounded is None else _placed(self._fluid, *rounded)
             start = started[same]
             best_of[of_pool] = min(best_of.get(of_pool, np.inf), np.inf if start is None else start[1])
             if start is not None and is_new:
@@ -116,16 +116,16 @@ def _is_worse(best: list[float]) -> bool:
     return bool(np.isfinite(best[-1]) and best[-1] >= best[-2])
 
 
-def _placed(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> Start | None:
+def _placed(fluid: Fluid, relaxed: FluidSolution, choices: Ints) -> Start | None:
     """Return the options placed, and their step."""
-    _, taken = fluid.usage(relaxed.multipliers, picks)
+    _, taken = fluid.usage(relaxed.multipliers, choices)
     full = (taken > FULL * fluid.capacity).any(axis=0)
     scarce = np.asarray((relaxed.multipliers.byte > 0).any(axis=0) | full)
     ample = np.asarray(
         (taken <= (1 - AMPLE) * fluid.capacity).all(axis=0) & (relaxed.multipliers.byte == 0).all(axis=0)
     )
     spare = np.where(ample, SPARE * np.array([of_tier.min() for of_tier in fluid.problem.pool_capacity]), 0.0)
-    placed = place(fluid.problem, picks, relaxed.stage_seconds, scarce=scarce, spare=spare)
+    placed = place(fluid.problem, choices, relaxed.stage_seconds, scarce=scarce, spare=spare)
     if placed is None:
         return None
     placement, state = placed

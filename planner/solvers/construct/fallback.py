@@ -36,9 +36,9 @@ def _first_that_fits(fluid: Fluid, relaxed: FluidSolution, clock: Clock) -> Star
     values = fluid.choice_values(relaxed.multipliers)
     tries = CONFINED_TRIES if problem.is_confined else 1
     random = np.random.default_rng(0)
-    for picks in itertools.islice(cheapest_first(values, problem.table_block_start), MOST_CHOICES // tries):
+    for choices in itertools.islice(cheapest_first(values, problem.table_block_start), MOST_CHOICES // tries):
         for attempt in range(tries):
-            placed = place(problem, picks, relaxed.stage_seconds, random=random if attempt else None)
+            placed = place(problem, choices, relaxed.stage_seconds, random=random if attempt else None)
             if placed is not None:
                 return placed[0], placed[1].step_s()
         if clock.is_over():

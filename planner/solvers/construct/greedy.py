@@ -25,7 +25,7 @@ no room then, they are placed first."""
 
 def place(
     problem: Problem,
-    picks: Ints,
+    choices: Ints,
     stage_seconds: Floats,
     preplaced: Placement | None = None,
     unplaced: Ints | None = None,
@@ -38,9 +38,9 @@ def place(
     World-wide blocks come first, then tables that may not be anywhere or not beside any other, then blocks that fill
     most of a rank, then those that need a node, then single ranks' from the largest to the smallest. Each goes where
     the potential over the resources it uses grows least, among the places with memory for it.
-    `picks` name the chosen options, each by one of its blocks; `stage_seconds` [S] are the times to aim at. Of the
+    `choices` name the chosen options, each by one of its blocks; `stage_seconds` [S] are the times to aim at. Of the
     `scarce` [M] tiers, too, the fullest decide. Blocks that are `preplaced` have their places already; `unplaced` ones,
-    of single ranks or nodes, are placed like those of the picks, and all together make up an option of each table.
+    of single ranks or nodes, are placed like those of the choices, and all together make up an option of each table.
     With `random`, another order and other places are tried. Of each tier's pools `spare` [M] bytes are left free,
     where that is possible.
     """
@@ -49,9 +49,9 @@ def place(
     colocated = np.zeros(problem.tables, dtype=bool)
     for block in [] if unplaced is None else unplaced.tolist():
         members[int(problem.table_of_block[block])].append(block)
-    for pick, table in zip(picks.tolist(), problem.table_of_block[picks].tolist(), strict=True):
-        members[table] = problem.blocks_of_choice(pick)
-        colocated[table] = problem.option_colocated[problem.block_option[pick]]
+    for choice, table in zip(choices.tolist(), problem.table_of_block[choices].tolist(), strict=True):
+        members[table] = problem.blocks_of_choice(choice)
+        colocated[table] = problem.option_colocated[problem.block_option[choice]]
     spares = (spare, None) if spare is not None and spare.any() else (None,)
     for heavy, kept_free in itertools.product((_HEAVY, np.inf), spares):
         partial = PartialPlacement(problem, preplaced, kept_free)

@@ -25,8 +25,8 @@ MARGIN = 1e-6
 def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:
     """Return which memory tiers [M] the fluid optimum fills, or nearly so, on ranks of some kind."""
     taken = sum(
-        share * fluid.usage(relaxed.multipliers, picks)[1]
-        for picks, share in zip(relaxed.choices, relaxed.shares, strict=True)
+        share * fluid.usage(relaxed.multipliers, choices)[1]
+        for choices, share in zip(relaxed.choices, relaxed.shares, strict=True)
     )
     return np.asarray(
         (relaxed.multipliers.byte > 0).any(axis=0)

@@ -19,7 +19,7 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.construct.capacity_regions import units_of
-from planner.solvers.construct.rounding import round_picks
+from planner.solvers.construct.rounding import round_choices
 
 HEADROOMS = (1.0, 0.98, 0.95, 0.9, 0.8)
 """Shares of the memory that the first choice of options may use."""
@@ -56,34 +56,35 @@ def pack(problem: Problem, is_over: Callable[[], bool] = lambda: False, work: fl
             continue
         relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
         values = np.where(mask, fluid.choice_values(relaxed.multipliers), np.inf)
-        picks: Ints | None = round_picks(fluid, relaxed)
+        choices: Ints | None = round_choices(fluid, relaxed)
         for _ in range(REPAIRS):
-            if picks is None or left_to_do <= 0 or is_over():
+            if choices is None or left_to_do <= 0 or is_over():
                 break
-            placement, left = _first_fit(bare, picks, share)
+            placement, left = _first_fit(bare, choices, share)
             if placement is not None:
                 return placement
             left_to_do -= 1
-            picks = _cut_finer(bare, picks, left, values, share)
+            choices = _cut_finer(bare, choices, left, values, share)
     return None
 
 
-def _cut_finer(problem: Problem, picks: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:
-    """Return the picks with each table of `left` in its cheapest option of smaller blocks; None where none has one."""
-    largest, changed = choice_shares(problem, share), picks.copy()
+def _cut_finer(problem: Problem, choices: Ints, left: Ints, values: Floats, share: Floats) -> Ints | None:
+    """Return the choices with each table of `left` in its cheapest option of smaller blocks; None where none has
+    one."""
+    largest, changed = choice_shares(problem, share), choices.copy()
     for table in left.tolist():
         members = np.arange(*problem.table_block_start[table : table + 2])
-        finer = members[(largest[members] <= FINER * largest[picks[table]]) & np.isfinite(values[members])]
+        finer = members[(largest[members] <= FINER * largest[choices[table]]) & np.isfinite(values[members])]
         if len(finer):
             changed[table] = finer[values[finer].argmin()]
-    return changed if (changed != picks).any() else None
+    return changed if (changed != choices).any() else None
 
 
-def _first_fit(problem: Problem, picks: Ints, share: Floats) -> tuple[Placement | None, Ints]:
+def _first_fit(problem: Problem, choices: Ints, share: Floats) -> tuple[Placement | None, Ints]:
     """Place the blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the
     largest first, each where it first fits; return that, or the tables to cut finer, as some are left over."""
     state = LoadState(problem)
-    members = [(block, pick) for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
+    members = [(block, choice) for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
     blocks = np.array([block for block, _ in members], dtype=np.int64)
     table = problem.option_table[problem.block_option[blocks]]
     extent = problem.block_extent[blocks]

@@ -16,14 +16,14 @@ OVER = 1e-3
 """Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
 SOLVES = 5
 """Fluid optima for one choice of options at most."""
-MEND_WORTH = 1e-6
+REPAIR_WORTH = 1e-6
 """Share of a tier that a change must take off what is too much."""
-MEND_WORK = 1e8
+REPAIR_WORK = 1e8
 """Options that are looked at for all changes together: about a second."""
 FILL_CELLS = 4096
 """Steps in which the bytes that changes add are counted."""
 FILL_WORTH = 0.005
-"""Share of the step by which an option may be worse, at the prices, than a table's present one."""
+"""Share of the step by which an option may be worse, by the duals, than a table's present one."""
 
 
 def choose(
@@ -42,30 +42,30 @@ def choose(
     solves = SOLVES if is_thorough else 1
     for number in range(solves):
         relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
-        picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, headroom)
-        if _over(fluid, relaxed, picks) > OVER:
-            picks = mend(fluid, relaxed, picks, usable, headroom)
-        over = _over(fluid, relaxed, picks)
+        choices = fill(fluid, relaxed, round_choices(fluid, relaxed), usable, headroom)
+        if _over(fluid, relaxed, choices) > OVER:
+            choices = repair_choices(fluid, relaxed, choices, usable, headroom)
+        over = _over(fluid, relaxed, choices)
         if over < least_over:
-            best, least_over = (relaxed, picks), over
+            best, least_over = (relaxed, choices), over
         if over <= OVER or number == solves - 1:
             break
-        settled = _with_largest_settled(fluid, relaxed, picks, usable, headroom)
+        settled = _with_largest_settled(fluid, relaxed, choices, usable, headroom)
         if settled is None:
             break
         usable = settled
     return best
 
 
-def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
-    """Return the picks [T], some changed so that they take no more than `headroom` of each memory tier, or less too
+def repair_choices(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, headroom: float) -> Ints:
+    """Return the choices [T], some changed so that they take no more than `headroom` of each memory tier, or less too
     much.
 
-    Always the change that costs least at the prices for what it takes off the tiers that are too full; of clusters with
+    Always the change that costs least by the duals for what it takes off the tiers that are too full; of clusters with
     one kind of rank.
     """
     if len(fluid.capacity) != 1:
-        return picks
+        return choices
     problem, limit = fluid.problem, np.maximum(headroom * fluid.capacity[0], 1.0)[:, None]
     value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
@@ -73,13 +73,13 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     candidate = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
     table = problem.table_of_block[candidate]
     size = np.stack([fluid.choice_bytes(0, tier) for tier in range(len(limit))])
-    repaired, (_, taken) = picks.copy(), fluid.usage(solution.multipliers, picks)
+    repaired, (_, taken) = choices.copy(), fluid.usage(solution.multipliers, choices)
     now = taken[0][:, None]
-    for _ in range(min(problem.tables, int(MEND_WORK / len(candidate)))):
+    for _ in range(min(problem.tables, int(REPAIR_WORK / len(candidate)))):
         over = float(np.maximum(now / limit - 1.0, 0.0).sum())
         after = now + size[:, candidate] - size[:, repaired[table]]
         relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
-        worth = np.flatnonzero(relief > MEND_WORTH)
+        worth = np.flatnonzero(relief > REPAIR_WORTH)
         if over <= 0 or not len(worth):
             break
         cost = np.maximum(value[candidate[worth]] - value[repaired[table[worth]]], 0.0)
@@ -88,25 +88,25 @@ def mend(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
     return repaired
 
 
-def _over(fluid: Fluid, relaxed: FluidSolution, picks: Ints) -> float:
-    """Return the largest share of a tier by which the picks take more than all of it."""
-    _, taken = fluid.usage(relaxed.multipliers, picks)
+def _over(fluid: Fluid, relaxed: FluidSolution, choices: Ints) -> float:
+    """Return the largest share of a tier by which the choices take more than all of it."""
+    _, taken = fluid.usage(relaxed.multipliers, choices)
     return float((taken / np.maximum(fluid.capacity, 1.0)).max()) - 1.0
 
 
 def _with_largest_settled(
-    fluid: Fluid, relaxed: FluidSolution, picks: Ints, usable: Bools, headroom: float
+    fluid: Fluid, relaxed: FluidSolution, choices: Ints, usable: Bools, headroom: float
 ) -> Bools | None:
-    """Return the `usable` blocks [B] without those that the largest undecided table has beside its pick; or, where that
-    leaves no room for the others, without its pick. None where all is decided."""
+    """Return the `usable` blocks [B] without those that the largest undecided table has beside its choice; or, where
+    that leaves no room for the others, without its choice. None where all is decided."""
     problem = fluid.problem
     undecided = np.flatnonzero((relaxed.choices != relaxed.choices[0]).any(axis=0))
     if not len(undecided):
         return None
     largest = undecided[int(np.argmax([_size(fluid, relaxed, int(table)) for table in undecided]))]
-    pick = int(picks[largest])
+    choice = int(choices[largest])
     of_table = problem.table_of_block == largest
-    own = np.isin(np.arange(len(usable)), problem.blocks_of_choice(pick))
+    own = np.isin(np.arange(len(usable)), problem.blocks_of_choice(choice))
     for settled in (usable & (~of_table | own), usable & ~own):
         if shortage(fluid, settled, headroom) is None:
             return np.asarray(settled)
@@ -121,8 +121,8 @@ def _size(fluid: Fluid, relaxed: FluidSolution, table: int) -> float:
     return float((stored / np.maximum(fluid.capacity, 1.0)).max())
 
 
-def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
-    """Return one pick [T] per table, so that the totals stay near the fluid optimum's.
+def round_choices(fluid: Fluid, solution: FluidSolution) -> Ints:
+    """Return one choice [T] per table, so that the totals stay near the fluid optimum's.
 
     Almost every table has the same option in all proposals and keeps it. The others are decided one after the other,
     the heaviest first; each takes, of the options that the optimum mixes for it, the one that keeps the running
@@ -133,12 +133,12 @@ def round_picks(fluid: Fluid, solution: FluidSolution) -> Ints:
     if not len(undecided):
         return agreed
     scale = _scale(fluid, solution)
-    choices = [_mixture(solution, int(table)) for table in undecided]
-    vectors = [fluid.choice_totals(options, solution.multipliers) * scale for options, _ in choices]
+    mixtures = [_mixture(solution, int(table)) for table in undecided]
+    vectors = [fluid.choice_totals(options, solution.multipliers) * scale for options, _ in mixtures]
     weight = [float(np.abs(vector).max()) for vector in vectors]
     drift = np.zeros(len(scale))
     for i in sorted(range(len(undecided)), key=lambda i: (-weight[i], i)):
-        options, shares = choices[i]
+        options, shares = mixtures[i]
         wanted = drift - shares @ vectors[i]
         off = ((wanted + vectors[i]) ** 2).sum(axis=1)
         taken = int(off.argmin())
@@ -163,33 +163,33 @@ def _scale(fluid: Fluid, solution: FluidSolution) -> Floats:
     return np.concatenate([seconds, size], axis=1).ravel()
 
 
-def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, headroom: float) -> Ints:
-    """Return the picks [T], some changed so that the one memory tier that is scarce is filled as well as tables can.
+def fill(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, headroom: float) -> Ints:
+    """Return the choices [T], some changed so that the one memory tier that is scarce is filled as well as tables can.
 
-    A knapsack: the least seconds at the prices, of options that are nearly as good as each table's best one, in no more
-    than `headroom` of the memory. By dynamic programming over the bytes that changes add; the picks stay where more or
-    fewer tiers than one are scarce, and where ranks differ.
+    A knapsack: the least seconds by the duals, of options that are nearly as good as each table's best one, in no more
+    than `headroom` of the memory. By dynamic programming over the bytes that changes add; the choices stay where more
+    or fewer tiers than one are scarce, and where ranks differ.
     """
     priced = np.argwhere(solution.multipliers.byte > 0)
     if len(priced) != 1 or len(fluid.capacity) != 1:
-        return picks
+        return choices
     tier = int(priced[0, 1])
     price = float(solution.multipliers.byte[0, tier])
-    pick, more_s, more_bytes = _changes(fluid, solution, picks, usable, tier)
-    _, taken = fluid.usage(solution.multipliers, picks)
+    choice, more_s, more_bytes = _changes(fluid, solution, choices, usable, tier)
+    _, taken = fluid.usage(solution.multipliers, choices)
     budget = headroom * float(fluid.capacity[0, tier]) - float(taken[0, tier])
     reach = float(np.abs(more_bytes).max(initial=0.0)) + abs(budget)
-    if not len(pick) or reach <= 0:
-        return picks
+    if not len(choice) or reach <= 0:
+        return choices
     cell = 2 * reach / FILL_CELLS
     step = np.ceil(more_bytes / cell).astype(np.int64)
     cost = more_s - price * more_bytes
     middle = FILL_CELLS // 2
     least = np.full(FILL_CELLS + 1, np.inf)
     least[middle] = 0.0
-    table = fluid.problem.table_of_block[pick]
+    table = fluid.problem.table_of_block[choice]
     tables, first = np.unique(table, return_index=True)
-    last = [*first[1:].tolist(), len(pick)]
+    last = [*first[1:].tolist(), len(choice)]
     chosen = np.full((len(tables), FILL_CELLS + 1), -1)
     for n, (begin, end) in enumerate(zip(first.tolist(), last, strict=True)):
         before = least.copy()
@@ -201,32 +201,32 @@ def fill(fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, head
             chosen[n, target][better] = i
     at = int(np.floor(budget / cell)) + middle
     if not np.isfinite(least[: at + 1]).any():
-        return picks
+        return choices
     at = int(least[: at + 1].argmin())
-    filled = picks.copy()
+    filled = choices.copy()
     for n in range(len(tables) - 1, -1, -1):
         i = int(chosen[n, at])
         if i >= 0:
-            filled[tables[n]] = pick[i]
+            filled[tables[n]] = choice[i]
             at -= int(step[i])
     _, size = fluid.usage(solution.multipliers, filled)
-    return filled if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else picks
+    return filled if (size <= np.maximum(headroom * fluid.capacity, taken)).all() else choices
 
 
 def _changes(
-    fluid: Fluid, solution: FluidSolution, picks: Ints, usable: Bools, tier: int
+    fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, tier: int
 ) -> tuple[Ints, Floats, Floats]:
-    """Return of every other option of a table its cheapest pick [n], by table, if it is nearly as good as the table's
-    present one; the seconds [n] by which it is worse at the prices, and the bytes [n] by which it is larger."""
+    """Return of every other option of a table its cheapest choice [n], by table, if it is nearly as good as the table's
+    present one; the seconds [n] by which it is worse by the duals, and the bytes [n] by which it is larger."""
     problem = fluid.problem
     value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
     at_least = np.flatnonzero((value == least[problem.block_option]) & np.isfinite(value))
-    pick = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
-    table = problem.table_of_block[pick]
-    more_s = value[pick] - value[picks[table]]
-    is_other = problem.block_option[pick] != problem.block_option[picks[table]]
+    choice = at_least[np.unique(problem.block_option[at_least], return_index=True)[1]]
+    table = problem.table_of_block[choice]
+    more_s = value[choice] - value[choices[table]]
+    is_other = problem.block_option[choice] != problem.block_option[choices[table]]
     near = is_other & (more_s <= FILL_WORTH * solution.bound_s)
-    pick, more_s = pick[near], more_s[near]
+    choice, more_s = choice[near], more_s[near]
     size = fluid.choice_bytes(0, tier)
-    return pick, more_s, size[pick] - size[picks[problem.table_of_block[pick]]]
+    return choice, more_s, size[choice] - size[choices[problem.table_of_block[choice]]]

@@ -70,7 +70,7 @@ class Insertion:
     """Puts tables into a state and takes them out."""
 
     def __init__(self, problem: Problem, target: Target, usable: Bools, wide: WideBlocks | None = None) -> None:
-        """`usable` [B] says which picks (see `Problem.blocks_of_choice`) are worth weighing; `wide` are the problem's
+        """`usable` [B] says which choices (see `Problem.blocks_of_choice`) are worth weighing; `wide` are the problem's
         wide blocks, where somebody knows them already."""
         self._problem, self._target, self._usable = problem, target, usable
         self._kind = problem.kind_of_rank

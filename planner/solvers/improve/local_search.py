@@ -27,26 +27,26 @@ BALANCING_ROUNDS = 60
 IDLE_ROUNDS = 16
 """Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
-SLIM_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
-"""Block types above which local search leaves out options that cost, at the bound's prices, more than so many times
+REDUCED_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
+"""Block types above which local search leaves out options that cost, by the bound's duals, more than so many times
 what their table's cheapest one costs."""
 
 
 class LocalSearch:
     """Improves placements of one problem, and tells the incumbent; of large ones without options that are dear."""
 
-    def __init__(self, fluid: Fluid, prices: Multipliers, incumbent: Incumbent) -> None:
-        """Options are dear at the `prices` of the bound."""
-        self._fluid, self._multipliers, self._incumbent = fluid, prices, incumbent
-        self._slimmest: ReducedProblem | None = None
+    def __init__(self, fluid: Fluid, multipliers: Multipliers, incumbent: Incumbent) -> None:
+        """Options are dear at the `multipliers` of the bound."""
+        self._fluid, self._multipliers, self._incumbent = fluid, multipliers, incumbent
+        self._reduced: ReducedProblem | None = None
 
     @property
     def is_large(self) -> bool:
         """Whether dear options are left out."""
-        return len(self._fluid.problem.block_option) > SLIM_BLOCKS
+        return len(self._fluid.problem.block_option) > REDUCED_BLOCKS
 
     @cached_property
-    def slim(self) -> ReducedProblem:
+    def reduced(self) -> ReducedProblem:
         """The problem with all its options, without idle columns."""
         return reduce_columns(self._fluid.problem)
 
@@ -64,13 +64,13 @@ class LocalSearch:
         Tables of starts are spread anew first (`respread`). With the problem `overfull` instead of its own, placements
         need not fit.
         """
-        slim, number, incumbent = overfull or self._slim_for(placement), 0, self._incumbent
-        improver = Improver(slim.problem, slim.inside(placement), seed)
+        reduced, number, incumbent = overfull or self._reduced_for(placement), 0, self._incumbent
+        improver = Improver(reduced.problem, reduced.inside(placement), seed)
         if self.is_large:
             rounds = min(rounds, LARGE_ROUNDS)
 
         def best() -> Placement:
-            return slim.outside(improver.best())
+            return reduced.outside(improver.best())
 
         def offer() -> None:
             if overfull is None:
@@ -79,7 +79,7 @@ class LocalSearch:
         offer()
         if norms == SQUARINGS:
             improver.respread()
-        most_idle = min(IDLE_ROUNDS, max(slim.problem.world, TURNS))
+        most_idle = min(IDLE_ROUNDS, max(reduced.problem.world, TURNS))
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
@@ -100,19 +100,19 @@ class LocalSearch:
             offer()
         return best(), improver.best_s
 
-    def _slim_for(self, placement: Placement) -> ReducedProblem:
+    def _reduced_for(self, placement: Placement) -> ReducedProblem:
         """Return what is searched; of large problems, the options that the placement has or that may be better."""
         if not self.is_large:
-            return self.slim
-        if self._slimmest is None or not self._slimmest.holds(placement):
+            return self.reduced
+        if self._reduced is None or not self._reduced.holds(placement):
             problem = self._fluid.problem
             kept = _worth_a_look(self._fluid, self._multipliers)
             kept[problem.block_option[placement.item_block]] = True
-            self._slimmest = with_options(problem, kept)
-        return self._slimmest
+            self._reduced = with_options(problem, kept)
+        return self._reduced
 
 
-def _worth_a_look(fluid: Fluid, prices: Multipliers) -> Bools:
+def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:
     """Return which options [O] local search may change to: not much dearer, by the bound's duals, than the cheapest
     ones.
 
@@ -120,12 +120,12 @@ def _worth_a_look(fluid: Fluid, prices: Multipliers) -> Bools:
     bytes have no price: then the cheapest of a table's splittable options is enough, and of those of the world.
     """
     problem = fluid.problem
-    value = np.minimum.reduceat(fluid.choice_values(prices), problem.block_start[:-1])
-    cheapest, _ = fluid.price(prices)
+    value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])
+    cheapest, _ = fluid.price(multipliers)
     is_free = problem.option_units > 0
     is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
     kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_free | is_wide)
-    if not prices.byte.any():
+    if not multipliers.byte.any():
         for some in (np.flatnonzero(is_free), np.flatnonzero(~is_free & is_wide)):
             least = np.full(problem.tables, np.inf)
             np.minimum.at(least, problem.option_table[some], value[some])

@@ -72,10 +72,10 @@ class Passes:
     def _recut(self, start: Start) -> list[Start]:
         """Return what a little local search makes of the start with one table over nodes cut anew, if that is
         better."""
-        slim, best = self._local.slim, start
-        for recut in self._reach.recuts(slim.inside(start[0]))[:RECUTS]:
+        reduced, best = self._local.reduced, start
+        for recut in self._reach.recuts(reduced.inside(start[0]))[:RECUTS]:
             if recut.reach_s < best[1] and not self._incumbent.is_done():
-                best = min(best, self._tried(slim.outside(recut.placement), self._seed), key=lambda other: other[1])
+                best = min(best, self._tried(reduced.outside(recut.placement), self._seed), key=lambda other: other[1])
         return [] if best is start else [best]
 
     def _tried(self, placement: Placement, seed: int) -> Start:
@@ -138,23 +138,24 @@ class Passes:
 
     def _ruin(self, target_s: float, seed: int) -> Ruin:
         """Return ruin and recreate for a step below the target: no block that alone makes the step longer is used."""
-        slim = self._local.slim
+        reduced = self._local.reduced
         usable = step_of_block(self._fluid, self._relaxed.multipliers) < target_s
-        usable &= self._improving_picks(target_s)
+        usable &= self._improving_choices(target_s)
         seconds = target_seconds(self._fluid, self._relaxed, target_s)
-        prices = slim.multipliers(self._incumbent.bound.multipliers)
-        return Ruin(slim.problem, prices, usable, seconds, seed, wide=self._wide)
+        multipliers = reduced.multipliers(self._incumbent.bound.multipliers)
+        return Ruin(reduced.problem, multipliers, usable, seconds, seed, wide=self._wide)
 
     @cached_property
     def _reach(self) -> Reach:
-        return Reach(self._local.slim.problem, self._wide)
+        return Reach(self._local.reduced.problem, self._wide)
 
     @cached_property
     def _wide(self) -> WideBlocks:
-        return WideBlocks(self._local.slim.problem)
+        return WideBlocks(self._local.reduced.problem)
 
-    def _improving_picks(self, step_s: float) -> Bools:
-        """Return which picks [B] a plan faster than `step_s` may hold: their value by the fluid bound's duals says so.
+    def _improving_choices(self, step_s: float) -> Bools:
+        """Return which choices [B] a plan faster than `step_s` may hold: their value by the fluid bound's duals says
+        so.
 
         A plan costs at least the bound plus what each of its options costs above its table's cheapest one.
         """

@@ -2,8 +2,8 @@
 
 Where a tier is nearly full, what is left of its pools is smaller than most tables: nothing can move there, but a table
 may change places with one that is a little smaller, in another tier, too. Each time the exchange, or move, is made that
-costs least at the bound's prices for what it takes off the pools that are too full; where none takes anything off, the
-one that makes the others least too full, and what it touched stays for a while (tabu search: Glover, 1986).
+costs least at the bound's multipliers for what it takes off the pools that are too full; where none takes anything off,
+the one that makes the others least too full, and what it touched stays for a while (tabu search: Glover, 1986).
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ CHEAP = 1e-4
 
 def repaired(problem: Problem, placement: Placement, value: Floats, step_s: float) -> Placement | None:
     """Return the placement with some blocks of single ranks elsewhere, or in other tiers, so that it fits; None where
-    that is not found. `value` [B] is what each block costs at some prices, of a step that takes `step_s`.
+    that is not found. `value` [B] is what each block costs at some duals, of a step that takes `step_s`.
 
     Of clusters with one kind of rank, and without tables that a policy confines or groups.
     """

@@ -24,7 +24,7 @@ BLOCKS = 12
 PRECISION = 1e-5
 """Relative improvement below which a repartition is not worth making: single precision is used to price it."""
 CHUNK = 1 << 15
-"""Splits priced at once: their prices stay in a core's cache."""
+"""Splits that are priced at once: their costs stay in a core's cache."""
 
 
 @dataclass(frozen=True)

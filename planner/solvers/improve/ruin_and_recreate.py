@@ -60,15 +60,15 @@ class Ruin:
     def __init__(
         self,
         problem: Problem,
-        prices: Multipliers,
+        multipliers: Multipliers,
         usable: Bools,
         stage_seconds: Floats,
         seed: int,
         movable_tables: Bools | None = None,
         wide: WideBlocks | None = None,
     ) -> None:
-        """Aims at the `stage_seconds` [S] at the `prices`; `usable` [B] says which picks are worth weighing. `wide` are
-        the problem's wide blocks, where somebody knows them already.
+        """Aims at the `stage_seconds` [S] at the `multipliers`; `usable` [B] says which choices are worth weighing.
+        `wide` are the problem's wide blocks, where somebody knows them already.
 
         Tables outside `movable_tables` [T], and those that a policy confines or groups, stay as they are.
         """
@@ -80,7 +80,7 @@ class Ruin:
         self._movable: list[int] = np.flatnonzero(may_move).tolist()
         self._may_move: list[bool] = may_move.tolist()
         self._random = random.Random(seed)
-        self._target = Target(problem, prices, stage_seconds)
+        self._target = Target(problem, multipliers, stage_seconds)
         self._insertion = Insertion(problem, self._target, usable, wide)
         self._state = LoadState(problem)
         self._blocks_of: list[PlacedBlocks] = [[] for _ in range(problem.tables)]

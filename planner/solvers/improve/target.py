@@ -1,4 +1,4 @@
-"""What a state costs against a target for every stage: prices below the target, penalties above it.
+"""What a state costs against a target for every stage: multipliers below the target, penalties above it.
 
 A resource below its target costs what the fluid relaxation charges for its seconds, so that a table is cut no finer
 than it must be; where few tables share a rank, a little less when it is nearly full, so that holes stay large. Above
@@ -35,13 +35,13 @@ def target_seconds(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Float
 class Target:
     """Stage times to aim at, and what loads [C, W] and free bytes [M, W] of a `LoadState` cost, in seconds."""
 
-    def __init__(self, problem: Problem, prices: Multipliers, stage_seconds: Floats) -> None:
+    def __init__(self, problem: Problem, multipliers: Multipliers, stage_seconds: Floats) -> None:
         """Prices are those of a bound; `stage_seconds` [S] are aimed at."""
         self._problem = problem
         self._kind = problem.kind_of_rank
-        self.weight: Floats = prices.weight[self._kind].T
+        self.weight: Floats = multipliers.weight[self._kind].T
         """[C, W] of one second."""
-        self.byte: Floats = prices.byte[self._kind].T
+        self.byte: Floats = multipliers.byte[self._kind].T
         """[M, W] of one byte."""
         self.fullness = min(FULLNESS, CROWD * problem.world / problem.tables)
         self._sharing: Floats = np.stack([np.bincount(of)[of] for of in problem.resource_of_rank]).astype(float)
@@ -70,7 +70,7 @@ class Target:
         return float(cost.sum() + (self._byte_cost(state.free) / self._pool_sharing).sum())
 
     def even_s(self, state: LoadState) -> float:
-        """Return the seconds of the step at the prices of its resources: what it takes at least, however loads are
+        """Return the seconds of the step at the duals of its resources: what it takes at least, however loads are
         balanced."""
         return float((self.weight * state.load / self._sharing).sum() + self._problem.stage_constants.sum())
 
@@ -109,7 +109,8 @@ class Target:
         return np.asarray((cost / self._sharing).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
 
     def _cost(self, x: Floats, price: Floats, penalty: Floats) -> Floats:
-        """Return the cost of relative loads `x` on instances with these prices and penalties of the whole target."""
+        """Return the cost of relative loads `x` on instances with these multipliers and penalties of the whole
+        target."""
         return np.asarray(price * x * (1.0 - self.fullness * x) + penalty * _penalized(np.maximum(x - 1.0, 0.0)))
 
     def _byte_cost(self, free: Floats) -> Floats:

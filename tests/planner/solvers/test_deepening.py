@@ -48,7 +48,7 @@ def test_what_is_within_a_mask_is_what_the_relaxation_takes() -> None:
         search = Deepening(Fluid(problem), SearchLimits(), lambda *_: None)
         everything = np.ones(len(problem.block_option), dtype=bool)
         assert search.relaxed_within(everything)
-        for pick in np.unique(search.relaxed.choices).tolist():
+        for choice in np.unique(search.relaxed.choices).tolist():
             without = everything.copy()
-            without[pick] = False
+            without[choice] = False
             assert not search.relaxed_within(without)

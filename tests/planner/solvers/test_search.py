@@ -48,7 +48,7 @@ def after(calls: int) -> Callable[[], bool]:
 
 
 def assert_same(first: Outcome, second: Outcome) -> None:
-    """To the last bit, bound and prices included."""
+    """To the last bit, bound and multipliers included."""
     assert first.placement is not None
     assert second.placement is not None
     assert first.bound is not None

@@ -83,7 +83,7 @@ def test_branching_finds_plans_and_proves_them_optimal() -> None:
         problem = tiny_instance(seed).problem
         best = optimum(problem)
         if best is not None:
-            found = solve(problem, SearchLimits(gap=0.0, cases=NODES))
+            found = solve(problem, SearchLimits(gap=0.0, branch_nodes=NODES))
             feasible += 1
             proven += found.status == "optimal"
             assert found.status != "optimal" or found.step_s == pytest.approx(best.step_s, rel=2e-6)

@@ -24,9 +24,9 @@ def placed(problem: Problem, seed: int) -> tuple[np.ndarray, Placement, float] |
     """A random choice of options, placed; with the step that the placer says it takes."""
     random = np.random.default_rng(seed)
     starts = problem.table_block_start
-    picks = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
-    found = place(problem, picks, problem.stage_constants + 1e-3)
-    return None if found is None else (picks, found[0], found[1].step_s())
+    choices = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
+    found = place(problem, choices, problem.stage_constants + 1e-3)
+    return None if found is None else (choices, found[0], found[1].step_s())
 
 
 def test_every_block_has_a_place_that_it_may_have() -> None:
@@ -38,8 +38,8 @@ def test_every_block_has_a_place_that_it_may_have() -> None:
         if found is None:
             continue
         complete += 1
-        picks, placement, step_s = found
-        expected = [block for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
+        choices, placement, step_s = found
+        expected = [block for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
         assert sorted(placement.item_block.tolist()) == sorted(expected)
         assert faults(problem, placement) == []
         state = load_state(problem, placement)
@@ -56,7 +56,7 @@ def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
         found = placed(problem, seed)
         if found is None or problem.tables < 3:
             continue
-        picks, before, _ = found
+        choices, before, _ = found
         table = problem.option_table[problem.block_option[before.item_block]]
         option = problem.block_option[before.item_block]
         is_loose = (
@@ -64,7 +64,7 @@ def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
         )
         is_held = (table < 2) & ~is_loose
         held = Placement(before.item_block[is_held], before.item_place[is_held])
-        again = place(problem, picks[2:], problem.stage_constants + 1e-3, held, before.item_block[is_loose])
+        again = place(problem, choices[2:], problem.stage_constants + 1e-3, held, before.item_block[is_loose])
         if again is None:
             continue
         complete += 1
@@ -114,10 +114,10 @@ def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
     placed = 0
-    for picks in itertools.islice(
+    for choices in itertools.islice(
         cheapest_first(fluid.choice_values(relaxed.multipliers), problem.table_block_start), 60
     ):
-        found = place(problem, picks, relaxed.stage_seconds)
+        found = place(problem, choices, relaxed.stage_seconds)
         if found is not None:
             placed += 1
             assert found[1].step_s() == pytest.approx(load_state(problem, found[0]).step_s(), rel=1e-9)
@@ -151,12 +151,12 @@ def test_placing_blocks_together_keeps_the_books(tiers: tuple[PlacementTier, ...
     model = StepModel(cluster, workload(tables))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=tiers)))
     starts = problem.table_block_start
-    picks = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
-    found = place(problem, picks, problem.stage_constants + 1e-2)
+    choices = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
+    found = place(problem, choices, problem.stage_constants + 1e-2)
     assert found is not None
     placement, state = found
     assert faults(problem, placement) == []
-    expected = [block for pick in picks.tolist() for block in problem.blocks_of_choice(pick)]
+    expected = [block for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
     assert sorted(placement.item_block.tolist()) == sorted(expected)
     again = load_state(problem, placement)
     np.testing.assert_allclose(state.load, again.load, rtol=1e-9, atol=1e-15)

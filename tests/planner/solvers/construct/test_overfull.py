@@ -15,11 +15,11 @@ from tests.oracles.instances import tiny_instance
 
 
 def random_placement(problem: Problem, random: np.random.Generator) -> Placement:
-    """A pick for each table, its blocks anywhere, whether they fit or not."""
+    """A choice for each table, its blocks anywhere, whether they fit or not."""
     items: list[tuple[int, int]] = []
     for table in range(problem.tables):
-        pick = int(random.integers(*problem.table_block_start[table : table + 2]))
-        for block in problem.blocks_of_choice(pick):
+        choice = int(random.integers(*problem.table_block_start[table : table + 2]))
+        for block in problem.blocks_of_choice(choice):
             places = (problem.world, len(problem.node_start) - 1, 1)[problem.block_extent[block]]
             items.append((block, int(random.integers(places)) if problem.block_extent[block] < 2 else -1))
     items.sort()
@@ -62,8 +62,8 @@ def test_an_over_full_pool_has_a_limit() -> None:
 def test_local_search_lets_an_over_full_placement_fit() -> None:
     """`best_s` is infinite until a placement fits; then it is the step of one that does.
 
-    Most random placements are far from fitting, or pick options that fit nowhere together, which this search keeps: of
-    56, five come to fit.
+    Most random placements are far from fitting, or choice options that fit nowhere together, which this search keeps:
+    of 56, five come to fit.
     """
     came_to_fit = 0
     for seed in range(2, 602, 3):

@@ -12,7 +12,7 @@ from planner.problem.arrays import Problem
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct import rounding
-from planner.solvers.construct.rounding import OVER, choose, fill, mend, round_picks
+from planner.solvers.construct.rounding import OVER, choose, fill, repair_choices, round_choices
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = 6
@@ -29,7 +29,7 @@ def problem_of(sizes: list[float], ranks: int, hbm_bytes: float, ddr_bytes: floa
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_other_choice_fills_the_memory_better(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fits, and no choice of options that fits into a little less is faster at the prices."""
+    """It fits, and no choice of options that fits into a little less is faster at the multipliers."""
     monkeypatch.setattr(rounding, "FILL_WORTH", np.inf)
     random = np.random.default_rng(seed)
     tables = [
@@ -50,15 +50,15 @@ def test_no_other_choice_fills_the_memory_better(seed: int, monkeypatch: pytest.
     tier = int(relaxed.multipliers.byte[0].argmax())
     assert relaxed.multipliers.byte[0, tier] > 0
     usable = np.ones(len(problem.block_option), dtype=bool)
-    picks = fill(fluid, relaxed, round_picks(fluid, relaxed), usable, 1.0)
+    choices = fill(fluid, relaxed, round_choices(fluid, relaxed), usable, 1.0)
     size = fluid.choice_bytes(0, tier)
     seconds = fluid.choice_values(relaxed.multipliers) - relaxed.multipliers.byte[0, tier] * size
     room = float(fluid.capacity[0, tier])
-    assert size[picks].sum() <= room
+    assert size[choices].sum() <= room
     of_table = [range(*problem.table_block_start[t : t + 2]) for t in range(problem.tables)]
-    choices = np.array(list(itertools.product(*of_table)))
-    fits = size[choices].sum(axis=1) <= 0.98 * room
-    assert seconds[picks].sum() <= seconds[choices[fits]].sum(axis=1).min() * (1 + 1e-9)
+    every_choice = np.array(list(itertools.product(*of_table)))
+    fits = size[every_choice].sum(axis=1) <= 0.98 * room
+    assert seconds[choices].sum() <= seconds[every_choice[fits]].sum(axis=1).min() * (1 + 1e-9)
 
 
 def test_options_are_mended_until_they_fit_together() -> None:
@@ -73,7 +73,7 @@ def test_options_are_mended_until_they_fit_together() -> None:
         in_hbm = np.array([int(start[t]) for t in range(problem.tables)])
         usable = np.ones(len(problem.block_option), dtype=bool)
         before = fluid.usage(relaxed.multipliers, in_hbm)[1]
-        after = fluid.usage(relaxed.multipliers, mend(fluid, relaxed, in_hbm, usable, 1.0))[1]
+        after = fluid.usage(relaxed.multipliers, repair_choices(fluid, relaxed, in_hbm, usable, 1.0))[1]
         assert (before > fluid.capacity).any()
         assert (after <= fluid.capacity * (1 + 1e-5)).all()
 
@@ -85,16 +85,16 @@ def test_every_table_has_an_option_that_the_optimum_mixes(seed: int) -> None:
     problem = problem_of(list(random.uniform(0.2e6, 3e6, 40)), 2, hbm_bytes=5e9, ddr_bytes=30e9)
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
-    picks = round_picks(fluid, relaxed)
-    assert len(picks) == problem.tables
+    choices = round_choices(fluid, relaxed)
+    assert len(choices) == problem.tables
     for table in range(problem.tables):
-        assert picks[table] in relaxed.choices[:, table]
+        assert choices[table] in relaxed.choices[:, table]
     shared = sum(
         share * fluid.usage(relaxed.multipliers, mixed)[1]
         for mixed, share in zip(relaxed.choices, relaxed.shares, strict=True)
     )
     largest = max(float(fluid.choice_bytes(0, tier).max()) for tier in range(fluid.capacity.shape[1]))
-    assert np.abs(fluid.usage(relaxed.multipliers, picks)[1] - shared).max() <= largest
+    assert np.abs(fluid.usage(relaxed.multipliers, choices)[1] - shared).max() <= largest
 
 
 @pytest.mark.parametrize("headroom", [1.0, 0.9])
@@ -105,9 +105,9 @@ def test_a_choice_keeps_to_the_memory_and_to_what_is_usable(headroom: float) -> 
     fluid = Fluid(problem)
     usable = np.ones(len(problem.block_option), dtype=bool)
     usable[problem.blocks_of_choice(0)] = False
-    choice = choose(fluid, usable, headroom)
-    assert choice is not None
-    relaxed, picks = choice
-    assert usable[picks].all()
-    assert (fluid.usage(relaxed.multipliers, picks)[1] <= fluid.capacity * (headroom + OVER)).all()
+    chosen = choose(fluid, usable, headroom)
+    assert chosen is not None
+    relaxed, choices = chosen
+    assert usable[choices].all()
+    assert (fluid.usage(relaxed.multipliers, choices)[1] <= fluid.capacity * (headroom + OVER)).all()
     assert choose(fluid, usable, 1e-3) is None

@@ -77,8 +77,8 @@ def test_balancing_moves_tables_to_another_kind_of_rank() -> None:
     problem = build_problem(
         model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise", "column_wise")))
     )
-    picks = np.array([problem.table_block_start[t + 1] - 1 for t in range(problem.tables)])
-    start = Placement(picks, np.arange(problem.tables) % 16)
+    choices = np.array([problem.table_block_start[t + 1] - 1 for t in range(problem.tables)])
+    start = Placement(choices, np.arange(problem.tables) % 16)
     capacity = tuple(np.full_like(pool, 1e15) for pool in problem.pool_capacity)
     problem = replace(problem, pool_capacity=capacity, allowed=np.ones_like(problem.allowed))
     improver = Improver(problem, start, 0)

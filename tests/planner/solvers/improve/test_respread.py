@@ -16,7 +16,7 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.load_steps import HEIGHTS
 from planner.solvers.construct.greedy import place
-from planner.solvers.construct.rounding import round_picks
+from planner.solvers.construct.rounding import round_choices
 from planner.solvers.improve.improver import Improver
 from planner.solvers.improve.respread import ROOM, _SpreadCandidates, _steps
 from tests.oracles.placements import faults
@@ -31,7 +31,7 @@ def start() -> tuple[Problem, Placement]:
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
     spare = np.array([200e6, 0.0, 0.0])
-    found = place(problem, round_picks(fluid, relaxed), relaxed.stage_seconds, spare=spare)
+    found = place(problem, round_choices(fluid, relaxed), relaxed.stage_seconds, spare=spare)
     assert found is not None
     return problem, found[0]
 
@@ -122,10 +122,10 @@ def test_no_relief_where_tables_may_not_be_spread() -> None:
     model = StepModel(load_topology("zionex-16", nodes=2), load_workload("synthetic:60@seed=3"))
     policy = Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"))
     problem = build_problem(model, enumerate_options(model, policy))
-    picks = np.array([problem.table_block_start[t + 1] - 1 for t in range(problem.tables)])
+    choices = np.array([problem.table_block_start[t + 1] - 1 for t in range(problem.tables)])
     capacity = tuple(np.full_like(pool, 1e15) for pool in problem.pool_capacity)
     problem = replace(problem, pool_capacity=capacity, allowed=np.ones_like(problem.allowed))
-    improver = Improver(problem, Placement(picks, np.arange(problem.tables) % 16), 0)
+    improver = Improver(problem, Placement(choices, np.arange(problem.tables) % 16), 0)
     load = improver.state.loads.load.copy()
     assert not improver.respread()
     assert np.array_equal(improver.state.loads.load, load)
