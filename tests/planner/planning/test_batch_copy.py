@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.model import BATCH_COPY
+from cost_models.resources import PCIE
 from cost_models.shards import ROW_WISE, TABLE_WISE
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
@@ -119,7 +120,7 @@ def test_its_explanation_adds_up() -> None:
     reasons = Explainer(found).plan()
     assert found.objective is not None
     last = reasons.stages[-1]
-    assert (last.stage.name, last.resource, last.contributors) == (BATCH_COPY, "pcie", ())
+    assert (last.stage.name, last.resource, last.contributors) == (BATCH_COPY, PCIE, ())
     assert last.constant_s == last.stage.seconds
     parts = sum(each.bound_s or 0.0 for each in reasons.stages) + (reasons.memory_bound_s or 0.0)
     assert parts + (reasons.branching_bound_s or 0.0) == pytest.approx(found.objective.lower_bound_s)

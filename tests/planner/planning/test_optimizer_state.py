@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.lookup import Lookup
+from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import HBM, MEMORY_DDR, MEMORY_HBM, STATE_PLACES, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from planner import plan
@@ -16,6 +17,7 @@ from topologies.cluster import Topology
 from topologies.errors import InputError
 
 ROWS, DIM, IDS, BATCH = 1_000_000, 64, 20, 4096
+DDR = Resource("ddr")
 STATE_IN_DDR = STATE_PLACES.index("ddr")
 
 
@@ -35,7 +37,7 @@ def lookup_of(model: StepModel, state: int) -> Lookup:
 
 
 def backward_s(optimizer: str, state: int) -> float:
-    return float(lookup_of(model_of(optimizer), state).backward()["device"].by_rows[0])
+    return float(lookup_of(model_of(optimizer), state).backward()[DEVICE].by_rows[0])
 
 
 def test_state_of_distinct_rows_crosses_pcie() -> None:
@@ -45,11 +47,11 @@ def test_state_of_distinct_rows_crosses_pcie() -> None:
     unique = float(model.tables.access.unique_rows(np.zeros(1, dtype=np.int64), np.array([float(BATCH * IDS)]))[0])
     moved = software.uvm_backward_passes_per_row.value * unique * 2 * DIM * 4
     loads, bare = (lookup_of(each, STATE_IN_DDR).backward() for each in (model, model_of("sgd")))
-    crossed = (loads[name].by_rows[0] - bare[name].by_rows[0] for name in ("device", "pcie", "ddr"))
+    crossed = (loads[name].by_rows[0] - bare[name].by_rows[0] for name in (DEVICE, PCIE, DDR))
     in_hbm, _, _ = (float(seconds) for seconds in crossed)
     assert in_hbm == pytest.approx(moved / kind.pcie_bytes_per_s)
     rate = kind.memories["ddr"].read_bytes_per_s
-    ddr = loads["ddr"].by_rows[0] - bare["ddr"].by_rows[0]
+    ddr = loads[DDR].by_rows[0] - bare[DDR].by_rows[0]
     assert float(ddr) == pytest.approx(moved / rate)
 
 
