@@ -111,7 +111,7 @@ def expect_places(output: Path | None, measurements: Path | None, plot: Path | N
 
         if plot.suffix not in FORMATS:
             known = " or ".join(FORMATS)
-            raise typer.BadParameter(f"{plot.name!r} is no picture; end it with {known}", param_hint="--plot")
+            raise typer.BadParameter(f"{plot.name!r} is not a picture file; end it with {known}", param_hint="--plot")
 
 
 @contextmanager

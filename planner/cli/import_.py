@@ -9,6 +9,7 @@ from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
+from topologies.sentences import counted
 
 if TYPE_CHECKING:
     from planner.document.plan import Plan
@@ -76,7 +77,7 @@ def import_(
     if kind != "torchrec-pickle":
         flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
     elif not trust_pickle:
-        raise typer.BadParameter("a pickle runs the code in it; say --trust-pickle if you know who wrote it")
+        raise typer.BadParameter("a pickle runs the code that it contains; add --trust-pickle if you trust its author")
     if kind == "torchrec-topology":
         given = {"topology": topology, "workload": workload, "nodes": nodes, "global_batch": global_batch, "set_": set_}
         flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
@@ -84,7 +85,7 @@ def import_(
         return
     flags.expect_unused(f"with --from {kind}", like=like)
     if topology is None or workload is None:
-        raise typer.BadParameter("says what the plan is for; it is needed", param_hint="--topology and --workload")
+        raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
     from cost_models.registry import COST_MODELS
     from planner.document.files import faults_located
     from planner.formulation.policy import Policy
@@ -147,7 +148,7 @@ def _finish(plan: "Plan", inputs: "AdoptionInputs", output: Path) -> None:
     violations = verify_limits(plan, inputs.model)
     if violations:
         streams.write_records([{"violation": text} for text in violations], Format.TABLE)
-        streams.say(f"{output}: written, but {len(violations)} of its claims do not hold")
+        streams.say(f"{output}: written with {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
 
 

@@ -30,7 +30,7 @@ def default_workload(topology: str) -> str:
     beside = Path(topology).with_name("workload.yaml")
     if Path(topology).is_file() and beside.is_file():
         return str(beside)
-    where = f"there is no {beside}" if Path(topology).is_file() else f"{topology} comes without one"
+    where = f"there is no {beside}" if Path(topology).is_file() else f"{topology} has none of its own"
     offered = textwrap.fill(", ".join(catalog_names("workload")), 78, break_on_hyphens=False)
     raise typer.BadParameter(f"{where}; name a file or one of the catalog:\n{offered}", param_hint="--workload")
 

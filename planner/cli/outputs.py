@@ -34,10 +34,10 @@ class Outputs:
             _expect_place(flag, path)
             other = first.setdefault(path.resolve(), flag)
             if other != flag:
-                raise typer.BadParameter(f"{path} is the file of {other}, too; name two files", param_hint=flag)
+                raise typer.BadParameter(f"{path} is also the file of {other}; name two files", param_hint=flag)
         for flag, (path, _) in self._folders.items():
             if path.exists() and not path.is_dir():
-                raise typer.BadParameter(f"{path} is no folder; name one for the files", param_hint=flag)
+                raise typer.BadParameter(f"{path} is not a folder; name one for the files", param_hint=flag)
 
     @contextmanager
     def beside(self, flag: str) -> Iterator[None]:
@@ -76,7 +76,7 @@ def _expect_place(flag: str, file: Path) -> None:
     if file.is_dir():
         raise typer.BadParameter(f"{file} is a directory; name a file in it", param_hint=flag)
     if file.exists() and not file.is_file():
-        raise typer.BadParameter(f"{file} is no ordinary file; write --format json > {file}", param_hint=flag)
+        raise typer.BadParameter(f"{file} is not a regular file; write --format json > {file}", param_hint=flag)
     if not file.parent.is_dir():
         raise typer.BadParameter(f"there is no directory {file.parent}", param_hint=flag)
     if not os.access(file.parent, os.W_OK):

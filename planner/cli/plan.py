@@ -131,7 +131,7 @@ def plan(
     max_move_bytes = None if max_move is None else values.byte_count("--max-move", max_move)
     gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
     if quantity != "step":
-        flags.expect_unused(f"on the ratings of --cost-model {objective}, which are no times", pay_back=pay_back)
+        flags.expect_unused(f"on the ratings of --cost-model {objective}, which are not times", pay_back=pay_back)
     streams.doing("reading the inputs")
     cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs

@@ -79,7 +79,7 @@ def _page(results: Path) -> "Page":
     from topologies.errors import InputError
 
     if results.suffix.lower() == ".csv":
-        raise InputError.at(str(results), "holds the points alone; name the .parquet or .json of `planner study`")
+        raise InputError.at(str(results), "has only the points; give the .parquet or .json of `planner study`")
     if results.suffix.lower() == ".json" and read_json(results).get("kind") == "plan":
         return plan_page(load_plan(results))
     return study_page(read_results(results))

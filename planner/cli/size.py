@@ -14,7 +14,7 @@ from planner.cli.streams import Format
 
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
-    from planner.capacity.clusters import Case
+    from planner.capacity.clusters import Case, ClusterChoice, ClusterQuestion
     from topologies.cluster import Topology
     from topologies.errors import Fault
 
@@ -92,25 +92,15 @@ def size(
       planner size -t dgx-a100-80 -t dgx-h100 -w rm2 --fits --max-power 60kW
       planner size -t a.yaml -t b.yaml -w w.yaml --fits --prices p.yaml --by price
     """
-    if fits == (target_qps is not None or max_step is not None):
-        raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
-    if target_qps is not None and not 0 < target_qps < float("inf"):
-        raise typer.BadParameter("must be above 0 and finite, as in 2e6", param_hint="--target-qps")
-    max_step_s = None if max_step is None else values.seconds("--max-step", max_step)
-    if max_step_s == 0:
-        raise typer.BadParameter("must be above 0, as in 20ms", param_hint="--max-step")
-    max_usd_per_hour = None if max_price is None else values.usd_per_hour("--max-price", max_price)
-    max_kilowatts = None if max_power is None else values.kilowatts("--max-power", max_power)
+    question = _question(target_qps, max_step, max_price, max_power, fits=fits, by=by, max_nodes=max_nodes)
     rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
     wanted_gap = values.share("--gap", gap)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
-    from planner.capacity.clusters import ClusterQuestion, size_all
+    from planner.capacity.clusters import size_all
     from planner.capacity.prices import load_prices
-    from planner.reports import sizing as report
 
-    question = ClusterQuestion(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
     sheet = None if prices is None else load_prices(prices)
     with streams.progress(quiet=quiet, limit=f"at most {max_nodes:,} nodes") as tell, interruption() as interrupted:
         sized = size_all(
@@ -125,6 +115,40 @@ def size(
             progress=tell,
             stop=interrupted,
         )
+    _print(sized, output_format)
+    interrupted.end()
+    raise typer.Exit(ExitCode.DONE if any(choice.does for choice in sized) else ExitCode.INFEASIBLE)
+
+
+def _question(
+    target_qps: float | None,
+    max_step: str | None,
+    max_price: str | None,
+    max_power: str | None,
+    *,
+    fits: bool,
+    by: By,
+    max_nodes: int,
+) -> "ClusterQuestion":
+    """The target and the limits that the flags state."""
+    if fits == (target_qps is not None or max_step is not None):
+        raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
+    if target_qps is not None and not 0 < target_qps < float("inf"):
+        raise typer.BadParameter("must be above 0 and finite, as in 2e6", param_hint="--target-qps")
+    max_step_s = None if max_step is None else values.seconds("--max-step", max_step)
+    if max_step_s == 0:
+        raise typer.BadParameter("must be above 0, as in 20ms", param_hint="--max-step")
+    max_usd_per_hour = None if max_price is None else values.usd_per_hour("--max-price", max_price)
+    max_kilowatts = None if max_power is None else values.kilowatts("--max-power", max_power)
+
+    from planner.capacity.clusters import ClusterQuestion
+
+    return ClusterQuestion(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
+
+
+def _print(sized: "Sequence[ClusterChoice]", output_format: Format) -> None:
+    from planner.reports import sizing as report
+
     if output_format is Format.JSON:
         streams.write_json(report.as_document(sized))
     elif output_format is Format.CSV:
@@ -133,8 +157,6 @@ def size(
             streams.say(f"planner: note: {note}")
     else:
         report.render(sized, streams.console())
-    interrupted.end()
-    raise typer.Exit(ExitCode.DONE if any(choice.does for choice in sized) else ExitCode.INFEASIBLE)
 
 
 def _cases(

@@ -102,7 +102,7 @@ def test_torcheasyrec_writes_two_files(run, plan_file, tmp_path):
         (("--to", "remap", "-o", "remap"), "is needed: rows are numbered by it"),
         (("--to", "remap", "--counts", "counts"), "is needed: more than one file is written"),
         (("--to", "remap", "--counts", "counts", "--device", "cpu"), "has no effect with --to remap"),
-        (("--to", "remap", "--counts", "counts", "-o", __file__), "is no folder"),
+        (("--to", "remap", "--counts", "counts", "-o", __file__), "is not a folder"),
         (("--to", "torch"), "'torch' is not known"),
     ],
 )

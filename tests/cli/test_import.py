@@ -87,7 +87,7 @@ def test_a_topology_is_written_and_checks(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--from", "torchrec"), "it is needed"),
+        (("--from", "torchrec"), "is needed: the plan is for these inputs"),
         (("--from", "torchrec", "--trust-pickle", *INPUTS), "has no effect with --from torchrec"),
         (("--from", "torchrec-topology", *INPUTS), "has no effect with --from torchrec-topology"),
         (("--from", "hugectr", "--like", "dgx-h100", *INPUTS), "has no effect with --from hugectr"),

@@ -143,7 +143,7 @@ def test_bad_input_writes_nothing(plan, tmp_path, words, code, said):
     [
         ("none/plan.json", "there is no directory"),
         (".", "is a directory; name a file in it"),
-        ("pipe", "is no ordinary file; write --format json > "),
+        ("pipe", "is not a regular file; write --format json > "),
     ],
 )
 def test_an_output_that_cannot_be_written_is_said_before_the_planning(run, starter, tmp_path, place, said):
