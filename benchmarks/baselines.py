@@ -48,7 +48,7 @@ class _Pieces:
     def halvings(self) -> Ints:
         """[T] how often each table can be halved; never where the parts of a table are tied to each other."""
         times = np.zeros(len(self.model.tables.dim), dtype=np.int64)
-        columns = np.where(COLUMN_WISE in self.model.tied_shardings, 0, self.model.tables.dim)
+        columns = np.where(COLUMN_WISE in self.model.node_colocated_shardings, 0, self.model.tables.dim)
         while (even := (columns % (2 * NARROWEST_OF_FEW) == 0) & (columns > 0)).any():
             times += even
             columns = np.where(even, columns // 2, 0)

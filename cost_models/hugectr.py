@@ -61,7 +61,7 @@ class HugeCTRModel(CostModel):
     name = "hugectr"
     quantity = "rating"
     unit = ""
-    tied_shardings = (COLUMN_WISE,)
+    node_colocated_shardings = (COLUMN_WISE,)
 
     def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
         super().__init__(topology, workload, reserve)

@@ -108,7 +108,7 @@ class CostModel(ABC):
     """What the stages add up to: the time of a step, or a figure of merit that leaves parts of a step out."""
     unit: Literal["s", ""] = "s"
     """The unit of that sum; none where a rating is a bare number."""
-    tied_shardings: tuple[int, ...] = (TABLE_COLUMN_WISE,)
+    node_colocated_shardings: tuple[int, ...] = (TABLE_COLUMN_WISE,)
     """Shardings whose blocks must be on different ranks of one node."""
     cache_fractions: Mapping[PlacementTier, tuple[float, ...]] = MappingProxyType({})
     """The cache fractions that are tried in each tier, where the model has its own."""
@@ -294,7 +294,7 @@ class MemoryModel(CostModel):
         super().__init__(whole.topology, whole.workload, whole.reserve)
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
-        self.tied_shardings, self.cache_fractions = whole.tied_shardings, whole.cache_fractions
+        self.node_colocated_shardings, self.cache_fractions = whole.node_colocated_shardings, whole.cache_fractions
         self.chooses_dtypes = whole.chooses_dtypes
         self.tables, self.coefficients = whole.tables, whole.coefficients
         self.kind_of_rank, self.node_of_rank = whole.kind_of_rank, whole.node_of_rank

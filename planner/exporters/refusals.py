@@ -60,7 +60,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     rules, model = RUNTIMES[runtime], placed.model
     profile = model.workload.tables[number]
     remedy = f"plan with --runtime {runtime}"
-    is_rows = table.sharding == "column_wise" and COLUMN_WISE in model.tied_shardings  # HugeCTR's rows over some ranks
+    is_rows = (
+        table.sharding == "column_wise" and COLUMN_WISE in model.node_colocated_shardings
+    )  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
         yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
     formats = rules.dtypes_in(model.workload.mode)
@@ -81,7 +83,7 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     if not profile.pooled and table.sharding in rules.pooled_only:
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
-    if fault := coverage_fault(table, profile, first_ranks(nodes), model.tied_shardings):
+    if fault := coverage_fault(table, profile, first_ranks(nodes), model.node_colocated_shardings):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"
 
 

@@ -131,7 +131,7 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
     ]
     for number in split:
         table, profile = placed.plan.tables[number], model.workload.tables[number]
-        fault = coverage_fault(table, profile, first_ranks(model.node_of_rank), model.tied_shardings)
+        fault = coverage_fault(table, profile, first_ranks(model.node_of_rank), model.node_colocated_shardings)
         if fault := fault or numbering_fault(table, profile.rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
         try:

@@ -83,7 +83,7 @@ class _Resolver(Narrowing):
             return
         rules = RUNTIMES[runtime]
         shardings = [sharding in rules.shardings for sharding in SHARDINGS]
-        if runtime == "hugectr" and COLUMN_WISE in model.tied_shardings:
+        if runtime == "hugectr" and COLUMN_WISE in model.node_colocated_shardings:
             shardings[COLUMN_WISE] = True  # its own cost model's word for rows cut over some ranks
         if len(set(np.bincount(model.host_of_rank).tolist())) > 1:
             shardings = [may and s not in rules.needs_equal_nodes for s, may in zip(SHARDINGS, shardings, strict=True)]

@@ -2,7 +2,7 @@
 
 A table is held whole, cut by columns, by rows, by both, or replicated. Rows are cut into blocks of ceil(rows / ranks),
 in the order of the ranks, and only where no rank is left without rows. Columns of single ranks are cut into blocks of
-any widths; blocks that are cut by rows, too, or tied to different ranks of one node, into widths that are as equal as
+any widths; blocks that are cut by rows, too, or colocated on the ranks of one node, into widths that are as equal as
 their multiple allows. Where there are too many such cuts to search, the space is narrower, and `Cuts` says so.
 """
 
@@ -45,7 +45,7 @@ FINE_SPLITS = (16, 32)
 """More of these for grids in HBM, of tables of which half as many blocks would each be more than a node's part of all
 lookups."""
 TIED_SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Column blocks that are tied to one node, of few cuts."""
+"""Column blocks that are colocated on one node, of few cuts."""
 MOST_UNITS = 128
 """Column units of the widest table up to which every cut can be searched: a tiling takes as long as their square."""
 MOST_PARTITIONS = 64
@@ -118,9 +118,9 @@ class Space:
         return np.bincount(self.model.node_of_rank)
 
     @cached_property
-    def columns_are_free(self) -> bool:
+    def columns_are_splittable(self) -> bool:
         """Whether blocks of `column_wise` may be on any ranks, in any widths."""
-        return COLUMN_WISE not in self.model.tied_shardings
+        return COLUMN_WISE not in self.model.node_colocated_shardings
 
     def may(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that policy and cost model let be cut so in a tier."""
@@ -129,7 +129,7 @@ class Space:
     # -- blocks of single ranks ------------------------------------------------------------------------------------
 
     def is_width(self, tier: int, width: int) -> Bools:
-        """[T] tables of which a block of so many units may be one of several free ones in a tier."""
+        """[T] tables of which a block of so many units may be one of several that split it freely in a tier."""
         units = self.units
         narrowest = np.ones_like(units)
         if self.cuts.of(tier) == "few":
@@ -175,7 +175,7 @@ class Space:
     # -- blocks of whole nodes and of the world --------------------------------------------------------------------
 
     def counts(self, sharding: int, tier: int) -> list[int]:
-        """Numbers of column blocks that are tried of a sharding whose blocks are not free."""
+        """Numbers of column blocks that are tried of a sharding whose blocks are fixed."""
         if SHARDING_ROWS[SHARDINGS[sharding]].most_blocks == 1:
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
         is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
@@ -185,7 +185,7 @@ class Space:
         return [n for n in tried if (every and n <= places) or self.is_usual(sharding, tier, n).any()]
 
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
-        """[T] tables that may be cut into so many equal column blocks of a sharding that is not free."""
+        """[T] tables that may be cut into so many equal column blocks of a sharding with fixed blocks."""
         tables, ranks, choices = self.model.tables, self.ranks_of_node, self.choices
         world = int(ranks.sum())
         parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
@@ -197,11 +197,11 @@ class Space:
         if self.cuts.of(tier) == "few":
             is_legal &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_COLUMN_WISE:
-            is_legal &= ~(choices.may(COLUMN_WISE, tier) & self.columns_are_free)
+            is_legal &= ~(choices.may(COLUMN_WISE, tier) & self.columns_are_splittable)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
             is_legal &= ~choices.may(TABLE_WISE, tier)  # at the same cost
         if sharding == COLUMN_WISE:
-            is_legal &= tables.dim % (splits * self.steps) == 0  # tied blocks of a model that cuts evenly
+            is_legal &= tables.dim % (splits * self.steps) == 0  # colocated blocks of a model that cuts evenly
         return np.asarray(is_legal)
 
     def is_usual(self, sharding: int, tier: int, splits: int) -> Bools:
@@ -228,9 +228,9 @@ class Space:
             sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:
             return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"
-        may_be_free = self.columns_are_free and self._known(self.may, COLUMN_WISE, tier, 2)[table]
-        if sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and may_be_free:
-            return self._outside_free(table, tier, widths)
+        may_be_split = self.columns_are_splittable and self._known(self.may, COLUMN_WISE, tier, 2)[table]
+        if sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and may_be_split:
+            return self._outside_splittable(table, tier, widths)
         if n not in self.counts(sharding, tier):
             return f"it has {n} column block{'s' * (n > 1)}, and that number is not tried"
         if not self._known(self.applies, sharding, tier, n)[table]:
@@ -240,7 +240,7 @@ class Space:
             return f"its column blocks are not as equal as multiples of {step} columns allow"
         return None
 
-    def _outside_free(self, table: int, tier: int, widths: Ints) -> str | None:
+    def _outside_splittable(self, table: int, tier: int, widths: Ints) -> str | None:
         unit = int(self.unit_columns[table])
         if len(widths) == 1:
             return None

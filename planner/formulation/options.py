@@ -57,17 +57,17 @@ class Options:
     state: Ints
     """[O] index into STATE_PLACES: where the optimizer state is."""
     units: Ints
-    """[O] column units that the blocks of a free option tile; 0 for a fixed option."""
+    """[O] column units that the blocks of a splittable option tile; 0 for a fixed one."""
     block_option: Ints
     """[B] ascending."""
     block_sharding: Ints
-    """[B] in a free option table_wise for the whole width and column_wise for a part."""
+    """[B] in a splittable option table_wise for the whole width and column_wise for a part."""
     block_columns: Ints
     """[B]"""
     block_count: Ints
-    """[B] of a fixed option; 1 in a free one."""
+    """[B] of a fixed option; 1 in a splittable one."""
     block_units: Ints
-    """[B] width in the units of a free option, ascending; 0 in a fixed one."""
+    """[B] width in the units of a splittable option, ascending; 0 in a fixed one."""
     choices: AllowedChoices
     """What the options keep to."""
     cuts: Cuts
@@ -120,7 +120,7 @@ def enumerate_options(
     `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table. `cuts` are the
     column cuts that are options; None: as many as can be searched.
 
-    A table on single ranks is one free option per tier and cache size: any widths that tile its columns, from
+    A table on single ranks is one splittable option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
     partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
     same cost: it is only enumerated where the policy forbids column_wise.
@@ -144,7 +144,7 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     dtypes = np.flatnonzero(choices.dtypes.any(axis=0)).tolist()
     tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, choices)
     for code, tier in enumerate(PLACEMENT_TIERS):
-        variants = [_free_variant(space, code), *_partition_variants(space, code)]
+        variants = [_splittable_variant(space, code), *_partition_variants(space, code)]
         variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]
         states = allowed_states(choices, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
@@ -216,11 +216,11 @@ def _joined(parts: Sequence[_Variant]) -> _Variant:
     )
 
 
-def _free_variant(space: Space, tier: int) -> _Variant:
+def _splittable_variant(space: Space, tier: int) -> _Variant:
     """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
     one block where the policy does not allow table_wise."""
     is_table_wise, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
-    if not space.columns_are_free:
+    if not space.columns_are_splittable:
         may_be_cut = np.zeros_like(may_be_cut)
     units, variants = space.units, []
     for width in range(1, int(units.max(initial=0)) + 1):
@@ -235,7 +235,7 @@ def _free_variant(space: Space, tier: int) -> _Variant:
 
 def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
     """Each way to cut tables into the few parts that the policy allows, the widest part first."""
-    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_free
+    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable
     for tables, widths in space.partitions():
         index = np.flatnonzero(tables & may_be_cut)
         if not len(index):
@@ -250,7 +250,7 @@ def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
 
 def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
     """(sharding, column blocks) of the fixed options that are tried in a tier."""
-    kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_free else [COLUMN_WISE])]
+    kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_splittable else [COLUMN_WISE])]
     kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL]
     return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
@@ -285,7 +285,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     blocks = options.blocks
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
-    tied = np.array(model.tied_shardings)
+    colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     return Problem(
         kind_of_rank=model.kind_of_rank,
@@ -300,7 +300,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         table_rows=model.tables.rows,
         option_table=options.table,
         option_units=options.units,
-        option_colocated=np.isin(options.block_sharding[opens], tied) & (options.units == 0),
+        option_colocated=np.isin(options.block_sharding[opens], colocated) & (options.units == 0),
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,

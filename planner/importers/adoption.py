@@ -223,7 +223,7 @@ def _expect_covered(tables: Sequence[TablePlan], model: CostModel, source: str) 
     faults = [
         Fault(source, 0, 0, table.name, reason)
         for table, profile in zip(tables, model.workload.tables, strict=True)
-        if (reason := coverage_fault(table, profile, node_start, model.tied_shardings))
+        if (reason := coverage_fault(table, profile, node_start, model.node_colocated_shardings))
     ]
     if faults:
         raise InputError(faults)

@@ -51,7 +51,7 @@ def differences(document: Mapping[str, Any], inputs: AdoptionInputs, tables: Seq
         for profile, table in zip(inputs.workload.tables, tables, strict=True)
         if table.sharding == "column_wise" and inputs.cost_model != was
     ]
-    if spread and COLUMN_WISE in inputs.model.tied_shardings:
+    if spread and COLUMN_WISE in inputs.model.node_colocated_shardings:
         yield (
             f"{spread[0]!r} ({len(spread)} in all) has its rows cut over some GPUs, which the rating writes as"
             " column_wise in equal blocks: the same rating and bytes, not the same shards; --cost-model physical keeps"
@@ -148,7 +148,7 @@ def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: Ado
     start = np.cumsum(rows_of_rank) - rows_of_rank
     if count == len(model.node_of_rank):
         return AdoptedTable("row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
-    if COLUMN_WISE in model.tied_shardings:
+    if COLUMN_WISE in model.node_colocated_shardings:
         if profile.dim % (count * COLUMN_UNIT):
             raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
         part = profile.dim // count

@@ -98,8 +98,8 @@ def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, In
     """
     model, options, problem = formulation.model, formulation.options, formulation.problem
     option = placement.option_of_table(problem)
-    free = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
-    may_change = np.isin(options.tier[option], free) & np.isnan(options.choices.cache_fraction)
+    resizable = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
+    may_change = np.isin(options.tier[option], resizable) & np.isnan(options.choices.cache_fraction)
     tables = np.flatnonzero(may_change & (options.cache_fraction[option] > 0))
     if not len(tables):
         return None

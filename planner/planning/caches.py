@@ -76,7 +76,7 @@ def with_own_fractions(
 def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) -> CacheFractions | None:
     """None where the shares stay as they are: HBM has no price, nothing is cached or fits, or there is no time."""
     model = formulation.model
-    tiers = _free_tiers(formulation)
+    tiers = _resizable_tiers(formulation)
     if not tiers or not has_time(0.0) or _is_roomy(formulation):
         return None
     fluid, own = _fluid(formulation), None
@@ -114,7 +114,7 @@ def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheF
     return {tier: np.tile(np.array(SMALL), (len(model.tables.rows), 1)) for tier in tiers}
 
 
-def _free_tiers(formulation: Formulation) -> list[PlacementTier]:
+def _resizable_tiers(formulation: Formulation) -> list[PlacementTier]:
     """Cached tiers that some table may use, and of which the cost model leaves the share open."""
     model, problem = formulation.model, formulation.problem
     usable = np.unique(formulation.tiers_of(np.flatnonzero(problem.allowed.any(axis=0))))

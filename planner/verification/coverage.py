@@ -18,11 +18,11 @@ from planner.document.shards import Shards
 from planner.formulation.option_space import COLUMN_UNIT
 
 
-def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, tied: tuple[int, ...]) -> str | None:
+def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, colocated: tuple[int, ...]) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
-    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `tied` are the shardings whose blocks
-    are on different ranks of one node.
+    `node_start` is [N + 1] the first rank of each node, and the number of ranks; the blocks of `colocated` shardings are
+    on different ranks of one node.
     """
     shards, world = table.shards, int(node_start[-1])
     sharding = SHARDINGS.index(table.sharding)
@@ -36,7 +36,7 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, ti
     if fault := _block_fault(table, blocks):
         return fault
     nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
-    if sharding in tied and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
+    if sharding in colocated and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
     for _, _, index in blocks:
         node = int(nodes[index[0]])

@@ -38,7 +38,7 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
         return
     node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     for table, profile in zip(plan.tables, workload.tables, strict=True):
-        problem = coverage_fault(table, profile, node_start, model.tied_shardings)
+        problem = coverage_fault(table, profile, node_start, model.node_colocated_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):

@@ -104,8 +104,8 @@ def explain_exhaustive_search(formulation: Formulation, remedies: tuple[Remedy, 
 
 def _unplaceable_reasons(model: CostModel, options: Options, tables: Ints, shards: SmallestShards) -> list[str]:
     """Why each of some tables fits nowhere: what limits it, if it had an option that fits without the policy."""
-    free = build_problem(model, enumerate_options(model, Policy()))
-    has_option = np.unique(free.table_of_block[free.allowed.any(axis=0)])
+    unlimited = build_problem(model, enumerate_options(model, Policy()))
+    has_option = np.unique(unlimited.table_of_block[unlimited.allowed.any(axis=0)])
     reasons = []
     for table in tables.tolist():
         words = options.choices.words(table)
@@ -195,9 +195,9 @@ def _priced(reason: Infeasibility) -> Proof:
 def _homeless(problem: Problem) -> Ints:
     """The tables without an option that fits on empty hardware."""
     capacity_regions, columns = len(problem.capacity_regions.kind), len(problem.stage_of_column)
-    free = Multipliers(np.zeros((capacity_regions, columns)), np.zeros((capacity_regions, len(problem.pool_capacity))))
+    zero = Multipliers(np.zeros((capacity_regions, columns)), np.zeros((capacity_regions, len(problem.pool_capacity))))
     usable = np.asarray(problem.allowed.any(axis=0))
-    return np.flatnonzero(np.isinf(cheapest_options(problem, free, usable)))
+    return np.flatnonzero(np.isinf(cheapest_options(problem, zero, usable)))
 
 
 def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibility:

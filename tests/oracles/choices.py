@@ -126,7 +126,7 @@ class Cluster:
 
     def _is_free(self, sharding: str) -> bool:
         """Whether its blocks may be on any ranks, in any widths."""
-        return sharding == "column_wise" and COLUMN_WISE not in self.model.tied_shardings
+        return sharding == "column_wise" and COLUMN_WISE not in self.model.node_colocated_shardings
 
     def _is_within(self, load: Floats, limit_s: float) -> np.ndarray:
         """[n] whether loads [n, R] fit and take less than a limit, alone in the cluster."""
@@ -296,7 +296,7 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tu
     if sharding == "grid_shard":
         sizes = [len(ranks) for ranks in cluster.nodes]
         return covers.in_grids(units, sizes, nodes, rules.max_shards), unit
-    if SHARDINGS.index(sharding) in cluster.model.tied_shardings:
+    if SHARDINGS.index(sharding) in cluster.model.node_colocated_shardings:
         within = [[rank for rank in ranks if rank in allowed] for ranks in cluster.nodes]
         even = sharding == "column_wise"
         return covers.on_different_ranks(units, within, world, rules.max_shards, even=even, seed=seed), unit

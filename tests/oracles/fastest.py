@@ -230,7 +230,7 @@ class _LocalSearch:
     def _near(self, table: int, held: _Held) -> list[_Held]:
         """Column blocks moved, cut in two, joined, or one a unit wider at the cost of another."""
         family, rules = held.family, self.cluster.rules.tables[table]
-        is_tied = COLUMN_WISE in self.cluster.model.tied_shardings
+        is_tied = COLUMN_WISE in self.cluster.model.node_colocated_shardings
         if family.variant.sharding != "column_wise" or is_tied or len(family.widths) == 1:
             return []
         blocks = [(w, p) for w, p in np.argwhere(held.counts).tolist() for _ in range(int(held.counts[w, p]))]
