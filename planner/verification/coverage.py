@@ -21,8 +21,8 @@ from planner.formulation.option_space import COLUMN_UNIT
 def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, colocated: tuple[int, ...]) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
-    `node_start` is [N + 1] the first rank of each node, and the number of ranks; the blocks of `colocated` shardings are
-    on different ranks of one node.
+    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `colocated` are shardings of which the
+    blocks are on different ranks of one node.
     """
     shards, world = table.shards, int(node_start[-1])
     sharding = SHARDINGS.index(table.sharding)
