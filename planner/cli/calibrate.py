@@ -177,8 +177,8 @@ def collective_laws(
 
     name = output.stem if output else device
     streams.doing("fitting")
-    told = {"device": device, "link": link, "source": source}
-    coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **told)
+    origin = {"device": device, "link": link, "source": source}
+    coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **origin)
     write(output, collective_file(coefficients))
     draw(plot, lambda: predicted_beside_measured(rows, coefficients), f"{device}, {link}")
     streams.write_records(law_records(coefficients), output_format)

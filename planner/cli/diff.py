@@ -1,4 +1,4 @@
-"""`planner diff`: what one plan holds otherwise than another."""
+"""`planner diff`: the tables that two plans place differently."""
 
 from pathlib import Path
 from typing import Annotated

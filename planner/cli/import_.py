@@ -99,7 +99,7 @@ def import_(
     adopting = AdoptionInputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)
-    streams.doing(f"bounding and playing the plan of {file.name}")
+    streams.doing(f"bounding and simulating the plan of {file.name}")
     _finish(adopted(tables, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 
@@ -109,8 +109,8 @@ def _cost_model_of(kind: str, file: Path) -> str:
     from planner.importers.hugectr import planned_with
 
     with faults_located(file):
-        told = planned_with(read_json(file), str(file)) if kind == "hugectr" else None
-    return told or PLANNED_WITH.get(kind, "physical")
+        of_export = planned_with(read_json(file), str(file)) if kind == "hugectr" else None
+    return of_export or PLANNED_WITH.get(kind, "physical")
 
 
 def _read(kind: str, file: Path, inputs: "AdoptionInputs") -> "tuple[list[AdoptedTable], AdoptionInputs]":
@@ -123,9 +123,9 @@ def _read(kind: str, file: Path, inputs: "AdoptionInputs") -> "tuple[list[Adopte
 
     source = str(file)
     if kind == "hugectr":
-        told = read_json(file)
-        tables = hugectr.hugectr_tables(told, inputs, source)
-        for text in hugectr.differences(told, inputs, tables):
+        sharding = read_json(file)
+        tables = hugectr.hugectr_tables(sharding, inputs, source)
+        for text in hugectr.differences(sharding, inputs, tables):
             streams.say(f"{source}: {text}")
         return tables, inputs
     document = torchrec.unpickled(file) if kind == "torchrec-pickle" else read_json(file)
@@ -159,12 +159,12 @@ def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Pat
     from planner.importers.torchrec_topology import LIKE, LIKE_OF_CPUS, topology_of
     from topologies.loading import load_topology
 
-    told = read_json(file)
-    usual = LIKE_OF_CPUS if told.get("compute_device") == "cpu" else LIKE
+    arguments = read_json(file)
+    usual = LIKE_OF_CPUS if arguments.get("compute_device") == "cpu" else LIKE
     with outputs.beside("--like"):
         model = load_topology(like or usual)
     with faults_located(file):
-        cluster = topology_of(told, model, output.stem, str(file))
+        cluster = topology_of(arguments, model, output.stem, str(file))
     text = yaml.safe_dump(cluster.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
     streams.say(f"{output}: {cluster.description}")

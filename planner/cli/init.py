@@ -14,7 +14,7 @@ WORKLOAD = "workload.yaml"
 SHOWN = 5
 """Tables in a warning."""
 BATCH_PER_RANK = 512
-"""Samples where none are told, as TorchRec's planner takes them."""
+"""Samples per rank where none are given, as TorchRec's planner assumes."""
 
 
 def init(

@@ -28,7 +28,7 @@ class Interruption:
         return self._asked is not None
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Hear a signal."""
+        """Note a signal."""
         if self._asked is not None:
             raise SIGNALS[number]
         self._asked = number
@@ -43,11 +43,11 @@ class Interruption:
 
 @contextmanager
 def interruption(kept: str = "with the best plan so far") -> Iterator[Interruption]:
-    """Hears Ctrl-C and SIGTERM meanwhile."""
-    heard = Interruption(kept)
-    before = {number: signal.signal(number, heard.handle) for number in SIGNALS}
+    """Turn Ctrl-C and SIGTERM into a request to stop, meanwhile."""
+    interrupted = Interruption(kept)
+    before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
     try:
-        yield heard
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -202,13 +202,13 @@ def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
 
 
 def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:
-    """What hears of the search: every bound and start, and of the local search's plans one a second.
+    """Reports progress of the search: every bound and start, and one plan of the local search a second.
 
     What begins without a plan or bound so far is shown on terminals only.
     """
     said = 0.0
 
-    def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
+    def tell(step: str, best_s: float | None, bound_s: float | None) -> None:
         nonlocal said
         now = time.monotonic()
         if best_s is None and bound_s is None:
@@ -217,11 +217,11 @@ def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, f
             said = now
             report(progress_line(step, best_s, bound_s, unit))
 
-    return hear
+    return tell
 
 
 def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: str = "s") -> str:
-    """What a user hears of the search: the step that ended, the best plan and the bound so far."""
+    """One line of progress: the step that ended, the best plan and the bound so far."""
     from topologies.units import format_seconds
 
     def amount(value: float) -> str:

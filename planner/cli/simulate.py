@@ -1,4 +1,4 @@
-"""`planner simulate`: plays training steps of a plan."""
+"""`planner simulate`: training steps of a plan, event by event."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cost_models.simulator.network import Instance
 
 STEPS = 20
-"""Played where something varies and no number is given."""
+"""Steps to simulate where something varies and no number is given."""
 
 
 def simulate(

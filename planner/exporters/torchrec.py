@@ -224,11 +224,11 @@ def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") ->
 def easyrec_environment(plan: Plan, *, source: str = "plan") -> dict[str, str]:
     """The environment variables from which TorchEasyRec takes its topology; bandwidths in bytes per millisecond."""
     placed = Placed.of(plan, source)
-    told = TorchRecTopology.from_topology(placed.model.topology)
+    torchrec_topology = TorchRecTopology.from_topology(placed.model.topology)
     reserve = max(group.reserve.hbm for group in placed.model.topology.nodes)
     return {
-        "INTRA_NODE_BANDWIDTH": f"{told.intra_host_bytes_per_s / 1000:.0f}",
-        "CROSS_NODE_BANDWIDTH": f"{told.inter_host_bytes_per_s / 1000:.0f}",
+        "INTRA_NODE_BANDWIDTH": f"{torchrec_topology.intra_host_bytes_per_s / 1000:.0f}",
+        "CROSS_NODE_BANDWIDTH": f"{torchrec_topology.inter_host_bytes_per_s / 1000:.0f}",
         "STORAGE_RESERVE_PERCENT": f"{reserve:g}",
         "FORCE_LOAD_SHARDING_PLAN": "1",
     }

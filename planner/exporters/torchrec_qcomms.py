@@ -1,4 +1,4 @@
-"""The quantized exchanges that a plan's step assumes, as TorchRec is told of them."""
+"""The quantized exchanges that a plan's step assumes, as TorchRec takes them."""
 
 from collections.abc import Mapping
 
@@ -24,22 +24,25 @@ def qcomms(workload: Workload) -> dict[str, str] | None:
 
     Raises InputError for a format that TorchRec's codecs do not have.
     """
-    told = {"forward_precision": workload.communication.forward, "backward_precision": workload.communication.backward}
-    if set(told.values()) == {"fp32"}:
+    precisions = {
+        "forward_precision": workload.communication.forward,
+        "backward_precision": workload.communication.backward,
+    }
+    if set(precisions.values()) == {"fp32"}:
         return None
     faults = [
         Fault("plan", 0, 0, f"communication.{key.partition('_')[0]}", f"torchrec's codecs have no {word}")
-        for key, word in told.items()
+        for key, word in precisions.items()
         if word not in COMM_TYPES
     ]
     if faults:
         raise InputError(faults)
-    return {key: COMM_TYPES[word] for key, word in told.items()}
+    return {key: COMM_TYPES[word] for key, word in precisions.items()}
 
 
-def qcomms_words(told: Mapping[str, str]) -> str:
+def qcomms_words(precisions: Mapping[str, str]) -> str:
     """The call that makes the config."""
-    given = ", ".join(f"{key}=CommType.{value.upper()}" for key, value in told.items())
+    given = ", ".join(f"{key}=CommType.{value.upper()}" for key, value in precisions.items())
     return f"QCommsConfig({given})"
 
 

@@ -43,7 +43,7 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
     topology, workload = planned_inputs(plan)
     cost_model = plan.provenance.cost_model
     is_step = cost_model not in COST_MODELS or COST_MODELS[cost_model].quantity == "step"
-    objective, played = plan.objective, plan.simulated
+    objective, simulated = plan.objective, plan.simulated
     step_s = objective.step_s if objective is not None and is_step else None
     samples = workload.batch(topology.world_size)
     speed = None if step_s is None else samples / step_s
@@ -63,8 +63,8 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
         "rating": objective.step_s if objective is not None and not is_step else None,
         "gap": None if objective is None else objective.gap,
         "samples_per_s": speed,
-        "simulated_step_s": None if played is None else played.step_s,
-        "simulated_samples_per_s": None if played is None else played.samples_per_s,
+        "simulated_step_s": None if simulated is None else simulated.step_s,
+        "simulated_samples_per_s": None if simulated is None else simulated.samples_per_s,
         "usd_per_hour": cost.usd_per_hour,
         "usd_per_billion_samples": cost.usd_per_billion_samples(speed),
         "kilowatts": cost.kilowatts,

@@ -94,11 +94,11 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     if (fixed := fixed_part(objective, model)) is not None:
         lines.add_row("fixed", amount(fixed.seconds, model), fixed_words(fixed))
     if plan.simulated is not None:
-        played = plan.simulated
-        shown = f"{played.exposed_comm_fraction:.0%} of it exposed communication"
+        simulated = plan.simulated
+        shown = f"{simulated.exposed_comm_fraction:.0%} of it exposed communication"
         if model.quantity == "step":
-            shown = f"{played.step_s / objective.step_s - 1:+.1%} of the estimate, {shown}"
-        lines.add_row("simulated", format_seconds(played.step_s), shown)
+            shown = f"{simulated.step_s / objective.step_s - 1:+.1%} of the estimate, {shown}"
+        lines.add_row("simulated", format_seconds(simulated.step_s), shown)
     console.print(lines)
     for sentence in _how_it_ended(plan, objective, model):
         console.print(sentence)

@@ -81,7 +81,7 @@ def _head(choice: ClusterChoice) -> Record:
 
 def _record(candidate: Candidate, choice: ClusterChoice) -> Record:
     is_answer = candidate == choice.sizing.answer
-    played = choice.sizing.plan.simulated if is_answer and choice.sizing.plan is not None else None
+    simulated = choice.sizing.plan.simulated if is_answer and choice.sizing.plan is not None else None
     cost, broken = choice.bill_of(candidate), _broken(candidate, choice)
     return {
         "nodes": candidate.nodes,
@@ -91,7 +91,7 @@ def _record(candidate: Candidate, choice: ClusterChoice) -> Record:
         "status": candidate.status,
         "step_s": candidate.step_s,
         "samples_per_s": candidate.samples_per_s,
-        "simulated_samples_per_s": None if played is None else played.samples_per_s,
+        "simulated_samples_per_s": None if simulated is None else simulated.samples_per_s,
         "lower_bound_s": candidate.lower_bound_s,
         "target_s": candidate.target_s,
         "most_samples_per_s": candidate.most_samples_per_s,
@@ -228,10 +228,10 @@ def _cells(choice: ClusterChoice, *, is_best: bool, wants_prices: bool) -> list[
         none = f"none up to {choice.question.max_nodes:,}" if choice.sizing.finished else "not found yet"
         return [none, *[""] * (7 if wants_prices else 6)]
     best = _best(choice) if is_best else "enough"
-    played = choice.sizing.plan.simulated if choice.sizing.plan is not None else None
+    simulated = choice.sizing.plan.simulated if choice.sizing.plan is not None else None
     speeds = [
         _count(answer.samples_per_s),
-        _count(None if played is None else played.samples_per_s),
+        _count(None if simulated is None else simulated.samples_per_s),
         "" if answer.gap is None else f"{answer.gap:.1%}",
     ]
     price, per_billion = choice.bill.usd_per_hour, choice.bill.usd_per_billion_samples(answer.samples_per_s)

@@ -1,4 +1,4 @@
-"""One point of a study: planned, played and summed up in numbers. Runs in any process, and depends on its job alone."""
+"""One point of a study: planned, simulated and summarised. Runs in any process, and depends on its job alone."""
 
 import hashlib
 import json

@@ -35,7 +35,7 @@ class Usage:
 class Store:
     """One file per answer, written whole or not at all, with a checksum; a plan beside it where one was asked for.
 
-    What is damaged counts as absent, and `warn` hears of it; a place that cannot be written is said once.
+    What is damaged counts as absent, and `warn` is called; a place that cannot be written is reported once.
     """
 
     def __init__(self, directory: Path | None = None, warn: Callable[[str], None] = lambda _words: None) -> None:

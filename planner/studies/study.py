@@ -97,7 +97,7 @@ class Search(Record):
     """Whether branching raises the bound after the search, as `planner plan` does; it takes most of the time
     where tables are few."""
     simulate: bool = True
-    """Play each plan's step by the simulator too."""
+    """Whether each plan's step is also simulated."""
 
 
 class Measured(Record):

@@ -88,9 +88,9 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if bar := objective.error_bar:
         facts.append(f"{bar.coverage:.0%} band {scale.text(bar.low_s)} to {scale.text(bar.high_s)}: {bar.basis}.")
-    if played := plan.simulated:
-        text = scale_of([played.step_s], "s").text(played.step_s)
-        facts.append(f"Simulated {text}, {played.exposed_comm_fraction:.0%} of it exposed communication.")
+    if simulated := plan.simulated:
+        text = scale_of([simulated.step_s], "s").text(simulated.step_s)
+        facts.append(f"Simulated {text}, {simulated.exposed_comm_fraction:.0%} of it exposed communication.")
     return facts
 
 
@@ -148,14 +148,14 @@ def _loads(plan: Plan, model: CostModel) -> Chart:
     data = []
     for name, colour in zip(names, colours(names, COLOURS), strict=True):
         seconds = [rank.seconds.get(name, 0.0) for rank in plan.ranks]
-        told = [
+        hover_texts = [
             hover(
                 f"rank {rank.rank:,} on node {rank.node:,}",
                 {_words(name): scale.text(value), "in all": scale.text(total)},
             )
             for rank, value, total in zip(plan.ranks, seconds, totals, strict=True)
         ]
-        data.append(_by_rank(plan, _words(name), [value / scale.divisor for value in seconds], colour, told))
+        data.append(_by_rank(plan, _words(name), [value / scale.divisor for value in seconds], colour, hover_texts))
     drawn = layout(
         400 + legend_px(names),
         barmode="stack",
@@ -195,7 +195,7 @@ def _memory(plan: Plan, model: CostModel) -> Chart:
 
 def _memory_view(tier: MemoryTier, owner: str, taken: np.ndarray, room: np.ndarray) -> View:
     scale = scale_of(room.tolist(), "B")
-    told = [
+    hover_texts = [
         hover(f"{owner} {number:,}", {"used": f"{scale.text(used)} of {scale.text(of)} ({used / max(of, 1):.0%})"})
         for number, (used, of) in enumerate(zip(taken.tolist(), room.tolist(), strict=True))
     ]
@@ -203,7 +203,7 @@ def _memory_view(tier: MemoryTier, owner: str, taken: np.ndarray, room: np.ndarr
     series = [("usable", room, "#e4e8ec", 0.9), ("used", taken, MEMORY_COLOURS[tier], 0.55)]
     for name, values, colour, width in series:
         trace: Json = {"name": name, "x": list(range(len(values))), "y": (values / scale.divisor).tolist()}
-        trace |= {"hovertext": told, "hoverinfo": "text"}
+        trace |= {"hovertext": hover_texts, "hoverinfo": "text"}
         if len(values) <= MOST_BARS:
             marker: Json = {"color": colour, "line": {"width": 0}}
             trace |= {"type": "bar", "width": width, "marker": marker}

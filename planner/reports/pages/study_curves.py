@@ -57,11 +57,11 @@ def scaling(points: Points) -> Chart | LeftOut | None:
         best = max(value / size for value, size in zip(y, x, strict=True))
         share = [100 * value / size / best for value, size in zip(y, x, strict=True)]
         under = [hovers[point] for point in inside]
-        told = [f"{text}<br>efficiency: {part:.0f}%" for text, part in zip(under, share, strict=True)]
-        data.append(line(name, x, y, colour, told, legendgroup=name))
+        hover_texts = [f"{text}<br>efficiency: {part:.0f}%" for text, part in zip(under, share, strict=True)]
+        data.append(line(name, x, y, colour, hover_texts, legendgroup=name))
         ideal = line(name, [x[0], x[-1]], [best * x[0], best * x[-1]], colour, legendgroup=name, showlegend=False)
         data.append(ideal | {"mode": "lines", "line": {"color": colour, "width": 1, "dash": "dot"}})
-        data.append(line(name, x, share, colour, told, legendgroup=name, showlegend=False, yaxis="y2"))
+        data.append(line(name, x, share, colour, hover_texts, legendgroup=name, showlegend=False, yaxis="y2"))
     sizes = sorted({ranks[point] for key in kept for point in curves[key]})
     spread = {"type": "log", "dtick": 1} if sizes[-1] / sizes[0] >= 4 else {}
     ticks = spread_ticks(sizes, is_logarithmic=bool(spread))
