@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
 
@@ -34,9 +34,9 @@ class NodeChoice(NamedTuple):
 class BlockCosts:
     """The costs of all blocks of a branch node at its multipliers. G groups of equal ranks."""
 
-    def __init__(self, rules: BranchingRules, state: State, multipliers: NodeMultipliers) -> None:
+    def __init__(self, rules: BranchingRules, state: NodeState, multipliers: NodeMultipliers) -> None:
         self.rules, self.problem, self.labels = rules, rules.problem, state.labels
-        problem, self._room = rules.problem, rules.room(state)
+        problem, self._room = rules.problem, rules.open_places(state)
         self.ranks, self.count, self.nodes = self._room.ranks, self._room.count, self._room.nodes
         """[G] first rank and number of ranks of each group; first node of each sort."""
         self._kind = problem.kind_of_rank[self.ranks]

@@ -27,7 +27,7 @@ from planner.problem.symmetry import labels, node_labels, rank_symmetry
 
 
 @dataclass(frozen=True)
-class State:
+class NodeState:
     """A branch node on its ranks."""
 
     decisions: Decisions
@@ -43,12 +43,12 @@ class State:
     """That the decided parts take by themselves."""
     stage_seconds: Floats
     """[S] and no plan takes less in any stage."""
-    rooms: "list[Room]"
+    known_places: "list[OpenPlaces]"
     """Where blocks may be, once it was asked for."""
 
 
 @dataclass(frozen=True)
-class Room:
+class OpenPlaces:
     """Where the blocks may be in a branch node: by memory, by the threshold, by the kind of rank. G groups of equal
     ranks."""
 
@@ -107,7 +107,7 @@ class BranchingRules:
         """[W] equal where ranks are alike before anything is placed."""
         return rank_symmetry(self.problem).color
 
-    def state(self, decisions: Decisions) -> State:
+    def state(self, decisions: Decisions) -> NodeState:
         """Loads, free memory and equal ranks of a branch node."""
         state = self._blank.copy()
         for table in sorted(decisions):
@@ -115,7 +115,7 @@ class BranchingRules:
                 self._add(state, part)
         return self._settled(decisions, state)
 
-    def _settled(self, decisions: Decisions, state: LoadState) -> State:
+    def _settled(self, decisions: Decisions, state: LoadState) -> NodeState:
         """A branch node by its loads."""
         problem = self.problem
         held = []
@@ -135,7 +135,7 @@ class BranchingRules:
         np.maximum.at(longest, problem.stage_of_column, state.load.max(axis=1))
         stages = np.maximum(longest, self.least)
         alone = float((longest + problem.stage_constants).sum())
-        return State(decisions, state.load, state.free, both, of_node, alone, stages, [])
+        return NodeState(decisions, state.load, state.free, both, of_node, alone, stages, [])
 
     def _add(self, state: LoadState, part: Part) -> None:
         """Charge a decided part with the least of its range."""
@@ -162,7 +162,7 @@ class BranchingRules:
                 found |= extent == WORLD or problem.node_of_rank == part.place
         return found
 
-    def _open_ranks(self, state: State, table: int) -> Bools:
+    def _open_ranks(self, state: NodeState, table: int) -> Bools:
         """[W] ranks that the policy leaves to a table, by its rank set and by what tables of its groups hold."""
         problem = self.problem
         found: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
@@ -177,7 +177,7 @@ class BranchingRules:
                         found &= (near | (not held.any())) if stay else ~near
         return found
 
-    def places(self, state: State, block: int) -> list[int]:
+    def places(self, state: NodeState, block: int) -> list[int]:
         """One place of each sort at which a block may be; the smallest of its sort."""
         problem, extent = self.problem, self.problem.block_extent[block]
         table = int(problem.table_of_block[block])
@@ -191,14 +191,14 @@ class BranchingRules:
         ranks = np.unique(state.labels, return_index=True)[1]
         return sorted(ranks[may[ranks]].tolist())
 
-    def stands_for(self, state: State, block: int, place: int) -> int:
+    def stands_for(self, state: NodeState, block: int, place: int) -> int:
         """The smallest place of its sort."""
         if self.problem.block_extent[block] == WORLD:
             return -1
         labels = state.node_labels if self.problem.block_extent[block] == NODE else state.labels
         return int(np.flatnonzero(labels == labels[place])[0])
 
-    def child(self, state: State, table: int, index: int, part: Part) -> State | None:
+    def child(self, state: NodeState, table: int, index: int, part: Part) -> NodeState | None:
         """The branch node with one more decision: the table's part number `index`; None where no plan is of it."""
         problem, place = self.problem, part.place
         before = state.decisions.get(table, ())[:index]
@@ -220,7 +220,7 @@ class BranchingRules:
             after = self._settled(decisions, loads)
         return after if self.is_possible(after) else None
 
-    def is_possible(self, state: State) -> bool:
+    def is_possible(self, state: NodeState) -> bool:
         """Whether a plan below the threshold may be of the branch node: its parts fit and are not too slow."""
         capacity = max(float(of_pool.max(initial=0.0)) for of_pool in self.problem.pool_capacity)
         if state.free.min() < -(1.0 + ROUNDING * capacity):
@@ -238,7 +238,7 @@ class BranchingRules:
         ask = self.whole[kind, [part.first, part.last]] @ both
         return float(abs(ask[1] - ask[0]))
 
-    def plan(self, state: State) -> Placement | None:
+    def plan(self, state: NodeState) -> Placement | None:
         """The placement that a branch node is, where it decides everything."""
         if len(state.decisions) < self.problem.tables:
             return None
@@ -249,13 +249,13 @@ class BranchingRules:
 
     # -- where blocks may be --------------------------------------------------------------------------------------
 
-    def room(self, state: State) -> Room:
+    def open_places(self, state: NodeState) -> OpenPlaces:
         """Where the blocks may be in a branch node."""
-        if not state.rooms:
-            state.rooms.append(self._room(state))
-        return state.rooms[0]
+        if not state.known_places:
+            state.known_places.append(self._open_places(state))
+        return state.known_places[0]
 
-    def _room(self, state: State) -> Room:
+    def _open_places(self, state: NodeState) -> OpenPlaces:
         problem = self.problem
         _, ranks, count = np.unique(state.labels, return_index=True, return_counts=True)
         nodes = np.unique(state.node_labels, return_index=True)[1]
@@ -278,9 +278,11 @@ class BranchingRules:
         usable = np.zeros(len(problem.block_option), dtype=bool)
         usable[self.of_rank], usable[self.of_node] = on_rank.any(axis=1), on_node.any(axis=1)
         usable[self.of_world] = on_world
-        return Room(ranks, count, nodes, on_rank, on_node, on_world, usable)
+        return OpenPlaces(ranks, count, nodes, on_rank, on_node, on_world, usable)
 
-    def _confine(self, state: State, ranks: Ints, nodes: Ints, on_rank: Bools, on_node: Bools, on_world: Bools) -> None:
+    def _confine(
+        self, state: NodeState, ranks: Ints, nodes: Ints, on_rank: Bools, on_node: Bools, on_world: Bools
+    ) -> None:
         """Take away what the policy does not leave to the tables."""
         problem = self.problem
         leaves = np.stack([self._open_ranks(state, table) for table in range(problem.tables)])
@@ -289,7 +291,7 @@ class BranchingRules:
         on_node &= whole[problem.table_of_block[self.of_node]][:, nodes]
         on_world &= leaves[problem.table_of_block[self.of_world]].all(axis=1)
 
-    def _fits(self, state: State, ask: Floats, ranks: Ints) -> Bools:
+    def _fits(self, state: NodeState, ask: Floats, ranks: Ints) -> Bools:
         """[n, g] whether blocks that add seconds and bytes `ask` [n, g, C + M] to these ranks may be there."""
         free = state.free[:, ranks].T
         room = (ask[..., self.columns :] <= free + 1.0 + ROUNDING * np.abs(free)).all(axis=2)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_bounds import NodeBounds
 from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import Part
@@ -58,7 +58,7 @@ class _Walk:
                 self.faults.append(f"case {number}: not in the order of a tree")
                 return
             children.setdefault(node.parent, []).append(number)
-        found: dict[int, tuple[State, NodeMultipliers, float]] = {}
+        found: dict[int, tuple[NodeState, NodeMultipliers, float]] = {}
         for number, node in enumerate(tree.nodes):
             entered = self._enter(tree, number, found)
             if entered is None:
@@ -77,16 +77,16 @@ class _Walk:
                 self.faults.append(f"case {number}: {gap}")
                 return
 
-    def _gap(self, state: State, divides: tuple[int, int], parts: list[Part]) -> str | None:
+    def _gap(self, state: NodeState, divides: tuple[int, int], parts: list[Part]) -> str | None:
         table, index = divides
         if not 0 <= table < self.rules.problem.tables:
             return "is divided by a table that does not exist"
         return gap_in(self.rules, state, table, index, parts)
 
     def _enter(
-        self, tree: BranchTree, number: int, found: dict[int, tuple[State, NodeMultipliers, float]]
-    ) -> tuple[State, NodeMultipliers, float] | None:
-        """State, multipliers and the parent's bound of a branch node; None where no plan below the threshold is of
+        self, tree: BranchTree, number: int, found: dict[int, tuple[NodeState, NodeMultipliers, float]]
+    ) -> tuple[NodeState, NodeMultipliers, float] | None:
+        """NodeState, multipliers and the parent's bound of a branch node; None where no plan below the threshold is of
         it."""
         node = tree.nodes[number]
         if number == 0:
@@ -111,7 +111,7 @@ class _Walk:
         return state, multipliers, bound
 
 
-def gap_in(rules: BranchingRules, state: State, table: int, index: int, parts: list[Part]) -> str | None:
+def gap_in(rules: BranchingRules, state: NodeState, table: int, index: int, parts: list[Part]) -> str | None:
     """What a branch node can do with a table's part number `index` that none of the `parts` covers; None for
     nothing."""
     before = state.decisions.get(table, ())
@@ -124,7 +124,7 @@ def gap_in(rules: BranchingRules, state: State, table: int, index: int, parts: l
             return f"block types {part.first} to {part.last} are no part of it"
         if fixed_place is not None and part.place != fixed_place:
             return f"its part {index} has another place"
-    usable = rules.room(state).usable
+    usable = rules.open_places(state).usable
     for block in range(around[0], around[1] + 1):
         covering = [part.place for part in parts if part.first <= block <= part.last]
         if fixed_place is not None:

@@ -8,7 +8,7 @@ and are priced once. A splittable option is tiled by whole blocks (`planner.cert
 import numpy as np
 
 from planner.certificates.block_costs import BlockCosts, CheapestBlocks, NodeChoice
-from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.remaining_parts import RemainingParts
 from planner.certificates.tilings import OptionTilings, option_tilings
@@ -22,12 +22,12 @@ class NodeBounds:
     def __init__(self, rules: BranchingRules) -> None:
         self._rules, self._tilings = rules, option_tilings(rules.problem)
 
-    def bound(self, state: State, multipliers: NodeMultipliers) -> float:
+    def bound(self, state: NodeState, multipliers: NodeMultipliers) -> float:
         """What the multipliers prove of a branch node: no plan of it is faster. Infinite where it holds none at all."""
         return self.priced(state, multipliers, with_choice=False)[0]
 
     def priced(
-        self, state: State, multipliers: NodeMultipliers, *, with_choice: bool = True
+        self, state: NodeState, multipliers: NodeMultipliers, *, with_choice: bool = True
     ) -> tuple[float, NodeChoice | None]:
         """The bound of a branch node and the choice that attains it."""
         rules = self._rules
@@ -47,7 +47,7 @@ class NodeBounds:
 class _Undecided:
     """All that is not decided in a branch node, at its least cost."""
 
-    def __init__(self, costs: BlockCosts, state: State, tilings: list[OptionTilings]) -> None:
+    def __init__(self, costs: BlockCosts, state: NodeState, tilings: list[OptionTilings]) -> None:
         self._costs, self._tilings = costs, tilings
         self._decided = list(state.decisions)
         rules, problem = costs.rules, costs.problem

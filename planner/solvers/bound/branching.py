@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.certificates.block_costs import NodeChoice
-from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.branch_trees import BranchNode, BranchTree
 from planner.certificates.multipliers import Multipliers
 from planner.certificates.node_bounds import NodeBounds
@@ -54,7 +54,7 @@ class Node:
     index: int
     part: Part | None
     """The decision that leads here from the parent; none at the root."""
-    state: State
+    state: NodeState
     multipliers: NodeMultipliers
     own: bool
     """Whether the multipliers are its own, not the parent's."""
@@ -208,7 +208,7 @@ class BranchAndBound:
         self._work[0] += 1
         node = self.nodes[number]
         assert node.choice is not None
-        best: tuple[float, int, list[tuple[int, int, Part, State]]] | None = None
+        best: tuple[float, int, list[tuple[int, int, Part, NodeState]]] | None = None
         for table in self._candidates(node):
             children = self._ways(node, table)
             bounds = [self.bounds.bound(state, node.multipliers) for *_, state in children]
@@ -238,7 +238,7 @@ class BranchAndBound:
         order = np.argsort(-weight, kind="stable")[:CANDIDATES]
         return [int(table) for table in order if weight[table] >= 0]
 
-    def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, State]]:
+    def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, NodeState]]:
         """The possible branch nodes of a table's next decision."""
         state, rules = node.state, self.rules
         parts, index = state.decisions.get(table, ()), self._index(node, table)
@@ -263,7 +263,7 @@ class BranchAndBound:
         around = rules.parts.open_range(table, parts)
         assert around is not None
         assert node.choice is not None
-        room = rules.room(node.state)
+        room = rules.open_places(node.state)
         usable = first_last(room.usable, *around)
         if usable is None:
             return []
@@ -291,7 +291,7 @@ def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:
     return (first + int(left[0]), first + int(left[-1])) if len(left) else None
 
 
-def _critical(problem: Problem, state: State) -> NodeMultipliers:
+def _critical(problem: Problem, state: NodeState) -> NodeMultipliers:
     """All weight of each stage on what makes it as long as it is."""
     weight, byte = np.zeros_like(state.load), np.zeros_like(state.free)
     for stage in np.unique(problem.stage_of_column):

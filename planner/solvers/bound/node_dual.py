@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.certificates.block_costs import NodeChoice
-from planner.certificates.branch_nodes import BranchingRules, State
+from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.column_reduction import ReducedProblem
@@ -20,7 +20,7 @@ class NodeDual:
     anyway.
     """
 
-    def __init__(self, rules: BranchingRules, state: State, reduced: ReducedProblem) -> None:
+    def __init__(self, rules: BranchingRules, state: NodeState, reduced: ReducedProblem) -> None:
         from ortools.math_opt.python import mathopt
 
         self._mathopt, problem = mathopt, rules.problem

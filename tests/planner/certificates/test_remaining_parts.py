@@ -1,0 +1,73 @@
+"""The rest of tables that are decided in part, and options of one node: as cheap as the best of all ways."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from planner.certificates.block_costs import BlockCosts
+from planner.certificates.branch_nodes import BranchingRules, NodeState
+from planner.certificates.parts import Part
+from planner.certificates.remaining_parts import RemainingParts
+from planner.problem.arrays import Problem
+from planner.problem.extents import RANK
+from tests.oracles.instances import tiny_instance
+from tests.oracles.node_places import cost_at, random_multipliers
+
+FAR_S = 1e3
+"""A threshold that leaves every block its places."""
+
+
+def _rest(problem: Problem, seed: int) -> tuple[BlockCosts, RemainingParts, NodeState]:
+    rules = BranchingRules(problem, FAR_S, np.zeros(len(problem.stage_constants)))
+    state = rules.state({})
+    costs = BlockCosts(rules, state, random_multipliers(problem, np.random.default_rng(seed), state.labels))
+    return costs, RemainingParts(costs, state), state
+
+
+def test_the_rest_of_a_splittable_option_is_tiled_best() -> None:
+    """After a widest block with a place, or with one still open: of all tilings with no wider block."""
+    compared = 0
+    for seed in range(40):
+        problem = tiny_instance(seed).problem
+        costs, remaining, _ = _rest(problem, seed)
+        for block in np.flatnonzero(problem.block_is_splittable & (problem.block_extent == RANK)).tolist():
+            option = int(problem.block_option[block])
+            types = list(range(int(problem.block_start[option]), block + 1))
+            left = int(problem.option_units[option] - problem.block_units[block])
+            sums = [
+                sum(costs.least[list(chosen)])
+                for n in range(left // int(problem.block_units[types].min()) + 1)
+                for chosen in itertools.combinations_with_replacement(types, n)
+                if problem.block_units[list(chosen)].sum() == left
+            ]
+            expected = min(sums, default=np.inf)
+            for place, own in ((0, 0.0), (None, costs.least[block])):
+                found = remaining.cheapest((Part(block, block, place),))
+                assert found.cost == pytest.approx(expected + own, rel=1e-9)
+                if np.isfinite(found.cost):
+                    units = problem.block_units[[each for each, _ in found.blocks]].sum()
+                    assert units == left + (place is None) * problem.block_units[block]
+                    compared += 1
+    assert compared > 100
+
+
+def test_blocks_of_one_node_are_placed_best() -> None:
+    """On different ranks of one node: of all permutations of the ranks of each node."""
+    compared = 0
+    for seed in range(60):
+        problem = tiny_instance(seed).problem
+        _, remaining, state = _rest(problem, seed)
+        multipliers = random_multipliers(problem, np.random.default_rng(seed), state.labels)
+        blocks = np.flatnonzero((problem.block_extent == RANK) & problem.allowed.all(axis=0))[:2].tolist()
+        for chosen in (blocks[:1], blocks, blocks[:1] * 2):
+            expected = np.inf
+            for node in range(len(problem.node_start) - 1):
+                ranks = range(*problem.node_start[node : node + 2])
+                for order in itertools.permutations(ranks, len(chosen)):
+                    each = [cost_at(problem, b, rank, multipliers) for b, rank in zip(chosen, order, strict=True)]
+                    expected = min(expected, sum(each))
+            if chosen and len(set(state.labels.tolist())) == 1:
+                assert remaining.colocated(chosen, None, []).cost == pytest.approx(expected, rel=1e-9)
+                compared += np.isfinite(expected)
+    assert compared > 10
