@@ -1,4 +1,4 @@
-"""Branching by cases: never above the optimum, and a tree that leaves something out is found."""
+"""Branch nodes: where parts may be beside what is decided, and which children leave nothing out."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the objective: states that grow block by block equal states summed from scratch."""
+"""The arrays of a problem: rows cut into blocks, blocks that fit nowhere, options named by their blocks."""
 
 import numpy as np
 import pytest

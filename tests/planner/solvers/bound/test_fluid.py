@@ -1,4 +1,4 @@
-"""The fluid bound: equal to the linear program it is the dual of, and valid whatever its prices."""
+"""The fluid bound: options priced at any multipliers, and what they use of each region."""
 
 from dataclasses import replace
 
