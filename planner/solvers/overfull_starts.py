@@ -27,7 +27,7 @@ from planner.solvers.incumbent import Incumbent, Start
 HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 """Shares of the memory that the choice of options may use: hardly less than all of it."""
 BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
-"""The price of bytes until they are levelled, as a multiple of the bound's; the one while most of what is too much
+"""The price of bytes until they are balanced, as a multiple of the bound's; the one while most of what is too much
 leaves; and the rounds at each norm in which the placement must come to fit."""
 LEAST_WORTH = 0.25
 """What all bytes of a tight tier are worth at least, as a share of the step: where duals are low, it must fit, too."""

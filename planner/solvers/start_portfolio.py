@@ -84,7 +84,7 @@ class StartPortfolio:
         """Return the starts at one headroom, and how many of `left` attempts are left then.
 
         The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
-        Where there `must_find` be a start, attempts go on until there is; what they choose is mended thoroughly where
+        Where there `must_find` be a start, attempts go on until there is; what they choose is repaired thoroughly where
         that is asked.
         """
         starts: list[Start] = []

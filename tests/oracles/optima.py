@@ -14,10 +14,10 @@ from tests.oracles.instances import tiny_instance
 @functools.cache
 def tiny_optima(first: int, last: int, step: int = 1) -> list[tuple[Problem, float]]:
     """Return the tiny problems of some seeds whose relaxation has a solution, with their optimum; infinite for none."""
-    found = []
+    optima = []
     for seed in range(first, last, step):
         problem = tiny_instance(seed).problem
         if len(np.unique(problem.option_table)) == problem.tables and shortage(Fluid(problem)) is None:
             best = optimum(problem)
-            found.append((problem, np.inf if best is None else best.step_s))
-    return found
+            optima.append((problem, np.inf if best is None else best.step_s))
+    return optima

@@ -1,6 +1,6 @@
 """Memory that may be too full, at a price: a scarce tier as one more stage of the step.
 
-A limit on bytes makes whole blocks stand in each other's way before the memory is full. As seconds, bytes are levelled
+A limit on bytes makes whole blocks stand in each other's way before the memory is full. As seconds, bytes are balanced
 like loads: placement and local search work as they do on any stage, and in the end all pools are full to a few parts in
 ten thousand. What then fits is a placement of the problem as it was.
 """
@@ -19,7 +19,7 @@ TIGHT = 0.93
 ROOM = 0.1
 """Share of its capacity by which a pool may be too full at most."""
 MARGIN = 1e-6
-"""Share of a pool that is left free: levelling ends at its aim give or take some rounding."""
+"""Share of a pool that is left free: balancing ends at its aim give or take some rounding."""
 
 
 def tight_tiers(fluid: Fluid, relaxed: FluidSolution) -> Bools:

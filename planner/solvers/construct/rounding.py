@@ -13,7 +13,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 
 OVER = 1e-3
-"""Share of a tier by which options may take more than all of it: so much can be mended when they have places."""
+"""Share of a tier by which options may take more than all of it: so much can be repaired when they have places."""
 SOLVES = 5
 """Fluid optima for one choice of options at most."""
 REPAIR_WORTH = 1e-6
@@ -78,12 +78,12 @@ def repair_choices(fluid: Fluid, solution: FluidSolution, choices: Ints, usable:
     for _ in range(min(problem.tables, int(REPAIR_WORK / len(candidate)))):
         over = float(np.maximum(now / limit - 1.0, 0.0).sum())
         after = now + size[:, candidate] - size[:, repaired[table]]
-        relief = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
-        worth = np.flatnonzero(relief > REPAIR_WORTH)
+        reduction = over - np.maximum(after / limit - 1.0, 0.0).sum(axis=0)
+        worth = np.flatnonzero(reduction > REPAIR_WORTH)
         if over <= 0 or not len(worth):
             break
         cost = np.maximum(value[candidate[worth]] - value[repaired[table[worth]]], 0.0)
-        best = int(worth[np.argmin(cost / relief[worth])])
+        best = int(worth[np.argmin(cost / reduction[worth])])
         repaired[table[best]], now = candidate[best], after[:, best : best + 1]
     return repaired
 

@@ -122,11 +122,11 @@ def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:
     problem = fluid.problem
     value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])
     cheapest, _ = fluid.price(multipliers)
-    is_free = problem.option_units > 0
+    is_splittable = problem.option_units > 0
     is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
-    kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_free | is_wide)
+    kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_splittable | is_wide)
     if not multipliers.byte.any():
-        for some in (np.flatnonzero(is_free), np.flatnonzero(~is_free & is_wide)):
+        for some in (np.flatnonzero(is_splittable), np.flatnonzero(~is_splittable & is_wide)):
             least = np.full(problem.tables, np.inf)
             np.minimum.at(least, problem.option_table[some], value[some])
             kept[some] &= value[some] == least[problem.option_table[some]]

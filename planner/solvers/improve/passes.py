@@ -31,7 +31,7 @@ BUILD_TABLES = 200
 BUILD_MARGINS = (1.01, 1.03)
 """The targets of these, over the bound."""
 WORTH_BALANCING = 1e-4
-"""A state that tables in and out end in is levelled, too, where evenly loaded it would be faster by this share."""
+"""A state that ruin and recreate ends in is balanced, too, where evenly loaded it would be faster by this share."""
 
 
 class Passes:

@@ -56,8 +56,8 @@ class SearchState:
         """Return the splittable blocks on single ranks [I], but for parts of a table on one rank whose joint width no
         block type has, and for tables in groups."""
         problem, blocks = self.problem, placement.item_block
-        is_free = (problem.block_extent[blocks] == RANK) & problem.block_is_splittable[blocks]
-        index = np.flatnonzero(is_free & ~self._is_grouped(blocks))
+        is_splittable = (problem.block_extent[blocks] == RANK) & problem.block_is_splittable[blocks]
+        index = np.flatnonzero(is_splittable & ~self._is_grouped(blocks))
         family = self.family_of_option[problem.block_option[blocks[index]]]
         _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
         joint = np.bincount(which, weights=problem.block_units[blocks[index]]).astype(np.int64)[which]

@@ -24,16 +24,16 @@ def incumbent_of(fluid: Fluid) -> Incumbent:
 
 def test_from_below_the_first_plan_is_the_optimum() -> None:
     """Where a plan is found it is as fast as the best of brute force; the bound never passes that."""
-    found = 0
+    solved = 0
     for problem, best_s in CASES:
         incumbent = incumbent_of(Fluid(problem))
         ExhaustiveSearch(problem, incumbent).from_below()
         assert incumbent.bound.seconds <= best_s * (1 + ROUNDING)
         if incumbent.best is not None:
-            found += 1
+            solved += 1
             assert abs(incumbent.best_s / best_s - 1) <= ROUNDING
             assert incumbent.bound.seconds >= best_s * (1 - BOUND_ROUNDING)
-    assert found >= 10
+    assert solved >= 10
 
 
 def test_below_a_plan_all_faster_ones_are_tried() -> None:

@@ -31,10 +31,10 @@ def problem_of(*, hbm_bytes: float = 1e9, ranks: int = 4, tables: int = 4, rows:
 
 def outcome_of(problem: Problem, placement: Placement, *, is_optimal: bool = False) -> Outcome:
     """As a search would tell it, with a bound that is its step or far away."""
-    found = solve(problem, SearchLimits(effort=0))
-    assert found.bound is not None
+    outcome = solve(problem, SearchLimits(effort=0))
+    assert outcome.bound is not None
     step_s = load_state(problem, placement).step_s()
-    bound = replace(found.bound, seconds=step_s if is_optimal else found.bound.seconds / 2)
+    bound = replace(outcome.bound, seconds=step_s if is_optimal else outcome.bound.seconds / 2)
     return Outcome("optimal" if is_optimal else "feasible", placement, step_s, bound, None)
 
 
@@ -107,19 +107,19 @@ def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
     instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(20)]
     problems = [each.problem for each in instances if len(each.options.table)]
     for problem in problems:
-        found = solve(problem, SearchLimits(gap=0.0 if is_optimal else 1.0))
-        if found.placement is None or found.step_s is None:
+        outcome = solve(problem, SearchLimits(gap=0.0 if is_optimal else 1.0))
+        if outcome.placement is None or outcome.step_s is None:
             continue
-        final = finished(problem, found)
-        assert final.best_step_s == found.step_s
+        final = finished(problem, outcome)
+        assert final.best_step_s == outcome.step_s
         assert final.outcome.placement is not None
         assert final.outcome.step_s is not None
-        assert final.outcome.step_s <= found.step_s * (1 + GIVE)
+        assert final.outcome.step_s <= outcome.step_s * (1 + GIVE)
         assert load_state(problem, final.outcome.placement).step_s() == pytest.approx(final.outcome.step_s, rel=1e-12)
         assert faults(problem, final.outcome.placement) == []
         assert load_state(problem, final.outcome.placement).overflow_bytes() <= 1e-3
-        assert len(final.outcome.placement.item_block) <= len(found.placement.item_block)
-        if found.status == "optimal":
+        assert len(final.outcome.placement.item_block) <= len(outcome.placement.item_block)
+        if outcome.status == "optimal":
             assert final.outcome.status == "optimal"
             assert final.outcome.bound is not None
             assert final.outcome.step_s <= final.outcome.bound.seconds * (1 + OPTIMAL_GAP) * (1 + 1e-12)
@@ -129,10 +129,10 @@ def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
 def test_a_default_plan_crowds_no_rank_without_need(seed: int) -> None:
     """Tables of very unlike sizes fill 40 % of the HBM, one rank to more than nine tenths if only the step counts: no
     rank is crowded, for at most 0.1 % of the step; with room for a longest step, not even that."""
-    found = plan(*unlike_tables(seed), effort=1, simulate=False)
-    assert found.objective is not None
-    assert max(rank.bytes.hbm / rank.capacity.hbm for rank in found.ranks) <= CROWDED
-    assert (found.objective.given_up_s or 0.0) <= GIVE * found.objective.step_s
+    default = plan(*unlike_tables(seed), effort=1, simulate=False)
+    assert default.objective is not None
+    assert max(rank.bytes.hbm / rank.capacity.hbm for rank in default.ranks) <= CROWDED
+    assert (default.objective.given_up_s or 0.0) <= GIVE * default.objective.step_s
 
 
 def test_a_longest_step_is_kept() -> None:
@@ -141,22 +141,22 @@ def test_a_longest_step_is_kept() -> None:
     problem = build_problem(model, enumerate_options(model, Policy()))
     before = solve(problem, SearchLimits())
     assert before.step_s is not None
-    free, held = finished(problem, before), finished(problem, before, longest_s=before.step_s)
+    free, limited = finished(problem, before), finished(problem, before, longest_s=before.step_s)
     assert free.outcome.step_s is not None
     assert free.outcome.step_s > before.step_s
-    assert held.outcome.step_s is not None
-    assert held.outcome.step_s <= before.step_s
+    assert limited.outcome.step_s is not None
+    assert limited.outcome.step_s <= before.step_s
 
 
 def test_it_repeats() -> None:
     """The same plan gives the same plan."""
     problem = problem_of(tables=6)
-    found = solve(problem, SearchLimits())
-    one, other = (finished(problem, found).outcome.placement for _ in range(2))
-    assert one is not None
-    assert other is not None
-    assert np.array_equal(one.item_block, other.item_block)
-    assert np.array_equal(one.item_place, other.item_place)
+    outcome = solve(problem, SearchLimits())
+    first, second = (finished(problem, outcome).outcome.placement for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert np.array_equal(first.item_block, second.item_block)
+    assert np.array_equal(first.item_place, second.item_place)
 
 
 def test_without_a_plan_there_is_nothing_to_finish() -> None:

@@ -63,8 +63,8 @@ def question(seed: int, policy: Policy) -> tuple[Options, Problem] | None:
 
 def step_s(options: Options, problem: Problem, limits: SearchLimits) -> float:
     """Of the plan found; infinite where there is none."""
-    found = solve(problem, limits, restrictions=restrictions(options))
-    return np.inf if found.step_s is None else found.step_s
+    outcome = solve(problem, limits, restrictions=restrictions(options))
+    return np.inf if outcome.step_s is None else outcome.step_s
 
 
 @pytest.mark.slow
@@ -143,10 +143,10 @@ def test_a_plan_of_a_restriction_is_one_of_the_whole() -> None:
     whole = question(2, Policy())
     assert whole is not None
     options, problem = whole
-    found = solve(problem, SearchLimits(gap=0.0), restrictions=restrictions(options))
-    assert found.placement is not None
-    state = load_state(problem, found.placement)
-    assert state.step_s() == pytest.approx(found.step_s, rel=1e-9)
+    outcome = solve(problem, SearchLimits(gap=0.0), restrictions=restrictions(options))
+    assert outcome.placement is not None
+    state = load_state(problem, outcome.placement)
+    assert state.step_s() == pytest.approx(outcome.step_s, rel=1e-9)
     assert state.overflow_bytes() <= 1e-3
 
 
@@ -161,6 +161,6 @@ def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
     model = model.model_copy(update={"tables": tables, "embedding": embedding})
     of, steps = StepModel(load_topology("zionex-16"), model), []
     for policy in (Policy(), Policy(tiers=("ddr_cached",))):
-        found = with_own_fractions(Formulation.of(of, policy))
-        steps.append(step_s(found.options, found.problem, SearchLimits(effort=effort)))
+        formulation = with_own_fractions(Formulation.of(of, policy))
+        steps.append(step_s(formulation.options, formulation.problem, SearchLimits(effort=effort)))
     assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)

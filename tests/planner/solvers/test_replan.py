@@ -104,14 +104,14 @@ SEARCH: dict[str, Any] = {"effort": 1, "time_limit_s": 3600.0, "simulate": False
 def steps_by_limit(where: Topology, model: Workload, old: Plan, **words: Any) -> list[tuple[float, int]]:
     """(step, moved bytes) for limits from no byte to more than all."""
     whole = sum(int(t.shards.bytes.sum()) for t in old.tables)
-    found = []
+    steps = []
     for limit in (0, whole >> 4, whole >> 2, whole >> 1, 2 * whole):
         new = plan(where, model, previous=old, max_move_bytes=limit, **SEARCH, **words)
         if new.objective is not None:
             assert new.moves is not None
             assert new.moves.moved_bytes <= limit
-            found.append((new.objective.step_s, new.moves.moved_bytes))
-    return found
+            steps.append((new.objective.step_s, new.moves.moved_bytes))
+    return steps
 
 
 @pytest.mark.slow

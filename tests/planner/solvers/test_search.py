@@ -93,10 +93,10 @@ def test_a_gap_that_was_reached_is_kept(problem: Problem, searched: tuple[Outcom
     assert outcome.step_s is not None
     gap = (first + outcome.step_s) / 2 / outcome.bound_s - 1
     shorter: list[News] = []
-    found = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=gap), lambda *news: shorter.append(news))
-    assert found.step_s is not None
-    assert found.bound_s is not None
-    assert found.step_s <= found.bound_s * (1 + gap)
+    within_gap = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=gap), lambda *news: shorter.append(news))
+    assert within_gap.step_s is not None
+    assert within_gap.bound_s is not None
+    assert within_gap.step_s <= within_gap.bound_s * (1 + gap)
     assert len(shorter) < len(heard)
 
 
@@ -215,13 +215,13 @@ def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]
     Where one rank is short of HBM, the bound over all widths mixes tiers that whole tables cannot: it is 5 % below the
     plan. The plan is then the best there is of blocks in multiples of 16 columns, which is proven.
     """
-    found = problem_of(StepModel(topology(*groups), workload(UNEVEN)), policy)
-    outcome = solve(found, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=2))
+    problem = problem_of(StepModel(topology(*groups), workload(UNEVEN)), policy)
+    outcome = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=2))
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.bound_s is not None
     proven_s = outcome.bound_s
-    if found.world == 1:
+    if problem.world == 1:
         few = policy.model_copy(update={"column_multiple": 16})
         wide = solve(problem_of(StepModel(topology(*groups), workload(UNEVEN)), few), SearchLimits(gap=0.0))
         assert wide.status == "optimal"
@@ -229,8 +229,8 @@ def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]
         assert outcome.bound_s >= wide.bound_s * 0.94
         proven_s = wide.bound_s
     assert outcome.bound_s <= outcome.step_s <= proven_s * 1.003
-    assert faults(found, outcome.placement) == []
-    assert load_state(found, outcome.placement).overflow_bytes() == 0
+    assert faults(problem, outcome.placement) == []
+    assert load_state(problem, outcome.placement).overflow_bytes() == 0
 
 
 def test_disallowed_options_do_not_hide_allowed_ones(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:

@@ -1,4 +1,4 @@
-"""The last resort goes through all choices of options, the cheapest first."""
+"""Choices of options come all, the cheapest first."""
 
 import itertools
 
@@ -15,10 +15,10 @@ def test_every_choice_comes_once_and_in_order(seed: int) -> None:
     sizes = random.integers(1, 5, size=random.integers(1, 5))
     start = np.concatenate([[0], np.cumsum(sizes)])
     values = random.integers(0, 6, size=start[-1]) / 4
-    found = [tuple(choice.tolist()) for choice in cheapest_first(values, start)]
-    assert len(set(found)) == len(found)
-    assert set(found) == set(itertools.product(*(range(a, b) for a, b in itertools.pairwise(start.tolist()))))
-    totals = [values[list(choice)].sum() for choice in found]
+    choices = [tuple(choice.tolist()) for choice in cheapest_first(values, start)]
+    assert len(set(choices)) == len(choices)
+    assert set(choices) == set(itertools.product(*(range(a, b) for a, b in itertools.pairwise(start.tolist()))))
+    totals = [values[list(choice)].sum() for choice in choices]
     assert totals == sorted(totals)
 
 

@@ -16,7 +16,7 @@ from tests.oracles.placements import faults
 def test_what_is_found_is_legal_and_fits_and_mostly_something_is() -> None:
     """Of tight and confined tiny problems: a placement with its step, in most cases where brute force knows one; never
     where there is none."""
-    possible = found = 0
+    possible = placed = 0
     problems = [tiny_instance(seed).problem for seed in range(2, 62, 3)]
     problems += [confined_instance(seed).problem for seed in range(20)]
     for problem in problems:
@@ -28,7 +28,7 @@ def test_what_is_found_is_legal_and_fits_and_mostly_something_is() -> None:
         possible += has_placement
         if start is None:
             continue
-        found += 1
+        placed += 1
         placement, step_s = start
         state = load_state(problem, placement)
         assert has_placement
@@ -36,4 +36,4 @@ def test_what_is_found_is_legal_and_fits_and_mostly_something_is() -> None:
         assert state.overflow_bytes() == 0
         assert abs(state.step_s() - step_s) <= 1e-9 * step_s
     assert possible >= 15
-    assert found >= 0.9 * possible
+    assert placed >= 0.9 * possible

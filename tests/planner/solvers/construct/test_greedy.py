@@ -25,20 +25,21 @@ def placed(problem: Problem, seed: int) -> tuple[np.ndarray, Placement, float] |
     random = np.random.default_rng(seed)
     starts = problem.table_block_start
     choices = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
-    found = place(problem, choices, problem.stage_constants + 1e-3)
-    return None if found is None else (choices, found[0], found[1].step_s())
+    greedy = place(problem, choices, problem.stage_constants + 1e-3)
+    return None if greedy is None else (choices, greedy[0], greedy[1].step_s())
 
 
 def test_every_block_has_a_place_that_it_may_have() -> None:
-    """Every block of every chosen option once, on kinds that are allowed, tied ones apart on one node, and all fit."""
+    """Every block of every chosen option once, on kinds that are allowed, colocated ones apart on one node, and all
+    fit."""
     complete = 0
     for seed in range(90):
         problem = tiny_instance(seed).problem
-        found = placed(problem, seed)
-        if found is None:
+        case = placed(problem, seed)
+        if case is None:
             continue
         complete += 1
-        choices, placement, step_s = found
+        choices, placement, step_s = case
         expected = [block for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
         assert sorted(placement.item_block.tolist()) == sorted(expected)
         assert faults(problem, placement) == []
@@ -48,23 +49,23 @@ def test_every_block_has_a_place_that_it_may_have() -> None:
     assert complete >= 30
 
 
-def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
+def test_what_is_preplaced_stays_and_the_rest_is_placed_around_it() -> None:
     """Some tables keep all their places, one loses the place of a block, the others are picked."""
     complete = 0
     for seed in range(90):
         problem = tiny_instance(seed).problem
-        found = placed(problem, seed)
-        if found is None or problem.tables < 3:
+        case = placed(problem, seed)
+        if case is None or problem.tables < 3:
             continue
-        choices, before, _ = found
+        choices, before, _ = case
         table = problem.option_table[problem.block_option[before.item_block]]
         option = problem.block_option[before.item_block]
         is_loose = (
             (table == 0) & (np.cumsum(table == 0) == 1) & (before.item_place >= 0) & ~problem.option_colocated[option]
         )
         is_held = (table < 2) & ~is_loose
-        held = Placement(before.item_block[is_held], before.item_place[is_held])
-        again = place(problem, choices[2:], problem.stage_constants + 1e-3, held, before.item_block[is_loose])
+        preplaced = Placement(before.item_block[is_held], before.item_place[is_held])
+        again = place(problem, choices[2:], problem.stage_constants + 1e-3, preplaced, before.item_block[is_loose])
         if again is None:
             continue
         complete += 1
@@ -72,7 +73,7 @@ def test_what_is_held_stays_and_the_rest_is_placed_around_it() -> None:
         assert faults(problem, placement) == []
         assert sorted(placement.item_block.tolist()) == sorted(before.item_block.tolist())
         pairs = list(zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True))
-        for pair in zip(held.item_block.tolist(), held.item_place.tolist(), strict=True):
+        for pair in zip(preplaced.item_block.tolist(), preplaced.item_place.tolist(), strict=True):
             pairs.remove(pair)
         assert state.step_s() == pytest.approx(load_state(problem, placement).step_s(), rel=1e-9)
         assert state.overflow_bytes() == 0
@@ -85,9 +86,9 @@ def test_equal_tables_spread_evenly() -> None:
     model = StepModel(cluster, workload([{"rows": 10_000, "dim": 64}] * 8))
     policy = Policy(tiers=("hbm",), shardings=("table_wise",))
     problem = build_problem(model, enumerate_options(model, policy))
-    found = place(problem, np.arange(8), problem.stage_constants + 1e-3)
-    assert found is not None
-    assert np.bincount(found[0].item_place).tolist() == [2, 2, 2, 2]
+    greedy = place(problem, np.arange(8), problem.stage_constants + 1e-3)
+    assert greedy is not None
+    assert np.bincount(greedy[0].item_place).tolist() == [2, 2, 2, 2]
 
 
 def test_a_full_rank_is_left_alone() -> None:
@@ -99,12 +100,12 @@ def test_a_full_rank_is_left_alone() -> None:
         model = StepModel(cluster, workload((tables * 2)[:count], global_batch=64))
         problem = build_problem(model, enumerate_options(model, policy))
         assert problem.allowed.all()
-        found = place(problem, np.arange(count), problem.stage_constants + 1e-3)
+        greedy = place(problem, np.arange(count), problem.stage_constants + 1e-3)
         if count == 3:
-            assert found is None
+            assert greedy is None
         else:
-            assert found is not None
-            assert sorted(found[0].item_place.tolist()) == [0, 1]
+            assert greedy is not None
+            assert sorted(greedy[0].item_place.tolist()) == [0, 1]
 
 
 @pytest.mark.parametrize("seed", [239, 278])
@@ -117,10 +118,10 @@ def test_a_zone_that_was_tried_in_vain_leaves_no_trace(seed: int) -> None:
     for choices in itertools.islice(
         cheapest_first(fluid.choice_values(relaxed.multipliers), problem.table_block_start), 60
     ):
-        found = place(problem, choices, relaxed.stage_seconds)
-        if found is not None:
+        greedy = place(problem, choices, relaxed.stage_seconds)
+        if greedy is not None:
             placed += 1
-            assert found[1].step_s() == pytest.approx(load_state(problem, found[0]).step_s(), rel=1e-9)
+            assert greedy[1].step_s() == pytest.approx(load_state(problem, greedy[0]).step_s(), rel=1e-9)
     assert placed
 
 
@@ -131,9 +132,9 @@ def test_equal_tables_spread_evenly_over_many_ranks() -> None:
     """Blocks that are placed together go to different ranks: 512 equal tables on 256 ranks, two on each."""
     model = StepModel(MANY, workload([{"rows": 10_000, "dim": 64}] * 512))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise",))))
-    found = place(problem, np.arange(512), problem.stage_constants + 1e-3)
-    assert found is not None
-    assert np.bincount(found[0].item_place).tolist() == [2] * 256
+    greedy = place(problem, np.arange(512), problem.stage_constants + 1e-3)
+    assert greedy is not None
+    assert np.bincount(greedy[0].item_place).tolist() == [2] * 256
 
 
 @pytest.mark.parametrize("tiers", [("hbm",), ("ddr",), ("hbm", "ddr_cached")])
@@ -152,9 +153,9 @@ def test_placing_blocks_together_keeps_the_books(tiers: tuple[PlacementTier, ...
     problem = build_problem(model, enumerate_options(model, Policy(tiers=tiers)))
     starts = problem.table_block_start
     choices = np.array([random.integers(*starts[table : table + 2]) for table in range(problem.tables)])
-    found = place(problem, choices, problem.stage_constants + 1e-2)
-    assert found is not None
-    placement, state = found
+    greedy = place(problem, choices, problem.stage_constants + 1e-2)
+    assert greedy is not None
+    placement, state = greedy
     assert faults(problem, placement) == []
     expected = [block for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
     assert sorted(placement.item_block.tolist()) == sorted(expected)
@@ -170,7 +171,7 @@ def test_memory_is_spared_only_where_it_can_be(ranks: int) -> None:
     model = StepModel(cluster, workload([{"rows": 1_200_000, "dim": 64}] * ranks, global_batch=64))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_wise",))))
     for spare in (0.04e9, 0.2e9):
-        found = place(problem, np.arange(ranks), problem.stage_constants + 1e-3, spare=np.array([spare, 0.0, 0.0]))
-        assert found is not None
-        assert sorted(found[0].item_place.tolist()) == list(range(ranks))
-        assert found[1].free.min() == pytest.approx(load_state(problem, found[0]).free.min())
+        greedy = place(problem, np.arange(ranks), problem.stage_constants + 1e-3, spare=np.array([spare, 0.0, 0.0]))
+        assert greedy is not None
+        assert sorted(greedy[0].item_place.tolist()) == list(range(ranks))
+        assert greedy[1].free.min() == pytest.approx(load_state(problem, greedy[0]).free.min())

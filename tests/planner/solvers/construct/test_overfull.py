@@ -73,8 +73,8 @@ def test_local_search_lets_an_over_full_placement_fit() -> None:
         placement = random_placement(problem, np.random.default_rng(seed))
         if load_state(problem, placement).overflow_bytes() <= ROUNDING_BYTES:
             continue
-        held = np.stack([problem.table_of_block[placement.item_block], placement.item_place])
-        if len(np.unique(held, axis=1).T) < len(held.T):  # blocks of a table on one rank are joined, and may fit then
+        items = np.stack([problem.table_of_block[placement.item_block], placement.item_place])
+        if len(np.unique(items, axis=1).T) < len(items.T):  # blocks of a table on one rank are joined, and may fit then
             continue
         improver = Improver(problem, placement, seed)
         assert np.isinf(improver.best_s)

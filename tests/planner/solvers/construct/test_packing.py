@@ -20,17 +20,17 @@ def test_what_is_packed_fits_and_is_complete() -> None:
     for seed in range(60):
         problem = tiny_instance(seed).problem
         exists = optimum(problem) is not None
-        found = pack(problem)
+        placement = pack(problem)
         possible += exists
-        if found is None:
+        if placement is None:
             continue
         assert exists, seed
         packed += 1
-        assert load_state(problem, found).overflow_bytes() <= 0, seed
-        options = found.option_of_table(problem)
+        assert load_state(problem, placement).overflow_bytes() <= 0, seed
+        options = placement.option_of_table(problem)
         assert (options >= 0).all(), seed
         for option in options.tolist():
-            own = found.item_block[problem.block_option[found.item_block] == option]
+            own = placement.item_block[problem.block_option[placement.item_block] == option]
             if problem.option_units[option]:
                 assert problem.block_units[own].sum() == problem.option_units[option], seed
             else:
@@ -47,9 +47,9 @@ def test_tables_that_are_left_over_are_cut_finer() -> None:
         topology(node_group("a", hbm_bytes=1e9)), workload([{"rows": 2_300_000, "dim": 64}] * 3, global_batch=64)
     )
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
-    found = pack(problem)
-    assert found is not None
-    assert load_state(problem, found).overflow_bytes() <= 0
+    packed = pack(problem)
+    assert packed is not None
+    assert load_state(problem, packed).overflow_bytes() <= 0
 
 
 def test_the_smallest_share_of_a_table_that_fits_nowhere_is_infinite() -> None:
@@ -73,10 +73,10 @@ def test_ranks_that_no_table_may_use_stay_empty() -> None:
         problem = build_problem(
             model, enumerate_options(model, Policy(tiers=("hbm",), shardings=shardings, forbid_ranks=(0,)))
         )
-        found = pack(problem)
-        assert found is not None
-        on_node = problem.block_extent[found.item_block] == NODE
-        nodes = np.where(on_node, found.item_place, problem.node_of_rank[found.item_place])
-        ranks = np.where(on_node, -1, found.item_place)
+        packed = pack(problem)
+        assert packed is not None
+        on_node = problem.block_extent[packed.item_block] == NODE
+        nodes = np.where(on_node, packed.item_place, problem.node_of_rank[packed.item_place])
+        ranks = np.where(on_node, -1, packed.item_place)
         assert (ranks != 0).all()
         assert (nodes[on_node] != 0).all()

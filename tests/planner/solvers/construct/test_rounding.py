@@ -99,7 +99,7 @@ def test_every_table_has_an_option_that_the_optimum_mixes(seed: int) -> None:
 
 @pytest.mark.parametrize("headroom", [1.0, 0.9])
 def test_a_choice_keeps_to_the_memory_and_to_what_is_usable(headroom: float) -> None:
-    """Of the usable blocks alone, within the headroom but for what can be mended; None where it cannot be."""
+    """Of the usable blocks alone, within the headroom but for what can be repaired; None where it cannot be."""
     random = np.random.default_rng(4)
     problem = problem_of(list(random.uniform(0.2e6, 3e6, 30)), 2, hbm_bytes=4e9, ddr_bytes=20e9)
     fluid = Fluid(problem)

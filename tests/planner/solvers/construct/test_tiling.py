@@ -32,13 +32,13 @@ def test_is_the_cheapest(ranks: int, units: int) -> None:
     """Same cost as the best of all ways, and the widths have that cost and sum to the table."""
     for seed in range(5):
         cost = random_costs(seed, ranks, units)
-        found, expected = cheapest_tiling(cost), cheapest_by_hand(cost)
-        if found is None:
+        tiling, expected = cheapest_tiling(cost), cheapest_by_hand(cost)
+        if tiling is None:
             assert np.isinf(expected)
         else:
-            assert found.cost == pytest.approx(expected)
-            assert found.widths.sum() == units
-            assert cost[np.arange(ranks), found.widths].sum() == pytest.approx(expected)
+            assert tiling.cost == pytest.approx(expected)
+            assert tiling.widths.sum() == units
+            assert cost[np.arange(ranks), tiling.widths].sum() == pytest.approx(expected)
 
 
 def test_none_where_nothing_tiles() -> None:

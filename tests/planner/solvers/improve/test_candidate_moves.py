@@ -10,10 +10,10 @@ from planner.solvers.improve.candidate_moves import CandidateMoves, OutgoingMove
 def test_all_sets_of_each_rank_are_listed_once() -> None:
     """The empty one of every rank too, and of a rank with more blocks than are looked at, those of some of them."""
     rank = np.array([2, 0, 0, 2, 0, 2, 2])
-    found = item_sets(rank, 4, 2, 3, np.random.default_rng(0))
+    sets = item_sets(rank, 4, 2, 3, np.random.default_rng(0))
     listed = [
         (int(r), tuple(sorted(i for i in items.tolist() if i >= 0)))
-        for r, items in zip(found.rank, found.items, strict=True)
+        for r, items in zip(sets.rank, sets.items, strict=True)
     ]
     assert len(set(listed)) == len(listed)
     assert sorted(s for r, s in listed if r == 0) == sorted(

@@ -1,4 +1,4 @@
-"""The last moves: what is left is a local optimum, as trying every move and swap shows."""
+"""Descent: what is left is a local optimum, as trying every move and swap shows."""
 
 import itertools
 from collections.abc import Iterator
@@ -48,17 +48,17 @@ CASES = [(seed, *found) for seed in SEEDS if (found := some(seed)) is not None]
 def neighbours(problem: Problem, placement: Placement) -> Iterator[Placement]:
     """All placements that differ by one block of a single rank elsewhere, or by two in each other's place."""
     block, place = placement.item_block, placement.item_place
-    tied = problem.option_colocated[problem.block_option[block]]
+    colocated = problem.option_colocated[problem.block_option[block]]
     single = np.flatnonzero(
-        (problem.block_extent[block] == RANK) & ~problem.grouped[problem.table_of_block[block]] & ~tied
+        (problem.block_extent[block] == RANK) & ~problem.grouped[problem.table_of_block[block]] & ~colocated
     )
     for item, rank in itertools.product(single.tolist(), range(problem.world)):
         elsewhere = place.copy()
         elsewhere[item] = rank
         yield Placement(block, elsewhere)
-    for one, two in itertools.combinations(single.tolist(), 2):
+    for first, second in itertools.combinations(single.tolist(), 2):
         exchanged = place.copy()
-        exchanged[[one, two]] = place[[two, one]]
+        exchanged[[first, second]] = place[[second, first]]
         yield Placement(block, exchanged)
 
 
@@ -70,11 +70,11 @@ def test_there_are_cases() -> None:
 @pytest.mark.parametrize(("seed", "problem", "placement"), CASES)
 def test_no_move_and_no_swap_makes_the_result_better(seed: int, problem: Problem, placement: Placement) -> None:
     """From any placement; it is legal, and its step is the one that is told."""
-    found, step_s = descended(problem, placement)
-    assert is_legal(problem, found)
-    assert load_state(problem, found).step_s() == pytest.approx(step_s, rel=1e-12)
+    local_optimum, step_s = descended(problem, placement)
+    assert is_legal(problem, local_optimum)
+    assert load_state(problem, local_optimum).step_s() == pytest.approx(step_s, rel=1e-12)
     assert step_s <= load_state(problem, placement).step_s() * (1 + 1e-12)
-    for other in neighbours(problem, found):
+    for other in neighbours(problem, local_optimum):
         if is_legal(problem, other):
             assert load_state(problem, other).step_s() >= step_s * (1 - 2 * WORTH), seed
 
@@ -82,9 +82,9 @@ def test_no_move_and_no_swap_makes_the_result_better(seed: int, problem: Problem
 def test_results_of_the_search_are_local_optima() -> None:
     """With no more than one start and no pass."""
     for seed, problem, _ in CASES[:15]:
-        found = solve(problem, SearchLimits(gap=0.0, effort=0))
-        assert found.placement is not None
-        assert found.step_s is not None
-        for other in neighbours(problem, found.placement):
+        outcome = solve(problem, SearchLimits(gap=0.0, effort=0))
+        assert outcome.placement is not None
+        assert outcome.step_s is not None
+        for other in neighbours(problem, outcome.placement):
             if is_legal(problem, other):
-                assert load_state(problem, other).step_s() >= found.step_s * (1 - 2e-6), seed
+                assert load_state(problem, other).step_s() >= outcome.step_s * (1 - 2e-6), seed

@@ -45,11 +45,13 @@ def test_tables_that_may_not_move_stay() -> None:
         improver = Improver(problem, placement, seed, movable)
         run(improver)
         check(problem, placement, improver)
-        held = []
-        for found in (placement, improver.best()):
-            stays = ~movable[problem.option_table[problem.block_option[found.item_block]]]
-            held.append(sorted(zip(found.item_block[stays].tolist(), found.item_place[stays].tolist(), strict=True)))
-        assert held[0] == held[1]
+        fixed_items = []
+        for each in (placement, improver.best()):
+            stays = ~movable[problem.option_table[problem.block_option[each.item_block]]]
+            fixed_items.append(
+                sorted(zip(each.item_block[stays].tolist(), each.item_place[stays].tolist(), strict=True))
+            )
+        assert fixed_items[0] == fixed_items[1]
         moved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
     assert moved >= len(TINY) / 10
 
@@ -88,12 +90,12 @@ def test_the_same_seed_gives_the_same_placement() -> None:
     start = random_placement(problem, np.random.default_rng(5), legal=True)
     over = load_state(problem, start).overflow_bytes()
     problem = replace(problem, pool_capacity=tuple(capacity + over for capacity in problem.pool_capacity))
-    found = []
+    results = []
     for seed in (1, 1, 2):
         improver = Improver(problem, start, seed)
         run(improver)
-        found.append((improver.best_s, improver.best()))
-    (first_s, first), (again_s, again), (_, other) = found
+        results.append((improver.best_s, improver.best()))
+    (first_s, first), (again_s, again), (_, other) = results
     assert first_s == again_s
     assert np.array_equal(first.item_block, again.item_block)
     assert np.array_equal(first.item_place, again.item_place)

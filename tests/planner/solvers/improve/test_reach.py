@@ -25,9 +25,9 @@ def start() -> tuple[Problem, Placement]:
     """26 tables on 32 ranks, as a search without passes leaves them: some are over nodes."""
     model = StepModel(load_topology("zionex-16", nodes=4), load_workload("dlrm-dcnv2"))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
-    found = solve(problem, SearchLimits(effort=0)).placement
-    assert found is not None
-    return problem, found
+    placement = solve(problem, SearchLimits(effort=0)).placement
+    assert placement is not None
+    return problem, placement
 
 
 def test_one_table_over_nodes_is_in_another_option(start: tuple[Problem, Placement]) -> None:
@@ -63,7 +63,7 @@ def test_whole_amounts_end_on_a_level_that_they_can_reach(base: list[float]) -> 
             for shared in itertools.product(range(count + 1), repeat=3)
             if sum(shared) == count
         )
-        found = _level(np.array(base), float(count), 1.0)
-        assert least - 1e-9 <= found <= least + 1 + 1e-9
+        level_s = _level(np.array(base), float(count), 1.0)
+        assert least - 1e-9 <= level_s <= least + 1 + 1e-9
         assert _level(np.array(base), float(count), 0.0) <= least + 1e-9
         assert _level(np.array(base), float(count), 0.0) >= max(*base, (sum(base) + count) / 3) - 1e-9

@@ -58,10 +58,10 @@ def test_tables_of_two_tiers_change_places() -> None:
     placement = Placement(np.array([in_hbm[0], in_ddr[1]]), np.zeros(2, dtype=np.int64))
     tight = with_room(problem, placement, -50e6, 150e6, *[0.0] * (len(problem.pool_capacity) - 2))
     assert load_state(tight, placement).overflow_bytes() > 0
-    found = repaired(tight, placement, np.zeros(len(size)), 1.0)
-    assert found is not None
-    assert load_state(tight, found).overflow_bytes() == 0
-    assert tiers_of(tight, found) == [1, 0]
+    after = repaired(tight, placement, np.zeros(len(size)), 1.0)
+    assert after is not None
+    assert load_state(tight, after).overflow_bytes() == 0
+    assert tiers_of(tight, after) == [1, 0]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -75,9 +75,9 @@ def test_what_fits_is_a_placement_and_most_that_is_too_full_comes_to_fit(ranks: 
         taken = [size - load_state(problem, aim).free[m].min() for m, size in enumerate(problem.pool_capacity)]
         tight = replace(problem, pool_capacity=tuple(np.asarray(of * 1.02 + 1.0) for of in taken))
         before = placement_of(tight, random)
-        found = repaired(tight, before, Fluid(tight).block_values(Fluid(tight).no_multipliers()), 1.0)
-        if found is not None:
-            assert faults(tight, found) == []
-            assert load_state(tight, found).overflow_bytes() <= 1e-3
+        after = repaired(tight, before, Fluid(tight).block_values(Fluid(tight).no_multipliers()), 1.0)
+        if after is not None:
+            assert faults(tight, after) == []
+            assert load_state(tight, after).overflow_bytes() <= 1e-3
             fits += 1
     assert fits >= 15

@@ -70,10 +70,10 @@ def test_the_split_is_the_best_of_all(seed: int, ranks: int, room: float) -> Non
     places = divided(bins, smoothing)
     ways = itertools.product((0, 1), repeat=len(bins.item_bin))
     best = min(value(bins, smoothing, np.array(way)) for way in ways)
-    found = value(bins, smoothing, places)
-    assert np.isfinite(found)
-    assert found <= best * (1 + CLEARLY)
-    assert found <= value(bins, smoothing, bins.item_bin) * (1 + 1e-9)
+    reached = value(bins, smoothing, places)
+    assert np.isfinite(reached)
+    assert reached <= best * (1 + CLEARLY)
+    assert reached <= value(bins, smoothing, bins.item_bin) * (1 + 1e-9)
 
 
 def test_full_bins_divide_some_of_their_blocks() -> None:

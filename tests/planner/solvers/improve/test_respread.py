@@ -31,9 +31,9 @@ def start() -> tuple[Problem, Placement]:
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
     spare = np.array([200e6, 0.0, 0.0])
-    found = place(problem, round_choices(fluid, relaxed), relaxed.stage_seconds, spare=spare)
-    assert found is not None
-    return problem, found[0]
+    greedy = place(problem, round_choices(fluid, relaxed), relaxed.stage_seconds, spare=spare)
+    assert greedy is not None
+    return problem, greedy[0]
 
 
 def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem, Placement]) -> None:
@@ -48,7 +48,7 @@ def test_what_ranks_send_comes_in_steps_and_lookups_do_not(start: tuple[Problem,
     assert 2 <= np.count_nonzero(heights) < np.count_nonzero(seconds.any(axis=0))
 
 
-def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -> None:
+def test_spreading_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -> None:
     """Of every stage that is loaded in steps, though gradients of replicas load all ranks alike; the books stay right,
     and every table has an option that it may have."""
     problem, placement = start
@@ -68,7 +68,7 @@ def test_relief_brings_the_mean_below_a_step(start: tuple[Problem, Placement]) -
     np.testing.assert_allclose(improver.state.loads.free, state.free, rtol=1e-9, atol=1e-2)
 
 
-def test_no_relief_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
+def test_nothing_is_spread_without_memory_on_every_rank(start: tuple[Problem, Placement]) -> None:
     """A table that is spread takes bytes of all ranks: none is where one rank is full."""
     improver = Improver(*start, 0)
     index, items, state = improver.state.exchange_index, improver.state.items, improver.state.loads
@@ -117,7 +117,7 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     assert longest[1].sum() < longest[0].sum()
 
 
-def test_no_relief_where_tables_may_not_be_spread() -> None:
+def test_nothing_is_spread_where_tables_may_not_be_spread() -> None:
     """Whole tables on single ranks only: nothing is done, and nothing changes."""
     model = StepModel(load_topology("zionex-16", nodes=2), load_workload("synthetic:60@seed=3"))
     policy = Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"))

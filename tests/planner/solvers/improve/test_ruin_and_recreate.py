@@ -39,10 +39,10 @@ def test_there_are_cases() -> None:
 def test_plans_are_legal_and_never_longer(seed: int, problem: Problem, placement: Placement) -> None:
     """Every table stays whole, memory is kept, and the step is the one that is claimed."""
     ruin = ruined(problem, placement, all_of(problem))
-    found = ruin.best()
-    assert found is not None
-    assert faults(problem, found) == []
-    state = load_state(problem, found)
+    best = ruin.best()
+    assert best is not None
+    assert faults(problem, best) == []
+    state = load_state(problem, best)
     assert state.overflow_bytes() <= 1e-3
     assert state.step_s() == pytest.approx(ruin.best_s, rel=1e-9)
     assert ruin.best_s <= load_state(problem, placement).step_s() * (1 + 1e-12)
@@ -64,9 +64,9 @@ def test_full_memory_is_kept() -> None:
     """Where the pools are just large enough for the placement, no plan is over-full."""
     for seed, problem, placement in CASES:
         tight = just_large_enough(problem, placement)
-        found = ruined(tight, placement, all_of(tight), 40).best()
-        assert found is not None
-        assert load_state(tight, found).overflow_bytes() <= 1e-3, seed
+        best = ruined(tight, placement, all_of(tight), 40).best()
+        assert best is not None
+        assert load_state(tight, best).overflow_bytes() <= 1e-3, seed
 
 
 def test_repeats_for_a_seed() -> None:
@@ -86,9 +86,9 @@ def test_a_built_plan_is_whole() -> None:
         relaxed = solve_relaxation(Fluid(problem))
         ruin = Ruin(problem, relaxed.multipliers, all_of(problem), relaxed.stage_seconds, seed)
         ruin.build()
-        found = ruin.best()
-        if found is not None:
-            assert faults(problem, found) == []
-            assert load_state(problem, found).overflow_bytes() <= 1e-3
+        placement = ruin.best()
+        if placement is not None:
+            assert faults(problem, placement) == []
+            assert load_state(problem, placement).overflow_bytes() <= 1e-3
             built += 1
     assert built >= len(CASES) / 2

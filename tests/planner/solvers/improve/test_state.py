@@ -29,8 +29,8 @@ def test_parts_that_meet_become_one_block() -> None:
     """Two quarters on one rank are a half; that costs less, and holds no more."""
     problem = quartered()
     start = Placement(np.array([1, 1, 1, 1]), np.array([0, 0, 1, 2]))
-    found = Improver(problem, start, 0).best()
-    assert sorted(zip(found.item_block.tolist(), found.item_place.tolist(), strict=True)) == [(1, 1), (1, 2), (2, 0)]
+    best = Improver(problem, start, 0).best()
+    assert sorted(zip(best.item_block.tolist(), best.item_place.tolist(), strict=True)) == [(1, 1), (1, 2), (2, 0)]
 
 
 @pytest.mark.parametrize("places", [[0, 0, 0, 1], [3, 3, 3, 2]])
@@ -72,7 +72,7 @@ def test_joining_parts_never_takes_more_memory(policy: Policy) -> None:
     for option in np.flatnonzero(problem.option_units):
         types = np.flatnonzero(problem.block_option == option)
         block_of = dict(zip(problem.block_units[types].tolist(), types.tolist(), strict=True))
-        for one, first in block_of.items():
-            for two, second in block_of.items():
-                if (joint := block_of.get(one + two)) is not None:
+        for width, first in block_of.items():
+            for other_width, second in block_of.items():
+                if (joint := block_of.get(width + other_width)) is not None:
                     assert (size[:, joint] <= (size[:, first] + size[:, second]) * (1 + 1e-12)).all()
