@@ -53,7 +53,7 @@ def commands(effort: str) -> Iterator[Command]:
     yield Command("size --max-step", (*size, "--max-step", "9ms"))
     example = ("plan", *EXAMPLE, "--effort", effort, "--quiet", "-o", "{before}")
     for more in (("--nodes", "3"), ("--nodes", "1"), ("--nodes", "3", "--max-move", "20GB")):
-        words = ("plan", "--from", "{before}", *more, "--effort", effort, "--quiet", "-o", "{out}")
+        words = ("plan", "--from", "{before}", *EXAMPLE, *more, "--effort", effort, "--quiet", "-o", "{out}")
         yield Command(f"plan --from {' '.join(more)}", words, example)
     for said in ("verify", "explain", "memory", "simulate"):
         yield Command(said, (said, "{before}", "--format", "json"), example)

@@ -2,8 +2,8 @@
 
 Costs of options are at the multipliers of the plan's own proof (see `planner.verification.proof`): what a second on
 each resource and a byte of each memory are worth to the step as a whole. The bound is the sum, over all tables, of the
-cheapest option at these prices, so an option that costs more there is one that lengthens the bound by the difference,
-and an option that costs as much may be taken for no better reason than that it packs well.
+cheapest option at these multipliers. So an option that costs more there is one that lengthens the bound by the
+difference, and an option that costs as much may be taken for no better reason than that it packs well.
 """
 
 from dataclasses import replace

@@ -61,7 +61,7 @@ class PlanReasons:
 
 @dataclass(frozen=True)
 class OptionReasons:
-    """One way to hold a table, at the prices of the bound."""
+    """One way to hold a table, at the multipliers of the bound."""
 
     sharding: Sharding
     tier: PlacementTier
@@ -69,9 +69,9 @@ class OptionReasons:
     blocks: int
     """Column blocks that the table is cut into."""
     seconds: float
-    """At the prices."""
+    """Its cost at the multipliers."""
     by_stage: dict[str, float]
-    """Its parts; `memory` is the price of its bytes."""
+    """Its parts; `memory` is that of its bytes."""
     bytes: dict[str, int]
     """In each memory, all shards together."""
     is_too_long: bool = False

@@ -38,7 +38,7 @@ REPEATS = 3
 TAKES = 1e-6
 """Part of a mixture that counts."""
 LOST = 1e-3
-"""Share of the bound that is lost to new shares before prices are looked for anew."""
+"""Share of the bound that is lost to new shares before multipliers are looked for anew."""
 WORTH = 1e-5
 """Share of the step that a new division of the memory must save."""
 
@@ -46,7 +46,7 @@ WORTH = 1e-5
 def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
     """The same placement with the memory of its ranks divided among its caches as is best, where that helps.
 
-    The shares found become options, so that the bound holds for them, too: it is that of the prices then.
+    The shares found become options, so that the bound holds for them, too: it is that of the multipliers then.
     """
     options = formulation.options
     if outcome.placement is None or outcome.bound is None or outcome.step_s is None or options.fractions is None:
@@ -72,10 +72,10 @@ def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, O
 
 
 def _bound_at(problem: Problem, bound: Bound) -> Bound:
-    """What the prices of a bound prove of a problem with more options; or new ones, where these lose much.
+    """What the multipliers of a bound prove of a problem with more options; or new ones, where these lose much.
 
     Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
-    smaller than all others may fit, and then the old prices prove nothing.
+    smaller than all others may fit, and then the old multipliers prove nothing.
     """
     fluid = Fluid(problem, integrality_floors(problem))
     best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)

@@ -1,10 +1,10 @@
 """Which cache sizes are tried: shares of each table's own, where HBM has a price.
 
 Whatever is cached competes for the same bytes of HBM, so at the optimum the next byte saves as much in every table.
-The prices of the fluid relaxation say how much that is. From coarse shares, the same for all tables, come first
-prices; at these each table has its best share, and shares at a multiple of the price stand beside it for what the
-prices do not see: whole tables on single ranks. The relaxation over these gives new prices, until its bound stops
-falling. This is column generation (Gilmore & Gomory 1961) over a continuous choice.
+The multipliers of the fluid relaxation say how much that is. From coarse shares, the same for all tables, come first
+ones; at these each table has its best share, and shares at several times the multiplier of HBM stand beside it for what
+multipliers do not see: whole tables on single ranks. The relaxation over these gives new multipliers, until its bound
+stops falling. This is column generation (Gilmore & Gomory 1961) over a continuous choice.
 """
 
 import time
@@ -153,7 +153,7 @@ def _next_fractions(
     curves: Mapping[PlacementTier, "_Curve"],
     factors: tuple[float, ...],
 ) -> dict[PlacementTier, Floats]:
-    """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its prices."""
+    """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its multipliers."""
     problem = fluid.problem
     cheapest, _ = fluid.price(relaxed.multipliers)
     taken = problem.block_option[relaxed.choices]
@@ -176,12 +176,12 @@ class _Curve:
         grid = np.tile(GRID, (problem.tables, 1))
         self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
 
-    def best(self, prices: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
+    def best(self, multipliers: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
         """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
-        and [T] what the cheapest one costs at the prices themselves."""
+        and [T] what the cheapest one costs at the multipliers themselves."""
         cheapest, least = [], np.full(self._problem.tables, np.inf)
         for kind in range(self._problem.kinds):
-            weight, byte = self._prices(prices, kind)
+            weight, byte = self._multipliers(multipliers, kind)
             values = _valued(self._grid[kind], weight, byte, 1.0)
             least = np.minimum(least, values.min(axis=1))
             for factor in factors:
@@ -215,14 +215,16 @@ class _Curve:
         seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
         return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
 
-    def _prices(self, prices: Multipliers, kind: int) -> tuple[Floats, Floats]:
+    def _multipliers(self, multipliers: Multipliers, kind: int) -> tuple[Floats, Floats]:
         """[T, C] and [T, M] what a second and a byte cost each table on ranks of a kind."""
         problem = self._problem
         sets = range(len(problem.rank_sets))
         weight = np.stack(
-            [problem.capacity_regions.of_set(prices.weight, number, problem.kinds)[kind] for number in sets]
+            [problem.capacity_regions.of_set(multipliers.weight, number, problem.kinds)[kind] for number in sets]
         )
-        byte = np.stack([problem.capacity_regions.of_set(prices.byte, number, problem.kinds)[kind] for number in sets])
+        byte = np.stack(
+            [problem.capacity_regions.of_set(multipliers.byte, number, problem.kinds)[kind] for number in sets]
+        )
         return weight[problem.table_rank_set], byte[problem.table_rank_set]
 
 

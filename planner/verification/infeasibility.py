@@ -1,7 +1,7 @@
 """Why nothing fits, in the document's words: written from a solver's proof, and checked without one.
 
-The words follow from the inputs and the byte prices alone. So whoever checks a document writes them anew from the
-prices that it states, and compares.
+The words follow from the inputs and the multipliers of memory alone. So whoever checks a document writes them anew
+from the multipliers that it states, and compares.
 """
 
 from collections.abc import Iterator
@@ -179,13 +179,13 @@ def nothing_fits(problem: Problem) -> bool:
 
 
 def is_infeasible(reason: Infeasibility, model: CostModel, problem: Problem) -> bool:
-    """Whether no placement fits: a table has no option, or the prices put the need above all memory."""
+    """Whether no placement fits: a table has no option, or the multipliers put the need above all memory."""
     claim = _priced(reason)
     if any(faults_of(claim, model, problem)):
         return False
-    prices, usable = read_proof(claim, model, problem)
+    multipliers, usable = read_proof(claim, model, problem)
     nothing = np.zeros(len(problem.stage_constants))
-    return lagrangian_s(problem, prices, usable, nothing) > float(problem.stage_constants.sum())
+    return lagrangian_s(problem, multipliers, usable, nothing) > float(problem.stage_constants.sum())
 
 
 def _priced(reason: Infeasibility) -> Proof:
@@ -206,13 +206,13 @@ def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibilit
     if reason.exhaustive_search:
         return explain_exhaustive_search(formulation, reason.remedies)
     model, problem = formulation.model, formulation.problem
-    prices, _ = read_proof(_priced(reason), model, problem)
+    multipliers, _ = read_proof(_priced(reason), model, problem)
     unplaceable = _homeless(problem)
     if len(unplaceable):
-        shortage = Shortage(unplaceable, np.zeros_like(prices.byte), growth_for(problem, unplaceable))
+        shortage = Shortage(unplaceable, np.zeros_like(multipliers.byte), growth_for(problem, unplaceable))
     else:
         stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
         short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
-        shortage = Shortage(unplaceable, prices.byte, np.array(short), blamed_ranks(problem, prices.byte))
+        shortage = Shortage(unplaceable, multipliers.byte, np.array(short), blamed_ranks(problem, multipliers.byte))
     recomputed = explain_shortage(formulation, shortage)
     return recomputed.model_copy(update={"remedies": reason.remedies})

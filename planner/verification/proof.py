@@ -98,7 +98,7 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
 
 
 def memory_multipliers(model: CostModel, problem: Problem, byte: Floats) -> tuple[MemoryMultiplier, ...]:
-    """The prices [D, M] that are not 0, in the document's words."""
+    """The multipliers [D, M] that are not 0, in the document's words."""
     return tuple(
         MemoryMultiplier(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
         for m, tier in enumerate(model.memories)
@@ -159,29 +159,29 @@ def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Itera
 
 
 def _plain(packing: ProofPacking) -> Proof:
-    """The weights and prices of a packing as a proof of their own."""
+    """The weights and multipliers of a packing as a proof of their own."""
     return Proof(threshold_s=None, weights=packing.weights, memory_multipliers=packing.memory_multipliers)
 
 
 def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Multipliers, Bools]:
-    """The prices of a proof, and [B] the blocks that a plan below its threshold may hold."""
-    prices = _multipliers(proof, model, problem)
+    """The multipliers of a proof, and [B] the blocks that a plan below its threshold may hold."""
+    multipliers = _multipliers(proof, model, problem)
     usable: Bools = np.asarray(problem.allowed.any(axis=0))
     if proof.threshold_s is not None:
-        usable &= least_step_of_block_s(problem, prices) < proof.threshold_s
-    return prices, usable
+        usable &= least_step_of_block_s(problem, multipliers) < proof.threshold_s
+    return multipliers, usable
 
 
 def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
     """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
-    prices, usable = read_proof(proof, model, problem)
-    value = lagrangian_s(problem, prices, usable, integrality_floors(problem))
+    multipliers, usable = read_proof(proof, model, problem)
+    value = lagrangian_s(problem, multipliers, usable, integrality_floors(problem))
     simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
     if proof.packing is not None:
-        simple = max(simple, _packed_s(proof.packing, prices, model, problem))
+        simple = max(simple, _packed_s(proof.packing, multipliers, model, problem))
     if proof.branching is not None:
         tree = read_tree(proof.branching, model, problem)
-        simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, prices)))
+        simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, multipliers)))
     if proof.exhaustive_search_s is not None:
         simple = max(simple, proven_s(proof.exhaustive_search_s))
     return simple
@@ -199,11 +199,11 @@ def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, probl
     )
     rooms = stage_rooms(problem, packing.threshold_s, least_stage_s(problem, least))
     placed, anywhere, paid = priced_shares(problem, functions, rooms)
-    prices = _multipliers(_plain(packing), model, problem)
-    values = block_values(problem, prices.weight, prices.byte, placed) + anywhere
+    multipliers = _multipliers(_plain(packing), model, problem)
+    values = block_values(problem, multipliers.weight, multipliers.byte, placed) + anywhere
     usable = np.asarray(problem.allowed.any(axis=0)) & (least_step_of_block_s(problem, least) < packing.threshold_s)
     cheapest, _, _ = cheapest_wholes(problem, np.where(usable, values, np.inf), option_tilings(problem))
-    value = dual_value_s(problem, prices, cheapest, integrality_floors(problem)) - paid * (1 + ROUNDING)
+    value = dual_value_s(problem, multipliers, cheapest, integrality_floors(problem)) - paid * (1 + ROUNDING)
     return min(value, packing.threshold_s)
 
 
@@ -211,8 +211,8 @@ def faults_of_exhaustive_search(proof: Proof, model: CostModel, problem: Problem
     """A plan that is faster than all that was tried, if that is claimed; for multipliers without faults."""
     if proof.exhaustive_search_s is None:
         return
-    prices = _multipliers(proof, model, problem)
-    tried = search_exhaustively(problem, proof.exhaustive_search_s, prices.weight, prices.byte)
+    multipliers = _multipliers(proof, model, problem)
+    tried = search_exhaustively(problem, proof.exhaustive_search_s, multipliers.weight, multipliers.byte)
     if tried is None:
         yield f"there are too many plans below {proof.exhaustive_search_s!r} s to try them all"
     elif tried.placement is not None:
@@ -232,7 +232,7 @@ def faults_of_branching(proof: Proof, model: CostModel, problem: Problem) -> Ite
 
 
 def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multipliers:
-    """The prices of a proof without faults."""
+    """The multipliers of a proof without faults."""
     places = _places(model, problem)
     instances, _ = instances_of_columns(problem)
     index = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
