@@ -8,13 +8,13 @@ import numpy as np
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.shards import PLACEMENT_TIERS, WORLD, Floats, Ints
 from cost_models.simulator.demand import Demand
-from cost_models.simulator.dense_part import DensePart
+from cost_models.simulator.dense_part import DenseKernels
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import Workload
 
@@ -27,8 +27,8 @@ class Builder:
     ) -> None:
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
-        self._dense = DensePart(self._streams, network, workload, software)
-        self._traffic = RankTraffic(network)
+        self._dense = DenseKernels(self._streams, network, workload, software)
+        self._traffic = LinkTraffic(network)
         self._exchanges = Exchanges(self._streams, network, self._traffic, software)
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])

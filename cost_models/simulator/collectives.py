@@ -12,7 +12,7 @@ from cost_models.shards import Floats
 from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT
 from cost_models.simulator.process_groups import ProcessGroups
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Transfer:
 class Collectives:
     """The transfers of collectives over the links of a cluster."""
 
-    def __init__(self, traffic: RankTraffic) -> None:
+    def __init__(self, traffic: LinkTraffic) -> None:
         self._traffic = traffic
 
     def all_to_all(

@@ -27,7 +27,7 @@ Bucket = tuple[Ints, float]
 """[W] activities after which gradients are ready, and their bytes."""
 
 
-class DensePart:
+class DenseKernels:
     """Puts the kernels of the dense part on the compute stream of W ranks."""
 
     def __init__(

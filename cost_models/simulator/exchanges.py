@@ -17,7 +17,7 @@ from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 
 SUMS = {"node": NODE, "row-wise": WORLD}
 """The shardings whose exchanges reduce partial sums, and the extent of the blocks whose sums these are."""
@@ -27,7 +27,7 @@ class Exchanges:
     """Puts exchanges on the streams of W ranks."""
 
     def __init__(
-        self, streams: Streams, network: SimulatedNetwork, traffic: RankTraffic, software: SoftwareCoefficients
+        self, streams: Streams, network: SimulatedNetwork, traffic: LinkTraffic, software: SoftwareCoefficients
     ) -> None:
         self._streams, self._network, self._software = streams, network, software
         self._collectives, self._everyone = Collectives(traffic), network.extents[WORLD]

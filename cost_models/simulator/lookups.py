@@ -12,7 +12,7 @@ from cost_models.simulator.shard_counts import Flags, ShardCounts
 
 
 @dataclass(frozen=True)
-class Reads:
+class ShardReads:
     """What each of n shards has read in a step: rows, and bytes of one row."""
 
     lookups: Floats
@@ -34,8 +34,8 @@ class Reads:
     """Distinct rows of them."""
 
     @classmethod
-    def of(cls, counts: ShardCounts, kind: RankKind, factor: Floats) -> "Reads":
-        """Reads of a step with `factor` [n] times the average ids, on ranks of this kind."""
+    def of(cls, counts: ShardCounts, kind: RankKind, factor: Floats) -> "ShardReads":
+        """The reads of a step with `factor` [n] times the average ids, on ranks of this kind."""
         tables, table, blocks = counts.tables, counts.table, counts.blocks
         sector = kind.lookup.sector_bytes
         plain = tables.row_bytes(table, blocks.columns, blocks.dtype)
@@ -63,7 +63,7 @@ class LookupWork:
 
     def __init__(self, counts: ShardCounts, kind: RankKind, software: SoftwareCoefficients, factor: Floats) -> None:
         self._counts, self._kind, self._software = counts, kind, software
-        self._reads = Reads.of(counts, kind, factor)
+        self._reads = ShardReads.of(counts, kind, factor)
 
     def all(self) -> dict[str, Floats]:
         """The lookup, the update, and cache misses."""

@@ -15,7 +15,7 @@ from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 
 
-class RankTraffic:
+class LinkTraffic:
     """What the traffic of W ranks asks of a network. Hubs are made for the groups that are asked for."""
 
     def __init__(self, network: SimulatedNetwork) -> None:

@@ -11,7 +11,7 @@ from cost_models.simulator.graph import NONE
 from cost_models.simulator.network import IN, OUT
 from cost_models.simulator.program import Task
 from cost_models.simulator.simulation import Simulation
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def sample(simulation: Simulation, most: int) -> list[int]:
 def resources(simulation: Simulation, rank: int) -> list[int]:
     """Numbers of the links, switches and tiers that serve a rank."""
     network = simulation.network
-    traffic, everyone = RankTraffic(network), network.extents[WORLD]
+    traffic, everyone = LinkTraffic(network), network.extents[WORLD]
     uses = [*traffic.port(OUT), *traffic.port(IN)]
     if everyone.leave_domains:
         uses += [*traffic.card(everyone, OUT), *traffic.card(everyone, IN)]

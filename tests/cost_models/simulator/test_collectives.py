@@ -13,7 +13,7 @@ from cost_models.simulator.engine import Engine
 from cost_models.simulator.graph import Graph, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
 
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -46,7 +46,7 @@ GROUPS = ("world", "nodes", "interleaved", "halves", "peers")
 CLUSTERS = [(4, None), (2, None), (8, None), (4, 3.0)]
 
 
-def seconds(cluster: SimulatedNetwork, traffic: RankTraffic, transfers: list[Transfer]) -> float:
+def seconds(cluster: SimulatedNetwork, traffic: LinkTraffic, transfers: list[Transfer]) -> float:
     """When everything has arrived that moves at once on otherwise idle links."""
     graph = Graph()
     for each in transfers:
@@ -83,7 +83,7 @@ def busiest(cluster: SimulatedNetwork, pairs: list[tuple[int, int]]) -> float:
 def test_an_all_to_all_is_its_messages(name: str, way: str, domain: int, oversubscription: float | None) -> None:
     """Among any groups it takes as long as the busiest link needs for the messages of all pairs of ranks."""
     cluster = network(domain=domain, oversubscription=oversubscription)
-    groups, traffic = grouped(cluster, name), RankTraffic(cluster)
+    groups, traffic = grouped(cluster, name), LinkTraffic(cluster)
     number = groups.group_of_rank
     pairs = [(a, b) for a, b in itertools.permutations(range(16), 2) if number[a] == number[b]]
     transfers = Collectives(traffic).all_to_all(groups, np.full(16, BYTES), way)
@@ -95,7 +95,7 @@ def test_an_all_to_all_is_its_messages(name: str, way: str, domain: int, oversub
 def test_an_all_to_all_beyond_smaller_groups(domain: int) -> None:
     """Ranks send nothing to those of their own node, whether scale-up domains are smaller or larger than nodes."""
     cluster = network(domain=domain)
-    everyone, nodes, traffic = cluster.extents[WORLD], cluster.extents[NODE], RankTraffic(cluster)
+    everyone, nodes, traffic = cluster.extents[WORLD], cluster.extents[NODE], LinkTraffic(cluster)
     pairs = [(a, b) for a, b in itertools.permutations(range(16), 2) if a // 4 != b // 4]
     transfers = Collectives(traffic).all_to_all(everyone, np.full(16, BYTES), OUT, beyond=nodes)
     inside = sum(cluster.domain_of_rank[a] == cluster.domain_of_rank[b] for a, b in pairs)
@@ -114,7 +114,7 @@ def sent(transfers: list[Transfer]) -> Floats:
 def test_sums_are_sent_once_to_reduce_and_twice_to_have_them_everywhere(name: str, domain: int) -> None:
     """Each of k ranks sends (k - 1) / k of its bytes; a share of 1/d is reduced between domains that have d of them."""
     cluster = network(domain=domain)
-    groups, laws = grouped(cluster, name), Collectives(RankTraffic(cluster))
+    groups, laws = grouped(cluster, name), Collectives(LinkTraffic(cluster))
     members = groups.size
     group, domain_of_rank = groups.group_of_rank, cluster.domain_of_rank
     own = np.array([np.sum((group == group[r]) & (domain_of_rank == domain_of_rank[r])) for r in range(16)])
@@ -129,7 +129,7 @@ def test_sums_are_sent_once_to_reduce_and_twice_to_have_them_everywhere(name: st
 def test_reductions_take_the_rate_of_reductions() -> None:
     """An all-reduce inside a node lasts as long as 2 (d - 1) / d of the bytes at the measured rate of one."""
     cluster = network()
-    traffic = RankTraffic(cluster)
+    traffic = LinkTraffic(cluster)
     transfers = Collectives(traffic).all_reduce(cluster.extents[NODE], np.full(16, BYTES))
     (kind,) = cluster.kinds
     assert seconds(cluster, traffic, transfers) == pytest.approx(2 * BYTES * 3 / 4 / kind.link_all_reduce)

@@ -8,7 +8,7 @@ import pytest
 from cost_models.coefficients import software_coefficients
 from cost_models.dense_size import dense_parts
 from cost_models.kinds import rank_kinds
-from cost_models.simulator.dense_part import BUCKET_BYTES, DensePart
+from cost_models.simulator.dense_part import BUCKET_BYTES, DenseKernels
 from cost_models.simulator.engine import Engine
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Streams
@@ -18,11 +18,11 @@ LAYERS = {"numerical_features": 13, "bottom_mlp": [512, 64], "interaction": "con
 CLUSTER = topology(node_group("a", ranks=2))
 
 
-def built(**dense: object) -> tuple[Streams, DensePart]:
+def built(**dense: object) -> tuple[Streams, DenseKernels]:
     model = workload([{"rows": 1000, "dim": 64}], dense=dense)
     streams = Streams(2)
     network = SimulatedNetwork(CLUSTER, rank_kinds(CLUSTER, model))
-    return streams, DensePart(streams, network, model, software_coefficients("torchrec"))
+    return streams, DenseKernels(streams, network, model, software_coefficients("torchrec"))
 
 
 def test_parts_that_need_no_vectors_come_first() -> None:

@@ -15,7 +15,7 @@ from cost_models.simulator.engine import Engine, Run
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Task
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.simulated_steps import EXACT, in_extent, kind_of, model_of, nothing, seconds, steps_of
 from topologies.cluster import Topology
@@ -36,7 +36,7 @@ class Stage:
 
     def __init__(self, topology: Topology, demand: Demand, comes_s: Floats, way: str = OUT) -> None:
         self.network = SimulatedNetwork(topology, rank_kinds(topology, MODEL))
-        streams, self.traffic = Streams(self.network.world), RankTraffic(self.network)
+        streams, self.traffic = Streams(self.network.world), LinkTraffic(self.network)
         exchanges = Exchanges(streams, self.network, self.traffic, software_coefficients("torchrec"))
         there = streams.run(Label("before", "lookup", COMPUTE, 0), comes_s)
         exchanges.outputs(0, demand, (1.0, 1.0), "dist", way, there)
@@ -90,7 +90,7 @@ def test_all_wait_for_the_last() -> None:
 def test_groups_do_not_wait_for_each_other() -> None:
     """Ranks of one half that come late hold up the all-reduce of their half alone; and it moves as many bytes."""
     network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
-    streams, traffic = Streams(8), RankTraffic(network)
+    streams, traffic = Streams(8), LinkTraffic(network)
     exchanges = Exchanges(streams, network, traffic, software_coefficients("torchrec"))
     comes = streams.run(Label("before", "dense backward", COMPUTE, 0), np.array([0.0] * 7 + [2.0]))
     ends = exchanges.all_reduce(0, network.extents[NODE], SUMS, comes)

@@ -7,7 +7,7 @@ from cost_models.kinds import rank_kinds
 from cost_models.shards import RANK, WORLD
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
-from cost_models.simulator.traffic import RankTraffic
+from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
 
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -17,7 +17,7 @@ NETWORK = SimulatedNetwork(CLUSTER, rank_kinds(CLUSTER, MODEL))
 
 def test_ranks_that_share_a_card_name_the_same_one() -> None:
     """Ports are each rank's own; the card of a node is one resource for both of its ranks."""
-    traffic, everyone = RankTraffic(NETWORK), NETWORK.extents[WORLD]
+    traffic, everyone = LinkTraffic(NETWORK), NETWORK.extents[WORLD]
     (port,) = traffic.port(OUT)
     assert len(set(port.of.tolist())) == 8
     card = traffic.card(everyone, OUT)[0]
@@ -28,7 +28,7 @@ def test_only_traffic_beyond_a_switch_goes_up() -> None:
     """A rank's share is that of the ranks outside its node that other switches hold, counted one by one."""
     pairs = ProcessGroups(np.array([0, 1, 0, 1, 2, 3, 2, 3]), NETWORK.domain_of_rank)
     for groups in (NETWORK.extents[WORLD], pairs):
-        _, uplink = RankTraffic(NETWORK).card(groups, OUT)
+        _, uplink = LinkTraffic(NETWORK).card(groups, OUT)
         (level,) = NETWORK.oversubscribed
         switch, group = NETWORK.switch_of_rank(level), groups.group_of_rank
         for rank in range(8):
@@ -40,7 +40,7 @@ def test_only_traffic_beyond_a_switch_goes_up() -> None:
 
 def test_hubs_of_different_groups_are_apart() -> None:
     """No hub stands for two groups, or for both directions; without an all-to-all there is none."""
-    traffic = RankTraffic(NETWORK)
+    traffic = LinkTraffic(NETWORK)
     assert traffic.hubs().count == 0
     seen = [
         set(hubs[0].of.tolist())
