@@ -172,7 +172,7 @@ class PathRelinking:
         places, at = np.unique(which_now[single] * problem.world + rank_now[single], return_inverse=True)
         same = np.searchsorted(places, which * problem.world + rank)
         same = np.where(np.append(places, -1)[same] == which * problem.world + rank, same, len(places))
-        found: list[Bools] = []
+        wrong_tables: list[Bools] = []
         for own, fixed, by_rows, now, most, more in (
             (self._own_column, problem.fixed, problem.by_rows, state.load, self._ceiling, everywhere),
             (self._own_pool, problem.bytes_fixed, problem.bytes_by_rows, -state.free, ROUNDING_BYTES, None),
@@ -183,8 +183,8 @@ class PathRelinking:
             then = now[:, rank].T + fixed[kind, block] + by_rows[kind, block] - there[same]
             then += 0.0 if more is None else more[which, kind]
             wrong = (then > most)[:, own].any(axis=1)
-            found.append(np.bincount(which, weights=wrong, minlength=len(tables)) > 0)
-        return found[0], found[1]
+            wrong_tables.append(np.bincount(which, weights=wrong, minlength=len(tables)) > 0)
+        return wrong_tables[0], wrong_tables[1]
 
     def _return(self, table: int, blocks: PlacedBlocks, *, is_barred: bool) -> PlacedBlocks | None:
         """Put a table back, or into another memory there if its own is too full; None where it does not fit."""
