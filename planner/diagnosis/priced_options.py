@@ -113,44 +113,44 @@ class PricedOptions:
     def others(self, table: int) -> tuple[OptionReasons, ...]:
         """The cheapest option of each sharding, tier and number of blocks, but the plan's own."""
         problem = self.formulation.problem
-        picks = np.arange(*problem.table_block_start[table : table + 2])
+        choices = np.arange(*problem.table_block_start[table : table + 2])
         values = self._fluid.choice_values(self._multipliers, np.asarray(problem.allowed.any(axis=0)))
-        picks = picks[np.isfinite(values[picks])]
-        if not len(picks):
+        choices = choices[np.isfinite(values[choices])]
+        if not len(choices):
             return ()
-        totals = self._fluid.choice_totals(picks, self._multipliers)
+        totals = self._fluid.choice_totals(choices, self._multipliers)
         planned = self.tables[table]
         starts = len(np.unique(planned.shards.column_start))
         taken = {(planned.sharding, planned.tier, starts)}
         others = []
-        for i in np.argsort(values[picks], kind="stable").tolist():
-            option = self._option(int(picks[i]), totals[i])
+        for i in np.argsort(values[choices], kind="stable").tolist():
+            option = self._option(int(choices[i]), totals[i])
             kind = (option.sharding, option.tier, option.blocks)
             if kind not in taken:
                 taken.add(kind)
                 others.append(option)
         return tuple(others)
 
-    def _option(self, pick: int, total: Floats) -> OptionReasons:
+    def _option(self, choice: int, total: Floats) -> OptionReasons:
         """An option named by one of its blocks, with what it asks of each kind in all [K x (C + M)]."""
         options, problem, usable = self.formulation.options, self.formulation.problem, self._proven[1]
-        of = int(problem.block_option[pick])
+        of = int(problem.block_option[choice])
         asked = total.reshape(problem.kinds, -1)
         columns = len(self._model.columns)
         seconds = (self._multipliers.weight * asked[:, :columns]).sum(axis=0)
         size = asked[:, columns:]
         table, paid = int(problem.option_table[of]), float((self._multipliers.byte * size).sum())
-        parts = self._parts(seconds, paid, table, self._fluid.peaks[pick].tolist())
+        parts = self._parts(seconds, paid, table, self._fluid.peaks[choice].tolist())
         tier = PLACEMENT_TIERS[options.tier[of]]
         return OptionReasons(
-            SHARDINGS[options.block_sharding[pick]],
+            SHARDINGS[options.block_sharding[choice]],
             tier,
             float(options.cache_fraction[of]) if tier in PARTLY_IN_HBM else None,
-            len(problem.blocks_of_choice(pick)),
+            len(problem.blocks_of_choice(choice)),
             sum(parts.values()),
             parts,
             dict(zip(self._model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
-            not all(usable[block] for block in problem.blocks_of_choice(pick)),
+            not all(usable[block] for block in problem.blocks_of_choice(choice)),
         )
 
     def _parts(self, seconds: Floats, memory: float, table: int, longest: list[float]) -> dict[str, float]:

@@ -142,7 +142,7 @@ def faults_of_reason(plan: Plan, model: CostModel, options: Options) -> Iterator
         recomputed = claim.model_dump(mode="json")
     elif plan.unplaced is not None:
         formulation = Formulation.of_options(model, options)
-        if len(_homeless(formulation.problem)):
+        if len(_without_option(formulation.problem)):
             yield "unplaced: some tables fit nowhere, which is infeasible"
         stated = plan.unplaced.model_dump(mode="json")
         recomputed = explain_unplaced(SmallestShards(formulation), plan.unplaced.remedies).model_dump(mode="json")
@@ -192,7 +192,7 @@ def _priced(reason: Infeasibility) -> Proof:
     return Proof(threshold_s=None, weights=(), memory_multipliers=reason.memory_multipliers)
 
 
-def _homeless(problem: Problem) -> Ints:
+def _without_option(problem: Problem) -> Ints:
     """The tables without an option that fits on empty hardware."""
     capacity_regions, columns = len(problem.capacity_regions.kind), len(problem.stage_of_column)
     zero = Multipliers(np.zeros((capacity_regions, columns)), np.zeros((capacity_regions, len(problem.pool_capacity))))
@@ -207,7 +207,7 @@ def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibilit
         return explain_exhaustive_search(formulation, reason.remedies)
     model, problem = formulation.model, formulation.problem
     multipliers, _ = read_proof(_priced(reason), model, problem)
-    unplaceable = _homeless(problem)
+    unplaceable = _without_option(problem)
     if len(unplaceable):
         shortage = Shortage(unplaceable, np.zeros_like(multipliers.byte), growth_for(problem, unplaceable))
     else:

@@ -220,7 +220,7 @@ def faults_of_exhaustive_search(proof: Proof, model: CostModel, problem: Problem
 
 
 def faults_of_branching(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
-    """What keeps the cases, if there are any, from being a proof; for multipliers without faults."""
+    """What keeps the branch nodes, if there are any, from being a proof; for multipliers without faults."""
     if proof.branching is None:
         return
     try:
