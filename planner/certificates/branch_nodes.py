@@ -118,17 +118,17 @@ class BranchingRules:
     def _settled(self, decisions: Decisions, state: LoadState) -> NodeState:
         """A branch node by its loads."""
         problem = self.problem
-        held = []
+        marks = []
         for table in sorted(decisions):
             placed = self.parts.placed(decisions[table])
             if problem.grouped[table]:
-                held.append(self._ranks_held(placed).astype(float))
+                marks.append(self._ranks_held(placed).astype(float))
             if placed and problem.option_colocated[problem.block_option[placed[0].first]]:
                 mark = np.zeros(problem.world)
                 mark[[part.place for part in placed if part.place is not None]] = 1.0
-                held.append(mark)
+                marks.append(mark)
         color = self._colors
-        of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in held]]))
+        of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in marks]]))
         of_node = node_labels(problem, of_rank)
         both = labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))
         longest = np.zeros(len(problem.stage_constants))
@@ -153,29 +153,29 @@ class BranchingRules:
 
     def _ranks_held(self, placed: Iterable[Part]) -> Bools:
         """[W] ranks that hold decided parts of one table."""
-        problem, found = self.problem, np.zeros(self.problem.world, dtype=bool)
+        problem, holds = self.problem, np.zeros(self.problem.world, dtype=bool)
         for part in placed:
             extent = problem.block_extent[part.first]
             if extent == RANK:
-                found[part.place] = True
+                holds[part.place] = True
             else:
-                found |= extent == WORLD or problem.node_of_rank == part.place
-        return found
+                holds |= extent == WORLD or problem.node_of_rank == part.place
+        return holds
 
     def _open_ranks(self, state: NodeState, table: int) -> Bools:
         """[W] ranks that the policy leaves to a table, by its rank set and by what tables of its groups hold."""
         problem = self.problem
-        found: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
+        open_ranks: Bools = problem.rank_sets[problem.table_rank_set[table]].copy()
         for groups, stay in ((problem.affinity_groups, True), (problem.anti_affinity_groups, False)):
             for group in groups:
                 if table not in group.tables:
                     continue
                 for other in group.tables.tolist():
                     if stay or other != table:
-                        held = self._ranks_held(self.parts.placed(state.decisions.get(other, ())))
-                        near = np.isin(group.zone_of_rank, group.zone_of_rank[held])
-                        found &= (near | (not held.any())) if stay else ~near
-        return found
+                        holders = self._ranks_held(self.parts.placed(state.decisions.get(other, ())))
+                        near = np.isin(group.zone_of_rank, group.zone_of_rank[holders])
+                        open_ranks &= (near | (not holders.any())) if stay else ~near
+        return open_ranks
 
     def places(self, state: NodeState, block: int) -> list[int]:
         """One place of each sort at which a block may be; the smallest of its sort."""

@@ -1,4 +1,4 @@
-"""Trees of branch nodes: do their leaves hold every plan, and what do they prove together."""
+"""Branch-and-bound trees as proofs: whether their leaves hold every plan, and the bound that they prove together."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -58,14 +58,14 @@ class _Walk:
                 self.faults.append(f"case {number}: not in the order of a tree")
                 return
             children.setdefault(node.parent, []).append(number)
-        found: dict[int, tuple[NodeState, NodeMultipliers, float]] = {}
+        entered_nodes: dict[int, tuple[NodeState, NodeMultipliers, float]] = {}
         for number, node in enumerate(tree.nodes):
-            entered = self._enter(tree, number, found)
+            entered = self._enter(tree, number, entered_nodes)
             if entered is None:
                 continue
             state, multipliers, bound = entered
             bound = max(bound, self.bounds.bound(state, multipliers))
-            found[number] = state, multipliers, bound
+            entered_nodes[number] = state, multipliers, bound
             below = children.get(number, [])
             if node.divides is None:
                 self.bound_s = min(self.bound_s, bound)
@@ -84,7 +84,7 @@ class _Walk:
         return gap_in(self.rules, state, table, index, parts)
 
     def _enter(
-        self, tree: BranchTree, number: int, found: dict[int, tuple[NodeState, NodeMultipliers, float]]
+        self, tree: BranchTree, number: int, entered_nodes: dict[int, tuple[NodeState, NodeMultipliers, float]]
     ) -> tuple[NodeState, NodeMultipliers, float] | None:
         """NodeState, multipliers and the parent's bound of a branch node; None where no plan below the threshold is of
         it."""
@@ -93,9 +93,9 @@ class _Walk:
             state, inherited, bound = self.rules.state({}), node.multipliers, -np.inf
         else:
             parent = tree.nodes[node.parent]
-            if node.parent not in found or parent.divides is None or node.part is None:
+            if node.parent not in entered_nodes or parent.divides is None or node.part is None:
                 return None
-            above, inherited, bound = found[node.parent]
+            above, inherited, bound = entered_nodes[node.parent]
             after = self.rules.child(above, *parent.divides, node.part)
             if after is None:
                 return None
@@ -132,8 +132,8 @@ def gap_in(rules: BranchingRules, state: NodeState, table: int, index: int, part
         elif None in covering or not usable[block] or not rules.parts.is_part(Part(block, block, 0), before[:index]):
             places = []
         else:
-            held = {rules.stands_for(state, block, place) for place in covering if place is not None}
-            places = [place for place in rules.places(state, block) if place not in held]
+            covered = {rules.stands_for(state, block, place) for place in covering if place is not None}
+            places = [place for place in rules.places(state, block) if place not in covered]
         for place in places:
             if rules.child(state, table, index, Part(block, block, place)) is not None:
                 return f"block type {block} on place {place} is left out"

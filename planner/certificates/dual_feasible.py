@@ -120,16 +120,16 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Pack
     parts = np.where(extent == NODE, problem.node_ranks_of_kind[kind], problem.world)
     size = -(-rows // parts)
     full = rows // size
-    held = np.where(extent == NODE, full, np.searchsorted(of_kind, full))
+    full_ranks = np.where(extent == NODE, full, np.searchsorted(of_kind, full))
     ranks = np.where(extent == NODE, parts, len(of_kind))
     rest = np.where(extent == NODE, 1, np.isin(full, of_kind)) * (rows % size > 0)
-    found = [
+    sorts = [
         (np.flatnonzero(whole), fixed + by_rows, np.where(extent == WORLD, len(of_kind), 1)),
-        (np.flatnonzero(~whole), fixed + by_rows * (size / rows), held),
+        (np.flatnonzero(~whole), fixed + by_rows * (size / rows), full_ranks),
         (np.flatnonzero(~whole), fixed + by_rows * (rows % size / rows), rest),
-        (np.flatnonzero(~whole), fixed, ranks - held - rest),
+        (np.flatnonzero(~whole), fixed, ranks - full_ranks - rest),
     ]
-    some = [(at[(count[at] > 0) & (load[at] > 0)], load, count) for at, load, count in found]
+    some = [(at[(count[at] > 0) & (load[at] > 0)], load, count) for at, load, count in sorts]
     return PackedItems(
         np.concatenate([at for at, _, _ in some]),
         np.concatenate([load[at] for at, load, _ in some]),
@@ -140,9 +140,9 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Pack
 def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
     """What all ranks of a kind get of blocks wherever these are placed."""
     seconds = problem.everywhere[kind, blocks, column]
-    found = np.flatnonzero(seconds > 0)
+    loading = np.flatnonzero(seconds > 0)
     ranks = float((problem.reach & (problem.kind_of_rank == kind)).sum())
-    return PackedItems(found, seconds[found], np.full(len(found), ranks))
+    return PackedItems(loading, seconds[loading], np.full(len(loading), ranks))
 
 
 def priced_shares(

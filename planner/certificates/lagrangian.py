@@ -1,4 +1,7 @@
-"""The Lagrangian bound of given multipliers: cheapest options, the base, less the price of the memory."""
+"""The Lagrangian bound of given multipliers: cheapest options, the base, less the price of the memory.
+
+By weak duality it holds for any multipliers (Geoffrion, Math. Program. Study 2, 1974).
+"""
 
 from collections.abc import Iterator
 
@@ -36,7 +39,7 @@ def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floo
 def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools) -> Floats:
     """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
 
-    Of a fixed option the longest block counts for a weight on its table. A splittable one is as long as the mean of its
+    The longest block of a fixed option counts for a weight on its table. A splittable one is as long as the mean of its
     blocks at least, each counted by its column units.
     """
     lone = np.zeros(len(problem.block_option))
@@ -104,10 +107,10 @@ def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | 
     ]
     for k in range(kinds):
         ranks = np.flatnonzero(problem.kind_of_rank == k)
-        held = np.zeros(len(extent))
+        rows_held = np.zeros(len(extent))
         for first, last in _runs(ranks):
-            held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
-        share = np.where(problem.block_replicated, len(ranks), held / rows)
+            rows_held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
+        share = np.where(problem.block_replicated, len(ranks), rows_held / rows)
         holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], len(ranks))
         row_parts = np.where(extent == WORLD, share, 1.0)
         local = np.zeros(len(extent)) if more is None else more[k].copy()
@@ -133,12 +136,12 @@ def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _capacity(problem: Problem) -> Floats:
     """[D, M] bytes that tables may use in the pools of each capacity region together."""
-    found = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
+    capacity_of_region = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
     for d, ranks in enumerate(problem.capacity_regions.ranks):
         for m, capacity in enumerate(problem.pool_capacity):
             pools = np.unique(problem.pool_of_rank[m][ranks])
-            found[d, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
-    return found
+            capacity_of_region[d, m] = capacity[pools].sum() - ranks.sum() * problem.base_bytes[m]
+    return capacity_of_region
 
 
 def least_stage_s(problem: Problem, multipliers: Multipliers) -> Floats:
@@ -162,13 +165,13 @@ def least_step_of_block_s(problem: Problem, multipliers: Multipliers) -> Floats:
     constants = float(problem.stage_constants.sum())
     least = least_stage_s(problem, multipliers)
     blocks = np.arange(len(problem.block_option))
-    found = np.full(len(blocks), np.inf)
+    least_step = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):
         load = problem.extremes.peak_load(k, blocks) + problem.extremes.base_of_instance[k]
         step = np.full(len(blocks), constants)
         for s in stages:
             of_stage = load[:, problem.stage_of_column == s]
             step += np.maximum(of_stage.max(axis=1, initial=0.0), least[s])
-        found = np.where(problem.allowed[k], np.minimum(found, step), found)
-    found[problem.block_extent == WORLD] = float(least.sum()) + constants
-    return found * (1 - ROUNDING)
+        least_step = np.where(problem.allowed[k], np.minimum(least_step, step), least_step)
+    least_step[problem.block_extent == WORLD] = float(least.sum()) + constants
+    return least_step * (1 - ROUNDING)

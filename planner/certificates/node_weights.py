@@ -10,7 +10,7 @@ from planner.problem.rounding import ROUNDING
 
 
 class NodeMultipliers(NamedTuple):
-    """Of a branch node: what a second and a byte are worth."""
+    """What a second and a byte are worth in a branch node."""
 
     weight: Floats
     """[C, W] of a second on the instance that the rank uses; over the instances of a stage at most one in all."""
@@ -34,7 +34,7 @@ class WeightRules:
         return NodeMultipliers(*mean)
 
     def excess_weight(self, multipliers: NodeMultipliers) -> float:
-        """By how much the weights of the worst stage sum to more than one; infinite for weights that are none."""
+        """Return the excess over one of the weights of the worst stage; infinite for weights that are none."""
         problem, weight = self.problem, multipliers.weight
         first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
         of_instance = np.take_along_axis(weight, first, axis=1)

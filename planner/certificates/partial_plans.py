@@ -17,7 +17,7 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
 
 BYTES, RELATIVE_BYTES = 1e-3, 1e-13
-"""By how much a memory may seem over-full: sums of doubles; of its capacity."""
+"""Bytes, and share of its capacity, that a memory may seem over-full: its use is a sum of doubles."""
 
 
 class PartialPlans(NamedTuple):

@@ -1,4 +1,4 @@
-"""Why no placement exists: the proof, and what of it is arithmetic alone."""
+"""Why no placement exists: the proof by prices of bytes (a Farkas certificate), and its arithmetic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

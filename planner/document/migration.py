@@ -29,7 +29,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, coarse_fractions
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes, Parts
+from planner.problem.relocation import IncumbentPlacement, Parts
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
@@ -123,7 +123,7 @@ class Migration:
         parts, _ = self.all_held
         return parts.take(np.flatnonzero(parts.rank >= 0)).sorted_by_place(len(self.model.kind_of_rank))
 
-    def homes(self, formulation: Formulation) -> Homes:
+    def homes(self, formulation: Formulation) -> IncumbentPlacement:
         """What the solver needs to know of the old plan."""
         tables, options, problem = self.model.tables, formulation.options, formulation.problem
         table = options.table[options.block_option]
@@ -136,7 +136,7 @@ class Migration:
         ]
         block, place = np.array(mapped, dtype=np.int64).reshape(-1, 2).T
         there = place >= -1
-        return Homes(
+        return IncumbentPlacement(
             held=self.held,
             rows_before=self.rows_before,
             table_columns=tables.dim,

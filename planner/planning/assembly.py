@@ -31,7 +31,7 @@ from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes
+from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_exhaustive_search, explain_limit, explain_shortage
@@ -42,7 +42,7 @@ def document(
     formulation: Formulation,
     outcome: Outcome,
     origin: Provenance,
-    homes: Homes | None = None,
+    homes: IncumbentPlacement | None = None,
     remedies: tuple[Remedy, ...] = (),
     best_step_s: float | None = None,
 ) -> Plan:
@@ -101,7 +101,7 @@ def with_moves(plan: Plan, moves: Moves) -> Plan:
 
 
 def placed_plan(
-    formulation: Formulation, placement: Placement, bound_s: float, homes: Homes | None = None
+    formulation: Formulation, placement: Placement, bound_s: float, homes: IncumbentPlacement | None = None
 ) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
     model, problem = formulation.model, formulation.problem
@@ -130,7 +130,7 @@ def placed_plan(
 
 
 def _tables(
-    formulation: Formulation, placement: Placement, homes: Homes | None
+    formulation: Formulation, placement: Placement, homes: IncumbentPlacement | None
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     model, options, problem = formulation.model, formulation.options, formulation.problem
@@ -165,7 +165,9 @@ def _tables(
     return tuple(plans), rank_bytes
 
 
-def _items_of_tables(problem: Problem, placement: Placement, homes: Homes | None) -> Iterator[list[tuple[int, int]]]:
+def _items_of_tables(
+    problem: Problem, placement: Placement, homes: IncumbentPlacement | None
+) -> Iterator[list[tuple[int, int]]]:
     """For each table its (block, place) pairs in the order of their columns: by block and place, or as homes say."""
     order = np.lexsort((placement.item_place, placement.item_block))
     block, place = placement.item_block[order], placement.item_place[order]

@@ -12,7 +12,7 @@ from planner.formulation.formulation import Formulation
 from planner.planning.assembly import with_moves
 from planner.planning.pipeline import Pipeline, Searched, widened
 from planner.planning.remedy_finder import RemedyFinder
-from planner.problem.relocation import Homes
+from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.front import MoveTerms
 from planner.solvers.replan import Replanned, replan
 from planner.verification.loading import expect_sound, load_plan
@@ -48,7 +48,7 @@ class Following:
         migration, limit_bytes = self.migration, self.terms.max_move_bytes
         terms, steps = self._terms(formulation.model)
 
-        def search(formulation: Formulation) -> tuple[Homes, Replanned]:
+        def search(formulation: Formulation) -> tuple[IncumbentPlacement, Replanned]:
             homes = migration.homes(formulation)
             return homes, replan(formulation.problem, homes, terms, pipeline.limits, pipeline.progress)
 

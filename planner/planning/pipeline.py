@@ -22,7 +22,7 @@ from planner.planning.assembly import document
 from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
 from planner.planning.whole_tables import with_whole_tables
-from planner.problem.relocation import Homes
+from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
@@ -113,7 +113,7 @@ class Pipeline:
         self,
         searched: Searched,
         *,
-        homes: Homes | None = None,
+        homes: IncumbentPlacement | None = None,
         remedies: tuple[Remedy, ...] = (),
         ended_by_time: tuple[TimedWork, ...] = (),
     ) -> Plan:

@@ -85,9 +85,10 @@ class Problem:
     table_rank_set: Ints
     """[T] the set within which all blocks of the table must stay."""
     affinity_groups: tuple[TableGroup, ...]
-    """Where zones are single ranks, each option of the tables is one RANK block; no option has WORLD blocks."""
+    """Tables that must be together. Where zones are single ranks, each option of the tables is one RANK block; no
+    option has WORLD blocks."""
     anti_affinity_groups: tuple[TableGroup, ...]
-    """No option of the tables has WORLD blocks."""
+    """Tables of which no two may share a zone. No option of the tables has WORLD blocks."""
 
     def without_seconds(self) -> "Problem":
         """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""
@@ -156,10 +157,10 @@ class Problem:
     @cached_property
     def grouped(self) -> Bools:
         """[T] tables that must stay with others or away from them."""
-        found = np.zeros(self.tables, dtype=bool)
+        is_grouped = np.zeros(self.tables, dtype=bool)
         for group in self.affinity_groups + self.anti_affinity_groups:
-            found[group.tables] = True
-        return found
+            is_grouped[group.tables] = True
+        return is_grouped
 
     def may_hold(self, block: int) -> Bools:
         """[W] ranks that may hold the block or a part of it."""
@@ -193,8 +194,8 @@ class Problem:
         sizes = self.block_units[types]
         parts = min(-(-whole // units), whole // int(sizes[0]))
         wanted = [whole // parts + (i < whole % parts) for i in range(parts)]
-        found = np.searchsorted(sizes, wanted)
-        return [int(taken) for taken in types[found]]
+        which = np.searchsorted(sizes, wanted)
+        return [int(taken) for taken in types[which]]
 
     @cached_property
     def usual(self) -> Bools:
@@ -216,7 +217,7 @@ class Problem:
 
     @cached_property
     def capacity_regions(self) -> CapacityRegions:
-        """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
+        """The ranks in reach of each kind; then, for each set that is a part of these, its ranks of each kind."""
         return capacity_regions_of(self)
 
     @cached_property
@@ -275,15 +276,15 @@ class Problem:
 
 def _with_nothing(first: Floats, *others: Floats) -> Floats:
     """The sum of arrays [K, B, n], with a row of zeros behind the last block."""
-    found = np.zeros((first.shape[0], first.shape[1] + 1, first.shape[2]))
-    found[:, :-1] = first
+    total = np.zeros((first.shape[0], first.shape[1] + 1, first.shape[2]))
+    total[:, :-1] = first
     for other in others:
-        found[:, :-1] += other
-    return found
+        total[:, :-1] += other
+    return total
 
 
 def row_shares(rows: int, ranks: int) -> Floats:
     """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
     size = -(-rows // ranks)
-    held = np.clip(rows - np.arange(ranks) * size, 0, size)
-    return held / rows
+    rows_of_rank = np.clip(rows - np.arange(ranks) * size, 0, size)
+    return rows_of_rank / rows

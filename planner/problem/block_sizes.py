@@ -10,7 +10,7 @@ from planner.problem.numbers import Floats
 def block_shares(problem: Problem) -> Floats:
     """[B] the largest share of a pool that one block takes where that is least; infinite where it fits nowhere.
 
-    Of a world-wide block it is what the fullest rank takes.
+    A world-wide block takes what its fullest rank takes.
     """
     share = problem.extremes.pool_demand.max(axis=2)
     placed = np.where(problem.allowed, share, np.inf).min(axis=0)
@@ -20,16 +20,16 @@ def block_shares(problem: Problem) -> Floats:
 
 def choice_shares(problem: Problem, share: Floats) -> Floats:
     """[B] the largest of the blocks of the option that each block names, as in `Fluid.choice_values`."""
-    found = np.where(problem.block_is_splittable, share, np.inf)
+    largest = np.where(problem.block_is_splittable, share, np.inf)
     fixed = np.flatnonzero(problem.option_units == 0)
     if len(fixed):
         start = problem.block_start[:-1]
-        found[start[fixed]] = np.maximum.reduceat(share, start)[fixed]
-    return found
+        largest[start[fixed]] = np.maximum.reduceat(share, start)[fixed]
+    return largest
 
 
 def smallest_shares(problem: Problem, share: Floats) -> Floats:
     """[T] share of a pool that the largest block of a table takes at least, however it is cut."""
-    found = np.full(problem.tables, np.inf)
-    np.minimum.at(found, problem.option_table[problem.block_option], choice_shares(problem, share))
-    return found
+    smallest = np.full(problem.tables, np.inf)
+    np.minimum.at(smallest, problem.option_table[problem.block_option], choice_shares(problem, share))
+    return smallest

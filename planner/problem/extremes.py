@@ -18,7 +18,7 @@ BLOCKS_AT_ONCE = 20_000
 
 @dataclass(frozen=True)
 class Extremes:
-    """Of the blocks of one problem, each by itself; see `planner.problem.arrays` for the letters."""
+    """What the blocks of one problem ask for at most, each by itself; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
 
@@ -26,7 +26,7 @@ class Extremes:
     def pool_demand(self) -> Floats:
         """[K, B, M] the most bytes that one block takes from one memory pool of a kind, as a share of the pool.
 
-        Of a pool without capacity the share is infinite where the block needs it, else 0.
+        The share of a pool without capacity is infinite where the block needs it, else 0.
         """
         problem = self.problem
         demand = np.zeros((problem.kinds, len(problem.block_option), len(problem.pool_capacity)))
@@ -50,23 +50,23 @@ class Extremes:
     def sharing(self) -> Ints:
         """[K, C] how many ranks of one node use the same instance of a column's resource."""
         problem = self.problem
-        found = np.ones((problem.kinds, len(problem.stage_of_column)), dtype=np.int64)
+        ranks_of_instance = np.ones((problem.kinds, len(problem.stage_of_column)), dtype=np.int64)
         for k in range(problem.kinds):
             first = int(np.flatnonzero(problem.kind_of_rank == k)[0])
             members = problem.resource_of_rank[:, first : first + int(problem.node_ranks_of_kind[k])]
-            found[k] = (members == members[:, :1]).sum(axis=1)
-        return found
+            ranks_of_instance[k] = (members == members[:, :1]).sum(axis=1)
+        return ranks_of_instance
 
     @cached_property
     def base_of_instance(self) -> Floats:
         """[K, C] the least load of any instance that a kind's ranks use, before any table is placed."""
         problem = self.problem
-        found = np.zeros_like(problem.base_loads)
+        least = np.zeros_like(problem.base_loads)
         base = problem.base_loads[problem.kind_of_rank].T
         for c, instance in enumerate(problem.resource_of_rank):
             total = np.bincount(instance, weights=base[c])[instance]
-            found[:, c] = [total[problem.kind_of_rank == k].min() for k in range(problem.kinds)]
-        return found
+            least[:, c] = [total[problem.kind_of_rank == k].min() for k in range(problem.kinds)]
+        return least
 
     def peak_load(self, kind: int, blocks: Ints) -> Floats:
         """[n, C] the most that one instance of each resource is loaded by a RANK or NODE block; by a WORLD one, 0."""
@@ -92,21 +92,21 @@ class Extremes:
     def stage_peaks_of_kind(self) -> Floats:
         """[K, B, S] the same if it is on ranks of the kind."""
         problem = self.problem
-        found = np.empty((problem.kinds, len(problem.block_option), len(problem.stage_constants)))
-        for begin in range(0, found.shape[1], BLOCKS_AT_ONCE):
-            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, found.shape[1]))
-            found[:, some] = self.stage_peaks_of(some)
-        return found
+        peaks = np.empty((problem.kinds, len(problem.block_option), len(problem.stage_constants)))
+        for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
+            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
+            peaks[:, some] = self.stage_peaks_of(some)
+        return peaks
 
     def stage_peaks_of(self, blocks: Ints) -> Floats:
         """[K, n, S] the same of these blocks."""
         problem = self.problem
-        found = np.full((problem.kinds, len(blocks), len(problem.stage_constants)), np.inf)
+        peaks = np.full((problem.kinds, len(blocks), len(problem.stage_constants)), np.inf)
         for kind in range(problem.kinds):
             possible = np.flatnonzero(problem.allowed[kind, blocks])
             load = self.peak_load(kind, blocks[possible]) + self.base_of_instance[kind]
-            peak = np.zeros((len(possible), found.shape[2]))
+            peak = np.zeros((len(possible), peaks.shape[2]))
             for column, stage in enumerate(problem.stage_of_column):
                 peak[:, stage] = np.maximum(peak[:, stage], load[:, column])
-            found[kind, possible] = peak
-        return found
+            peaks[kind, possible] = peak
+        return peaks

@@ -1,7 +1,7 @@
 """Seconds that a stage takes because its loads are whole multiples of one amount.
 
 Tables of whole columns load a link by so many columns: 61 columns over 4 ranks put 16 on one of them, not 15.25. This
-is the rounding of Chvátal and Gomory for the sum of a stage's loads.
+is Chvátal–Gomory rounding (Chvátal, Discrete Math. 4, 1973) of the sum of a stage's loads.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ MOST_PARTS = 8
 def integrality_floors(problem: Problem) -> Floats:
     """[S] seconds, constants aside, that every plan takes in each stage; 0 where loads have no common amount.
 
-    Of clusters with one kind of rank only, and of columns that blocks of single ranks alone load.
+    Only clusters with one kind of rank have floors, by the columns that blocks of single ranks alone load.
     """
-    found = np.zeros(len(problem.stage_constants))
+    floors = np.zeros(len(problem.stage_constants))
     if problem.kinds > 1:
-        return found
+        return floors
     wide = np.flatnonzero(problem.block_extent != RANK)
     shared = problem.everywhere.any(axis=(0, 1))
     for part in (problem.fixed, problem.by_rows):
@@ -32,8 +32,8 @@ def integrality_floors(problem: Problem) -> Floats:
     for column in np.flatnonzero(~shared).tolist():
         load, stage = problem.fixed[0, :, column] + problem.by_rows[0, :, column], problem.stage_of_column[column]
         if load.any():
-            found[stage] = max(found[stage], _least(problem, load, column))
-    return found
+            floors[stage] = max(floors[stage], _least(problem, load, column))
+    return floors
 
 
 def _least(problem: Problem, load: Floats, column: int) -> float:
@@ -55,9 +55,9 @@ def _multiples(load: Floats) -> tuple[Ints | None, float]:
         amount = positive.min() / parts
         times = np.round(positive / amount)
         if (np.abs(positive / amount - times) <= NEAR).all():
-            found = np.zeros(len(load), dtype=np.int64)
-            found[load > 0] = times
-            return found, float((positive / times).min())
+            times_of_block = np.zeros(len(load), dtype=np.int64)
+            times_of_block[load > 0] = times
+            return times_of_block, float((positive / times).min())
     return None, 0.0
 
 
@@ -69,6 +69,6 @@ def _fewest(problem: Problem, times: Ints) -> Ints:
     fixed = np.add.reduceat(np.where(free, 0, times * problem.block_count), start)
     of_free = np.minimum.reduceat(np.where(free, whole, np.iinfo(np.int64).max), start)
     of_option = np.where(problem.option_units > 0, of_free, fixed)
-    found = np.full(problem.tables, np.iinfo(np.int64).max)
-    np.minimum.at(found, problem.option_table, of_option)
-    return np.where(found < np.iinfo(np.int64).max, found, 0)
+    fewest = np.full(problem.tables, np.iinfo(np.int64).max)
+    np.minimum.at(fewest, problem.option_table, of_option)
+    return np.where(fewest < np.iinfo(np.int64).max, fewest, 0)

@@ -89,11 +89,11 @@ def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
 
     Instances are consecutive ranks, so one slice updates all who share one.
     """
-    found: dict[bytes, list[int]] = {}
+    rows_of_instance: dict[bytes, list[int]] = {}
     for row, instance in enumerate(instances):
-        found.setdefault(instance.tobytes(), []).append(row)
+        rows_of_instance.setdefault(instance.tobytes(), []).append(row)
     groups = []
-    for rows in found.values():
+    for rows in rows_of_instance.values():
         instance = instances[rows[0]]
         first = np.searchsorted(instance, instance, side="left")
         last = np.searchsorted(instance, instance, side="right")

@@ -20,6 +20,6 @@ class Placement:
     def option_of_table(self, problem: Problem) -> Ints:
         """[T] the option that each table's blocks belong to."""
         options = np.unique(problem.block_option[self.item_block])
-        found = np.full(problem.tables, -1)
-        found[problem.option_table[options]] = options
-        return found
+        chosen = np.full(problem.tables, -1)
+        chosen[problem.option_table[options]] = options
+        return chosen

@@ -39,15 +39,15 @@ class CapacityRegions:
 
     def of_set(self, values: Floats, number: int, kinds: int) -> Floats:
         """[K, n] sums, by kind, of the `values` [D, n] of the capacity regions that bind a rank set."""
-        found = values[:kinds].copy()
+        sums = values[:kinds].copy()
         for d in range(kinds, len(values)):
             if self.binds[number, d]:
-                found[self.kind[d]] += values[d]
-        return found
+                sums[self.kind[d]] += values[d]
+        return sums
 
 
 def capacity_regions_of(problem: "Problem") -> CapacityRegions:
-    """Of each kind the ranks in reach; then, of each set that is only a part of these, its ranks of each kind."""
+    """Return the ranks in reach of each kind; then, for each set that is a part of these, its ranks of each kind."""
     parts = np.unique(problem.table_rank_set)
     parts = parts[(problem.rank_sets[parts] != problem.reach).any(axis=1)]
     tables = np.bincount(problem.table_rank_set, minlength=len(problem.rank_sets))[parts]

@@ -87,7 +87,7 @@ def existing_cells(parts: Parts, rows_before: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class Homes:
+class IncumbentPlacement:
     """What an earlier plan held, in the words of a new problem: its tables, blocks and ranks."""
 
     held: Parts
@@ -184,8 +184,8 @@ class Homes:
     def moved_bytes(self, problem: Problem, placement: Placement) -> Floats:
         """[T] bytes that move into ranks which did not hold them; 0 for tables that have no block in the placement."""
         parts, block = self.parts_of(problem, placement)
-        held, _, _ = kept_cells(parts, self.held, problem.world)
-        moved = existing_cells(parts, self.rows_before) - held
+        kept, _, _ = kept_cells(parts, self.held, problem.world)
+        moved = existing_cells(parts, self.rows_before) - kept
         cell_bytes = self.block_bytes[block] / (problem.table_rows[parts.table] * parts.columns)
         return np.asarray(np.bincount(parts.table, weights=moved * cell_bytes, minlength=problem.tables), dtype=float)
 
@@ -198,15 +198,15 @@ class Homes:
         cheapest = np.full(problem.tables, np.inf)
         np.minimum.at(cheapest, table, self.block_bytes / (problem.table_rows[table] * self.block_columns))
         cheapest[np.isinf(cheapest)] = 0.0
-        held, rows = self.held, np.minimum(self.rows_before, problem.table_rows)
-        last_row = np.minimum(held.row_start + held.rows, rows[held.table])
-        cells = (np.maximum(last_row - held.row_start, 0) * held.columns).astype(float)
-        covered = np.bincount(held.table, weights=cells, minlength=problem.tables)
-        copies = np.bincount(held.table, minlength=problem.tables)
+        before, rows = self.held, np.minimum(self.rows_before, problem.table_rows)
+        last_row = np.minimum(before.row_start + before.rows, rows[before.table])
+        cells = (np.maximum(last_row - before.row_start, 0) * before.columns).astype(float)
+        covered = np.bincount(before.table, weights=cells, minlength=problem.tables)
+        copies = np.bincount(before.table, minlength=problem.tables)
         covered = np.where(self.replicated, covered / np.maximum(copies, 1), covered)
         lost = np.maximum(rows * self.table_columns - covered, 0.0)
-        single = np.where(self.replicated[held.table], 0.0, cells * cheapest[held.table])
-        stored = np.bincount(held.rank, weights=single, minlength=problem.world).astype(float)
+        single = np.where(self.replicated[before.table], 0.0, cells * cheapest[before.table])
+        stored = np.bincount(before.rank, weights=single, minlength=problem.world).astype(float)
         is_allowed = problem.allowed.any(axis=0)
         usable = np.union1d(self.block_memory[is_allowed], self.block_state_memory[is_allowed])
         usable = np.searchsorted(self.memories, usable).tolist()

@@ -1,4 +1,4 @@
-"""By how much sums of doubles may differ that should be equal: whoever rounds a bound or a room does it by these."""
+"""Tolerances by which sums of doubles may differ that should be equal; bounds and rooms are rounded by them."""
 
 ROUNDING = 1e-9
 """Relative, above the rounding of sums of 10^5 doubles: bounds are rounded down by it, rooms up."""

@@ -74,13 +74,13 @@ def _row_shares(problem: Problem) -> list[Floats]:
     """[n, W] what ranks get of the blocks that are cut by rows."""
     by_rows: Bools = np.asarray((problem.by_rows > 0).any(axis=(0, 2)) | (problem.bytes_by_rows > 0).any(axis=(0, 2)))
     world_wide = np.flatnonzero((problem.block_extent == WORLD) & by_rows)
-    found = (
+    shares = (
         [np.unique(np.array([problem.world_share(b) for b in world_wide.tolist()]), axis=0)] if len(world_wide) else []
     )
     rows = np.unique(problem.table_rows[problem.table_of_block[(problem.block_extent == NODE) & by_rows]])
     sizes = np.diff(problem.node_start).tolist()
-    found += [np.concatenate([row_shares(int(n), ranks) for ranks in sizes])[None] for n in rows]
-    return found
+    shares += [np.concatenate([row_shares(int(n), ranks) for ranks in sizes])[None] for n in rows]
+    return shares
 
 
 def labels(table: Floats) -> Ints:

@@ -8,7 +8,7 @@ from planner.problem.extents import RANK, WORLD
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes, ranks_of
+from planner.problem.relocation import IncumbentPlacement, ranks_of
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -23,7 +23,7 @@ HEADROOMS = (0.0, 0.02, 0.1, 0.3)
 class CarryOver:
     """Completes placements of which some blocks keep their places, those of the incumbent placement above all."""
 
-    def __init__(self, fluid: Fluid, relaxed: FluidSolution, incumbent: Homes) -> None:
+    def __init__(self, fluid: Fluid, relaxed: FluidSolution, incumbent: IncumbentPlacement) -> None:
         """`relaxed` is the fluid optimum of the problem, which chooses the options of what is new."""
         self._fluid, self._problem, self._relaxed, self._incumbent = fluid, fluid.problem, relaxed, incumbent
 

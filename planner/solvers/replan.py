@@ -21,7 +21,7 @@ from planner.certificates.multipliers import Bound
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes
+from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -62,7 +62,11 @@ class Replanned:
 
 
 def replan(
-    problem: Problem, incumbent: Homes, terms: MoveTerms, limits: SearchLimits, progress: Progress | None = None
+    problem: Problem,
+    incumbent: IncumbentPlacement,
+    terms: MoveTerms,
+    limits: SearchLimits,
+    progress: Progress | None = None,
 ) -> Replanned:
     """Return the best placement found that follows the incumbent on these terms, with a bound on all placements.
 
@@ -83,7 +87,9 @@ def replan(
 
 
 class _Replan:
-    def __init__(self, fluid: Fluid, incumbent: Homes, terms: MoveTerms, limits: SearchLimits, tell: Progress) -> None:
+    def __init__(
+        self, fluid: Fluid, incumbent: IncumbentPlacement, terms: MoveTerms, limits: SearchLimits, tell: Progress
+    ) -> None:
         self._fluid, self._problem, self._incumbent = fluid, fluid.problem, incumbent
         self._terms, self._limits, self._tell = terms, limits, tell
         self._clock = Clock(limits)

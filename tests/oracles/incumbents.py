@@ -7,7 +7,7 @@ from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes, Parts
+from planner.problem.relocation import IncumbentPlacement, Parts
 from tests.oracles.instances import node_group, topology, workload
 
 ROW_BYTES = 4
@@ -32,7 +32,7 @@ def table_bytes(problem: Problem) -> np.ndarray:
     return (problem.table_rows * 64 * ROW_BYTES).astype(float)
 
 
-def incumbent(problem: Problem, rank_of_table: np.ndarray, lost: np.ndarray | None = None) -> Homes:
+def incumbent(problem: Problem, rank_of_table: np.ndarray, lost: np.ndarray | None = None) -> IncumbentPlacement:
     """Return whole tables on these ranks [T] as an earlier plan; of those that are `lost` [T] the rank is gone."""
     gone = np.zeros(problem.tables, dtype=bool) if lost is None else lost
     table = np.flatnonzero(~gone)
@@ -40,7 +40,7 @@ def incumbent(problem: Problem, rank_of_table: np.ndarray, lost: np.ndarray | No
     held = Parts(
         table, rank_of_table[table], zeros, problem.table_rows[table], zeros, dims[table], zeros.copy(), zeros.copy()
     )
-    return Homes(
+    return IncumbentPlacement(
         held=held.sorted_by_place(problem.world),
         rows_before=problem.table_rows,
         table_columns=dims,

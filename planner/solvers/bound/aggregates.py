@@ -1,4 +1,5 @@
-"""What the ranks of a region have together, and which blocks options are made of."""
+"""Surrogate resources of the fluid relaxation: what the ranks of a region have together (Glover, Oper. Res. 16(4),
+1968)."""
 
 import numpy as np
 
@@ -11,22 +12,22 @@ def instances_of(problem: Problem) -> Floats:
     """[D, C] instances of a column's resource that the ranks of a capacity region use; where kinds share some, all for
     each kind and 0 for the parts of kinds."""
     capacity_regions = problem.capacity_regions
-    found = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
+    instances = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
     for c, instance in enumerate(problem.resource_of_rank):
-        found[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
+        instances[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
         everyone = len(np.unique(instance[problem.reach]))
-        if found[: problem.kinds, c].sum() > everyone:
-            found[:, c] = np.where(np.arange(len(found)) < problem.kinds, everyone, 0)
-    return found
+        if instances[: problem.kinds, c].sum() > everyone:
+            instances[:, c] = np.where(np.arange(len(instances)) < problem.kinds, everyone, 0)
+    return instances
 
 
 def capacity_of(problem: Problem) -> Floats:
     """[D, M] bytes that tables may use in the pools of each capacity region together."""
-    found = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
+    capacity_of_region = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
     for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
         for d, ranks in enumerate(problem.capacity_regions.ranks):
-            found[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
-    return found
+            capacity_of_region[d, m] = capacity[np.unique(pool[ranks])].sum() - ranks.sum() * problem.base_bytes[m]
+    return capacity_of_region
 
 
 def row_share_of_kind(problem: Problem, kind: int) -> Floats:

@@ -1,4 +1,7 @@
-"""Branch and bound over the tables that matter: a tighter bound, its proof, and the best plan where it ends.
+"""Best-first branch and bound with Lagrangian bounds: a tighter bound, its proof, and the best plan where it ends.
+
+The method is that of Land & Doig (Econometrica 28(3), 1960), bounded by Lagrangian duals (Fisher, Manag. Sci. 27(1),
+1981), with strong branching over a few tables.
 
 Each branch node (see `planner.certificates.branch_nodes`) gets the best multipliers by cutting planes; the branch node
 with the lowest bound is divided by the table that weighs most: by option, by the width of its widest block, by where
@@ -76,7 +79,7 @@ class BranchingResult:
     tree: BranchTree
     placement: Placement | None
     step_s: float
-    """Of that placement, or of the one that was known."""
+    """Seconds that this placement takes, or the one that was known."""
 
 
 @dataclass(frozen=True)
@@ -166,12 +169,12 @@ class BranchAndBound:
     def _enter(self, number: int) -> None:
         """Bound a new branch node; it waits to be divided, unless it is closed or a plan."""
         node = self.nodes[number]
-        found = self.rules.plan(node.state)
-        if found is not None:
+        placement = self.rules.plan(node.state)
+        if placement is not None:
             node.multipliers, node.own = _critical(self.rules.problem, node.state), True
             node.bound_s = node.state.step_s * (1 - ENOUGH / 10)
             if node.state.step_s < self.rules.threshold_s:
-                self.rules.threshold_s, self.placement = node.state.step_s, found
+                self.rules.threshold_s, self.placement = node.state.step_s, placement
             return
         node.bound_s, node.choice = self.bounds.priced(node.state, node.multipliers)
         if node.parent >= 0:
@@ -188,10 +191,10 @@ class BranchAndBound:
             if choice is not None:
                 dual.add_cut(choice)
             self._work[1] += 1
-            found = dual.solve()
-            if found is None:
+            solved = dual.solve()
+            if solved is None:
                 break
-            point, ceiling = found
+            point, ceiling = solved
             left = max(TOLERANCE * abs(node.bound_s), NEAR_CEILING * (self._target - ceiling))
             if ceiling - node.bound_s <= left:
                 break
@@ -242,12 +245,12 @@ class BranchAndBound:
         """The possible branch nodes of a table's next decision."""
         state, rules = node.state, self.rules
         parts, index = state.decisions.get(table, ()), self._index(node, table)
-        found = []
+        children = []
         for part in self._parts(node, table, parts):
             child = rules.child(state, table, index, part)
             if child is not None:
-                found.append((table, index, part, child))
-        return found
+                children.append((table, index, part, child))
+        return children
 
     def _index(self, node: Node, table: int) -> int:
         """Number of the part of a table that is decided next, or more narrowly."""
@@ -280,9 +283,9 @@ class BranchAndBound:
         else:
             low = high = start
             cuts = [(first, start - 1), (stop, last)]
-        found = [Part(a, b, None) for a, b in cuts if a <= b]
+        open_parts = [Part(a, b, None) for a, b in cuts if a <= b]
         reachable = {place for block in range(low, high + 1) for place in rules.places(node.state, block)}
-        return [*found, *(Part(low, high, place) for place in sorted(reachable))]
+        return [*open_parts, *(Part(low, high, place) for place in sorted(reachable))]
 
 
 def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:

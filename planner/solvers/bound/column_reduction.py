@@ -1,5 +1,8 @@
-"""A problem without the resources and memories that no placement is ever short of: the same step, fewer numbers; and,
-for local search on large problems, without options that are hardly worth a look."""
+"""Presolve by empty and dominated rows: the problem without resources and memories that no placement is short of.
+
+The step stays the same with fewer numbers (Andersen & Andersen, Math. Program. 71, 1995). For local search on large
+problems options are left out, too, that are hardly worth a look.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,9 +40,9 @@ class ReducedProblem:
     def _number(self) -> Ints:
         """[B] of the blocks of the whole problem: their numbers in this one, -1 where they are left out."""
         assert self.blocks is not None
-        found = np.full(int(self.blocks[-1]) + 1, -1)
-        found[self.blocks] = np.arange(len(self.blocks))
-        return found
+        number = np.full(int(self.blocks[-1]) + 1, -1)
+        number[self.blocks] = np.arange(len(self.blocks))
+        return number
 
     def holds(self, placement: Placement) -> bool:
         """Whether all blocks of a placement of the whole problem are left."""
@@ -142,11 +145,11 @@ def _holders(problem: Problem) -> Ints:
     parts = (problem.fixed, problem.by_rows, problem.everywhere)
     asked: Floats = np.stack([part.max(axis=(0, 1), initial=0.0) for part in parts])
     idle = (asked == 0).all(axis=0) & (problem.base_loads <= 0).all(axis=0)
-    found = np.where(idle, -1, np.arange(len(idle)))
+    holder_of = np.where(idle, -1, np.arange(len(idle)))
     sharing = [int(np.bincount(of).max()) for of in problem.resource_of_rank]
     for column in np.flatnonzero(~idle).tolist():
         in_stage = problem.stage_of_column == problem.stage_of_column[column]
-        for holder in np.flatnonzero(in_stage & (found == np.arange(len(found)))).tolist():
+        for holder in np.flatnonzero(in_stage & (holder_of == np.arange(len(holder_of)))).tolist():
             if holder == column or sharing[holder] > 1:
                 continue
             times = sharing[column]
@@ -156,20 +159,20 @@ def _holders(problem: Problem) -> Ints:
             else:
                 is_held = False
             if is_held or (problem.kinds == 1 and times == 1 and _is_mean(problem, column, holder)):
-                found[found == column] = holder
+                holder_of[holder_of == column] = holder
                 break
-    return found
+    return holder_of
 
 
 def _weight_shares(problem: Problem, column_for: Ints) -> Floats:
     """[D, C] see `ReducedProblem.weight_share`: the weights of all instances together stay the same."""
-    found = np.ones((len(problem.capacity_regions.kind), len(column_for)))
+    shares = np.ones((len(problem.capacity_regions.kind), len(column_for)))
     for column, holder in enumerate(column_for.tolist()):
         if holder not in {column, -1}:
             for d, ranks in enumerate(problem.capacity_regions.ranks):
                 used = [len(np.unique(problem.resource_of_rank[of, ranks])) for of in (column, holder)]
-                found[d, column] = used[0] / max(used[1], 1)
-    return found
+                shares[d, column] = used[0] / max(used[1], 1)
+    return shares
 
 
 def _is_of_one_kind(problem: Problem, column: int) -> bool:
@@ -193,6 +196,6 @@ def _is_mean(problem: Problem, column: int, holder: int) -> bool:
         return False
     holders = np.select([extent == RANK, extent == NODE], [1.0, ranks], float(problem.world))
     whole = np.where(problem.block_replicated, float(problem.world), 1.0)
-    held = problem.fixed[0, :, holder] * holders + problem.by_rows[0, :, holder] * whole
+    held_load = problem.fixed[0, :, holder] * holders + problem.by_rows[0, :, holder] * whole
     asked = (problem.everywhere[0, :, column] + problem.fixed[0, :, column] * (extent == WORLD)) * problem.world
-    return bool((asked <= (held + problem.everywhere[0, :, holder] * problem.world) * NEAR).all())
+    return bool((asked <= (held_load + problem.everywhere[0, :, holder] * problem.world) * NEAR).all())

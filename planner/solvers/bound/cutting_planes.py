@@ -66,10 +66,10 @@ def solve_relaxation(
         proposals.append(choices)
         seconds, size = fluid.usage(multipliers, choices)
         master.add_cut(seconds, size, [fluid.peak(int(choices[table]), table, stage) for table, stage in pairs])
-        found = master.attempt()
-        if found is None:
+        solved = master.attempt()
+        if solved is None:
             break
-        multipliers, ceiling = found[0], found[1] + float(fluid.problem.stage_constants.sum())
+        multipliers, ceiling = solved[0], solved[1] + float(fluid.problem.stage_constants.sum())
         if target_s is not None and not best_bound < target_s <= ceiling:
             break
         least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
@@ -80,10 +80,10 @@ def solve_relaxation(
         too_long = _too_long(fluid, master, proposals, ceiling * (excess or 0.0))
         searches = searches - 1 if too_long else 0
         _hold(fluid, master, pairs, too_long, proposals)
-        found = master.attempt()
-        if found is None:
+        solved = master.attempt()
+        if solved is None:
             break
-        multipliers = found[0]
+        multipliers = solved[0]
     return _mixture(fluid, master, proposals, best_bound, best)
 
 
@@ -122,8 +122,8 @@ def _too_long(fluid: Fluid, master: Master, proposals: list[Ints], excess_s: flo
     for p in np.flatnonzero(shares > 1e-9).tolist():
         peaks += shares[p] * fluid.peaks_of(proposals[p])
     over = peaks - master.stage_seconds()
-    found = []
+    too_long = []
     for stage in range(over.shape[1]):
         worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]
-        found += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
-    return found
+        too_long += [(table, stage) for table in worst.tolist() if over[table, stage] > excess_s]
+    return too_long

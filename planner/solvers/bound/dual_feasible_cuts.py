@@ -1,4 +1,4 @@
-"""A tighter bound where blocks pack badly: thresholds that dual feasible functions refute.
+"""A tighter bound where blocks pack badly: cuts by dual feasible functions that refute thresholds.
 
 For a threshold z the fluid relaxation gets more limits: a room of one for the transformed shares that blocks take of
 each instance (`planner.certificates.dual_feasible`), and splittable options are cut into whole blocks. Limits are
@@ -36,11 +36,11 @@ from planner.solvers.bound.threshold import least_of_stages, step_of_block
 WORTHWHILE = 3e-4
 """Relative width of the interval at which bisection ends."""
 FIRST_RISE = 1e-3
-"""By how much the first threshold is above the known bound, relatively; each that is refuted doubles it."""
+"""Relative distance of the first threshold from the known bound; each that is refuted doubles it."""
 CUTS, SEPARATIONS = 40, 8
 """Cutting planes, and additions of functions, for one threshold at most."""
 MOST_ITERATIONS = 5_000
-"""Of the simplex method for one of the programs; a threshold whose program does not end is not refuted."""
+"""Simplex iterations of one of the programs; a threshold whose program does not end is not refuted."""
 AT_ONCE = 4
 """Functions of each resource that are added at once."""
 VIOLATED = 1e-3
@@ -100,9 +100,9 @@ class _Relaxation:
     def refuted(self, is_over: Callable[[], bool]) -> PackingProof | None:
         """What proves that no plan is faster than the threshold, if that is found."""
         for _ in range(SEPARATIONS):
-            found, master = self._solve(is_over)
-            if found is not None or master is None or is_over() or not self._separate(master):
-                return found
+            proof, master = self._solve(is_over)
+            if proof is not None or master is None or is_over() or not self._separate(master):
+                return proof
         return None
 
     def _solve(self, is_over: Callable[[], bool]) -> tuple[PackingProof | None, Master | None]:
@@ -119,10 +119,10 @@ class _Relaxation:
         for known in self._proposals:
             self._add_cut(master, known)
         if self._proposals:
-            found = master.attempt(MOST_ITERATIONS)
-            if found is None:
+            solved = master.attempt(MOST_ITERATIONS)
+            if solved is None:
                 return None, None
-            point, _ = found
+            point, _ = solved
         for _ in range(CUTS):
             query = point if best is None else _mean(best, point)
             value, proposal = self._value(query)
@@ -134,10 +134,10 @@ class _Relaxation:
                 best, best_s = query, value
             self._proposals.append(proposal)
             self._add_cut(master, proposal)
-            found = master.attempt(MOST_ITERATIONS)
-            if found is None:
+            solved = master.attempt(MOST_ITERATIONS)
+            if solved is None:
                 return None, None
-            point, ceiling = found[0], found[1] + float(self._problem.stage_constants.sum())
+            point, ceiling = solved[0], solved[1] + float(self._problem.stage_constants.sum())
             if ceiling < z or ceiling - best_s <= TOLERANCE * abs(best_s):
                 break
         return None, master
@@ -195,13 +195,13 @@ class _Relaxation:
             for k in range(problem.kinds):
                 mixed[k, blocks] += share * count * (world | (of_block == k))
             spread[blocks] += share * count
-        found = False
+        is_any_added = False
         for kind in range(problem.kinds):
             for column in range(len(problem.stage_of_column)):
                 room = instances(problem, kind, column)
                 if room:
-                    found |= self._separate_one(kind, column, room, mixed[kind], spread)
-        return found
+                    is_any_added |= self._separate_one(kind, column, room, mixed[kind], spread)
+        return is_any_added
 
     def _separate_one(self, kind: int, column: int, room: int, mixed: Floats, spread: Floats) -> bool:
         """The same for one resource; `mixed` [B] says how often blocks are on the kind, `spread` [B] anywhere."""

@@ -1,4 +1,4 @@
-"""The fluid relaxation: a lower bound by multipliers, and the fractional choice of options that goes with it.
+"""The fluid relaxation: a Lagrangian bound, and the fractional choice of options that goes with it.
 
 Placement is relaxed: the ranks of one kind that tables may use (a capacity region) share one pool for each resource and
 each memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a
@@ -79,10 +79,10 @@ class Fluid:
         A splittable one is taken in fractions of blocks like it; of a fixed one the longest block counts.
         """
         problem = self.problem
-        found = problem.extremes.stage_peaks.copy()
+        peaks = problem.extremes.stage_peaks.copy()
         fixed = np.flatnonzero(problem.option_units == 0)
-        found[problem.block_start[fixed]] = np.maximum.reduceat(found, problem.block_start[:-1])[fixed]
-        return found
+        peaks[problem.block_start[fixed]] = np.maximum.reduceat(peaks, problem.block_start[:-1])[fixed]
+        return peaks
 
     def peaks_of(self, choices: Ints) -> Floats:
         """[n, S] the same of some options, each named by one of its blocks."""
@@ -153,8 +153,8 @@ class Fluid:
         cheapest, choice = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
         if len(start):
             cheapest[has_blocks] = np.minimum.reduceat(values, start)
-            found = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
-            choice[has_blocks] = found[np.searchsorted(found, start)]
+            cheapest_choices = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
+            choice[has_blocks] = cheapest_choices[np.searchsorted(cheapest_choices, start)]
         return cheapest, choice
 
     def choice_values(self, multipliers: Multipliers, usable: Bools | None = None) -> Floats:
@@ -168,16 +168,16 @@ class Fluid:
         if usable is not None:
             value = np.where(usable, value, np.inf)
         whole = value * self._times
-        found = whole
+        values = whole
         if len(self._manifold):
             start = problem.block_start[:-1]
             sums = np.add.reduceat(whole, start)[self._manifold]
-            found[self._of_manifold] = np.inf
-            found[start[self._manifold]] = sums
+            values[self._of_manifold] = np.inf
+            values[start[self._manifold]] = sums
         for (table, stage), weight in multipliers.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
-            found[own] += weight * self._peaks_of_table(table)[:, stage]
-        return found
+            values[own] += weight * self._peaks_of_table(table)[:, stage]
+        return values
 
     def block_values(self, multipliers: Multipliers, more: Floats | float = 0.0) -> Floats:
         """[B] what each block costs at the multipliers, on the kind of rank where it costs least; `more` [K, B] on
@@ -209,23 +209,23 @@ class Fluid:
         both = np.concatenate([multipliers.weight * self._counted, multipliers.byte], axis=1)
         both[:kinds] = np.concatenate([multipliers.weight, multipliers.byte], axis=1)[:kinds]
         cost = self._cost if blocks is None else self._cost[:, :, blocks]
-        found = np.zeros((kinds, cost.shape[2]))
+        local = np.zeros((kinds, cost.shape[2]))
         for kind in range(kinds):
-            _add_rows(found[kind], both[kind], cost[kind])
+            _add_rows(local[kind], both[kind], cost[kind])
         of = self._set_of_block if blocks is None else self._set_of_block[blocks]
         for number in self._bound_sets:
             mine = np.flatnonzero(of == number)
             if len(mine):
                 price = self._regions.of_set(both, number, kinds)
-                found[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
-        return found
+                local[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
+        return local
 
     def _everywhere_weight(self, multipliers: Multipliers) -> Floats:
         """[K, C] what a second on every rank of a kind costs."""
         weight = multipliers.weight * self._sizes[:, None] * self._counted
-        found = np.zeros((self.problem.kinds, self._columns))
-        np.add.at(found, self._regions.kind, weight)
-        return found
+        of_kind = np.zeros((self.problem.kinds, self._columns))
+        np.add.at(of_kind, self._regions.kind, weight)
+        return of_kind
 
     def usage(self, multipliers: Multipliers, choices: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the multipliers
@@ -256,10 +256,10 @@ class Fluid:
         """[B] bytes of a tier that the option which each block names takes on ranks of the kind; see
         `choice_values`."""
         problem = self.problem
-        found = self._cost[kind, self._columns + tier] * self._times
+        size = self._cost[kind, self._columns + tier] * self._times
         fixed = np.flatnonzero(problem.option_units == 0)
-        found[problem.block_start[fixed]] = np.add.reduceat(found, problem.block_start[:-1])[fixed]
-        return np.asarray(found)
+        size[problem.block_start[fixed]] = np.add.reduceat(size, problem.block_start[:-1])[fixed]
+        return np.asarray(size)
 
     def choice_totals(self, choices: Ints, multipliers: Multipliers) -> Floats:
         """[n, D x (C + M)] what each option asks of each capacity region in all, its blocks where the multipliers

@@ -1,4 +1,7 @@
-"""Proofs that nothing fits: prices per byte at which even the cheapest options cost more than all memory is worth."""
+"""Proofs that nothing fits: prices per byte at which even the cheapest options cost more than all memory is worth.
+
+These are Farkas certificates of the fluid relaxation, found by cutting planes over the prices.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Loads that come in steps: what a rank sends is a whole number of column units, mostly of several at once.
+"""Integrality of loads: what a rank sends is a whole number of column units, mostly of several at once.
 
 Where almost all blocks of single ranks take whole multiples of one amount, so do the loads of most ranks, and the next
 level below the mean can be reached by all. A block that takes something between, over a node for example, keeps its
@@ -58,14 +58,14 @@ def blocks_in_steps(problem: Problem, relaxed: FluidSolution) -> Bools:
     choices = relaxed.choices[int(relaxed.shares.argmax())]
     uncut = choices[(problem.block_extent[choices] == RANK) & problem.block_is_splittable[choices]]
     uncut = uncut[problem.block_units[uncut] == problem.option_units[problem.block_option[uncut]]]
-    found = np.ones(len(problem.block_option), dtype=bool)
+    in_steps = np.ones(len(problem.block_option), dtype=bool)
     for kind in range(problem.kinds):
         for column in np.flatnonzero(relaxed.multipliers.weight.any(axis=0)).tolist():
             load = problem.fixed[kind, :, column] + problem.by_rows[kind, :, column]
             step_s = _step(load[uncut], problem.world)
             if step_s:
-                found &= ~problem.allowed[kind] | _are_multiples(load, step_s)
-    return np.asarray(found | (problem.block_extent == WORLD))
+                in_steps &= ~problem.allowed[kind] | _are_multiples(load, step_s)
+    return np.asarray(in_steps | (problem.block_extent == WORLD))
 
 
 def _step(load: Floats, world: int) -> float:

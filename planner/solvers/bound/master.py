@@ -1,4 +1,8 @@
-"""The master program of the cutting planes: the best weights and prices under the cuts known so far."""
+"""The master program of Kelley's cutting planes: the best weights and prices under the cuts known so far.
+
+Its prices lie in a box that grows (Marsten, Hogan & Blankenship, Oper. Res. 23(3), 1975); its dual values mix the cuts'
+proposals as the Dantzig–Wolfe master does (Oper. Res. 8(1), 1960).
+"""
 
 from collections.abc import Mapping
 
@@ -23,7 +27,7 @@ class Master:
     """
 
     def __init__(self, problem: Problem, instances: Floats, shared: Bools, capacity: Floats, floors: Floats) -> None:
-        """Of `instances` [D, C], columns `shared` [C] by all kinds, `capacity` [D, M] and `floors` [S], see
+        """Take `instances` [D, C], columns `shared` [C] by all kinds, `capacity` [D, M] and `floors` [S] from a
         `fluid.Fluid`."""
         from ortools.math_opt.python import mathopt
 
@@ -58,7 +62,7 @@ class Master:
         self._cuts: list[mathopt.LinearConstraint] = []
         self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
         self._result: mathopt.SolveResult | None = None
-        """Of the last program that a solver ended."""
+        """The result of the last program that a solver ended."""
         self._last: Floats = np.zeros(self._stage_count)
         """[S] stage times of the last choice."""
 
@@ -105,10 +109,10 @@ class Master:
         None where no solver ends, after so many iterations if that is given.
         """
         while True:
-            found = optimum(self._model, self._solver, most_iterations)
-            if found is None:
+            result = optimum(self._model, self._solver, most_iterations)
+            if result is None:
                 return None
-            self._result, values = found, found.variable_values()
+            self._result, values = result, result.variable_values()
             pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
             for price in pressed:
                 price.upper_bound *= 10
@@ -142,8 +146,10 @@ class Master:
             total[stage] += max(value, 0.0)
         for stage, value in idle.items():
             total[stage] += max(value, 0.0)
-        held = {pair: max(value, 0.0) / float(total[pair[1]]) for pair, value in of_table.items() if value > 0}
-        return Multipliers(weight / total[self._stages], byte, held)
+        weight_of_table = {
+            pair: max(value, 0.0) / float(total[pair[1]]) for pair, value in of_table.items() if value > 0
+        }
+        return Multipliers(weight / total[self._stages], byte, weight_of_table)
 
     def _total(self, weight: Floats) -> Floats:
         """[S] sums of the weights: one but for the solver's tolerance, and made one exactly."""

@@ -1,4 +1,4 @@
-"""The dual of one branch node, by cutting planes."""
+"""The Lagrangian dual of one branch node, solved by Kelley's cutting planes (J. SIAM 8(4), 1960)."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from planner.solvers.bound.column_reduction import ReducedProblem
 from planner.solvers.bound.programs import optimum
 
 MOST_ITERATIONS = 20_000
-"""Of a linear programme of a branch node, which takes some hundreds where the solver does not cycle."""
+"""Simplex iterations of a branch node's program, which takes some hundreds where the solver does not cycle."""
 _FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
 
 

@@ -1,9 +1,9 @@
-"""Blocks that narrower ones on the same rank undercut: a placement is better off with those in their place.
+"""Presolve by dominance: blocks that narrower ones on the same rank undercut stand for those, and cost as much.
 
 Two blocks of a splittable option on one rank may ask for less of everything than one block of their joint width: narrow
 rows stay in a cache that wide ones overflow. The search then takes the joint block at the price of the two, and what it
-places is taken apart in the end. No optimum is lost, and bounds hold: every plan of either problem is one of the other
-that is no slower.
+places is taken apart in the end (postsolve). No optimum is lost, and bounds hold: every plan of either problem is one
+of the other that is no slower.
 """
 
 from dataclasses import dataclass, replace
@@ -45,10 +45,10 @@ class Presolved:
     @cached_property
     def _parts(self) -> list[list[int]]:
         """[B] what each block is made of in the end."""
-        found: list[list[int]] = []
-        for block, (one, two) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True)):
-            found.append([block] if one < 0 else [*found[one], *found[two]])
-        return found
+        parts: list[list[int]] = []
+        for block, (left, right) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True)):
+            parts.append([block] if left < 0 else [*parts[left], *parts[right]])
+        return parts
 
 
 def presolve(problem: Problem) -> Presolved:
@@ -73,11 +73,11 @@ def presolve(problem: Problem) -> Presolved:
             for narrow in widths[:i]:
                 if 2 * narrow > width or width - narrow not in widths:
                     continue
-                one, two = block_of[:, narrow], block_of[:, width - narrow]
-                rows = np.flatnonzero((joint >= 0) & (one >= 0) & (two >= 0))
-                alike = (ask[joint[rows], -1] == ask[one[rows], -1]) & (ask[joint[rows], -1] == ask[two[rows], -1])
-                rows = rows[alike]
-                of, left, right = joint[rows], one[rows], two[rows]
+                narrower, other = block_of[:, narrow], block_of[:, width - narrow]
+                rows = np.flatnonzero((joint >= 0) & (narrower >= 0) & (other >= 0))
+                kinds = ask[joint[rows], -1]
+                rows = rows[(kinds == ask[narrower[rows], -1]) & (kinds == ask[other[rows], -1])]
+                of, left, right = joint[rows], narrower[rows], other[rows]
                 together = ask[left] + ask[right]
                 less = (together[:, :-1] <= ask[of, :-1] * (1 + FINE_ROUNDING)).all(axis=1)
                 less &= seconds[left] + seconds[right] < seconds[of] * (1 - WORTHWHILE)
@@ -105,7 +105,7 @@ def _block_of(problem: Problem, whole: int, on_rank: Bools) -> Ints:
     options = np.flatnonzero(problem.option_units == whole)
     row = np.full(len(problem.option_units), -1)
     row[options] = np.arange(len(options))
-    found = np.full((len(options), whole + 1), -1)
+    block_of_width = np.full((len(options), whole + 1), -1)
     blocks = np.flatnonzero(on_rank & (problem.option_units[problem.block_option] == whole))
-    found[row[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
-    return found
+    block_of_width[row[problem.block_option[blocks]], problem.block_units[blocks]] = blocks
+    return block_of_width

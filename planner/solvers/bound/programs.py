@@ -1,4 +1,4 @@
-"""Linear programs through MathOpt, whatever state a solver ends in."""
+"""Linear programs solved by the simplex method through MathOpt, whatever state a solver ends in."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
 LEAST_ITERATIONS, ITERATIONS_PER_LINE = 5_000, 50
-"""Of the simplex method, at most: the former, and the latter for each variable and constraint. The programs of DLRM-DCN
+"""Simplex iterations at most: the former, and the latter for each variable and constraint. The programs of DLRM-DCN
 v2 and Model-F on 128 ranks and `hugectr-180` on 8 end after 218 at most, and 0.4 for each variable and constraint."""
 
 

@@ -31,9 +31,9 @@ def step_of_block(fluid: Fluid, multipliers: Multipliers) -> Floats:
     problem = fluid.problem
     least = least_of_stages(fluid, multipliers)
     step = np.maximum(problem.extremes.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
-    found = step.min(axis=0)
-    found[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
-    return np.asarray(found * (1 - ROUNDING))
+    least_step = step.min(axis=0)
+    least_step[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
+    return np.asarray(least_step * (1 - ROUNDING))
 
 
 def least_of_stages(fluid: Fluid, multipliers: Multipliers) -> Floats:

@@ -16,7 +16,7 @@ from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import Homes
+from planner.problem.relocation import IncumbentPlacement
 from planner.problem.rounding import FINE_ROUNDING, ROUNDING_BYTES
 from planner.solvers.improve.insertion import PlacedBlocks
 from planner.solvers.limits import Clock
@@ -79,7 +79,7 @@ class _GuidingPlacement:
 class PathRelinking:
     """Paths to the guiding placements: how the incumbent placement held tables, or else the start of the search."""
 
-    def __init__(self, problem: Problem, incumbent: Homes, start: Placement | None) -> None:
+    def __init__(self, problem: Problem, incumbent: IncumbentPlacement, start: Placement | None) -> None:
         self._problem, self._incumbent = problem, incumbent
         table_of_loose = problem.option_table[problem.block_option[incumbent.loose]]
         table = problem.option_table[problem.block_option[incumbent.start.item_block]]
