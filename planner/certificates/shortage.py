@@ -13,10 +13,10 @@ from planner.problem.numbers import Bools, Floats, Ints
 class Shortage:
     """Why no placement exists.
 
-    Either some tables have no option that fits even on empty hardware (`unplaceable`), or at the multipliers `byte` [D,
-    M] the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much
-    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the
-    tables that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
+    Either some tables have no option that fits even on empty hardware (`unplaceable`), or at the prices `byte` [D, M]
+    the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much more
+    of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the tables
+    that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
     """
 
     unplaceable: Ints
