@@ -5,7 +5,7 @@ import numpy as np
 
 from planner.problem.arrays import Problem, row_shares
 from planner.problem.extents import WORLD
-from planner.problem.numbers import Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 
 
 def instances_of(problem: Problem) -> Floats:
@@ -56,3 +56,20 @@ def blocks_of_choices(problem: Problem, choices: Ints) -> tuple[Ints, Ints]:
     lengths = np.where(free, 1, problem.block_start[option + 1] - starts)
     first = lengths.cumsum() - lengths
     return np.repeat(starts - first, lengths) + np.arange(lengths.sum()), lengths
+
+
+def taken_by_choices(problem: Problem, choices: Ints) -> tuple[Ints, Floats]:
+    """Blocks of the chosen options and how often each is taken (in fractions, for a splittable option)."""
+    blocks, lengths = blocks_of_choices(problem, choices)
+    units = problem.block_units[choices]
+    fraction = problem.option_units[problem.block_option[choices]] / np.maximum(units, 1)
+    free = np.repeat(units > 0, lengths)
+    return blocks, np.where(free, np.repeat(fraction, lengths), problem.block_count[blocks])
+
+
+def shared_columns(problem: Problem, instances: Floats) -> Bools:
+    """[C] whether some of the `instances` [D, C] of a column serve ranks of several kinds."""
+    if problem.kinds == 1:
+        return np.zeros(len(problem.stage_of_column), dtype=bool)
+    total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
+    return np.asarray(instances[: problem.kinds].sum(axis=0) > total)

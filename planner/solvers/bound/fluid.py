@@ -22,7 +22,14 @@ from planner.problem.arrays import Problem
 from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
-from planner.solvers.bound.aggregates import blocks_of_choices, capacity_of, instances_of, row_share_of_kind
+from planner.solvers.bound.aggregates import (
+    blocks_of_choices,
+    capacity_of,
+    instances_of,
+    row_share_of_kind,
+    shared_columns,
+    taken_by_choices,
+)
 
 BLOCKS_AT_ONCE = 20_000
 """Block types whose costs are summed up at once."""
@@ -104,11 +111,7 @@ class Fluid:
     @property
     def shared_columns(self) -> Bools:
         """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
-        problem = self.problem
-        if problem.kinds == 1:
-            return np.zeros(self._columns, dtype=bool)
-        total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
-        return np.asarray(self.instances[: problem.kinds].sum(axis=0) > total)
+        return shared_columns(self.problem, self.instances)
 
     def idle_shares(self, multipliers: Multipliers) -> Floats:
         """[S] share of each stage's weight that lies on no resource and no table."""
@@ -230,7 +233,7 @@ class Fluid:
     def usage(self, multipliers: Multipliers, choices: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of a choice of options, its blocks on the kinds that the multipliers
         prefer."""
-        blocks, count = self._taken(choices)
+        blocks, count = taken_by_choices(self.problem, choices)
         return self.usage_of(blocks, count, self.kinds_of(multipliers, blocks))
 
     def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
@@ -242,15 +245,6 @@ class Fluid:
             total[d, self._wide_columns] += self._sizes[d] * (self._everywhere[k][:, blocks] @ count)
         seconds = total[:, : self._columns] * self._counted
         return seconds + self._base, total[:, self._columns :]
-
-    def _taken(self, choices: Ints) -> tuple[Ints, Floats]:
-        """Blocks of the chosen options and how often each is taken (in fractions, for a splittable option)."""
-        problem = self.problem
-        blocks, lengths = blocks_of_choices(problem, choices)
-        units = problem.block_units[choices]
-        fraction = problem.option_units[problem.block_option[choices]] / np.maximum(units, 1)
-        free = np.repeat(units > 0, lengths)
-        return blocks, np.where(free, np.repeat(fraction, lengths), problem.block_count[blocks])
 
     def choice_bytes(self, kind: int, tier: int) -> Floats:
         """[B] bytes of a tier that the option which each block names takes on ranks of the kind; see
