@@ -35,6 +35,7 @@ import numpy as np
 
 from benchmarks.baselines import BASELINES
 from benchmarks.contest import Attempt, Instance, Search, attempt
+from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.model import BlockCosts
 from cost_models.registry import COST_MODELS
 from cost_models.shards import MEMORY_HBM, Blocks, Floats
@@ -70,8 +71,8 @@ class EmbeddingsAlone(StepModel):
 
     name = "embeddings alone"
 
-    def __init__(self, topology: Topology, workload: Workload) -> None:
-        super().__init__(topology, workload)
+    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+        super().__init__(topology, workload, reserve)
         self.constants = np.zeros_like(self.constants)
         self.base_bytes = np.zeros_like(self.base_bytes)
 

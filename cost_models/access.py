@@ -178,14 +178,14 @@ class AccessCurves:
         if not self._empirical.any():
             return share
         axis, shares = self._joined
-        found = np.interp(self._start[table] + fraction, axis, shares)
-        return np.where(self._empirical[table], np.maximum(found, fraction), share)
+        interpolated = np.interp(self._start[table] + fraction, axis, shares)
+        return np.where(self._empirical[table], np.maximum(interpolated, fraction), share)
 
     def unique_rows(self, table: Ints | slice, lookups: ArrayLike) -> Floats:
         """Expected distinct rows among `lookups` ids of a table."""
         lookups = np.asarray(lookups, dtype=np.float64)
-        found = self._unique_between(self._unique_curves[2][table], lookups)
-        return np.where(lookups < 1, lookups, np.minimum(found, np.minimum(self.rows[table], lookups)))
+        unique = self._unique_between(self._unique_curves[2][table], lookups)
+        return np.where(lookups < 1, lookups, np.minimum(unique, np.minimum(self.rows[table], lookups)))
 
     def missed_rows(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
         """Expected distinct rows among `lookups` ids that a cache of `fraction` of the rows lacks when they come; [n].
@@ -255,11 +255,11 @@ class AccessCurves:
         keys = np.stack([self.rows[by_law], self.unique_alpha[by_law]], axis=1)
         laws, law = np.unique(keys, axis=0, return_inverse=True)
         draws = np.exp(LOG_LOOKUPS)
-        found = []
+        parts = []
         for first in range(0, len(laws), CHUNK):
             rows, alpha = laws[first : first + CHUNK].T
-            found.append(_unique_rows(*_broadcast(rows[:, None], alpha[:, None], draws)))
-        found += [
+            parts.append(_unique_rows(*_broadcast(rows[:, None], alpha[:, None], draws)))
+        parts += [
             _unique_of_curve(self.rows[table], curve, draws)
             for table, curve in enumerate(self.curves)
             if curve is not None and not by_law[table]
@@ -267,8 +267,8 @@ class AccessCurves:
         kinds = np.empty(len(self.rows), dtype=np.int64)
         kinds[by_law] = law.reshape(-1)
         kinds[~by_law] = len(laws) + np.arange(np.count_nonzero(~by_law))
-        values = np.log(np.concatenate([unique for unique, _ in found]))
-        return values, _monotone(values, np.concatenate([slope for _, slope in found])), kinds
+        values = np.log(np.concatenate([unique for unique, _ in parts]))
+        return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
 def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:

@@ -14,7 +14,7 @@ def warnings(topology: Topology, document: Document) -> list[Fault]:
     devices = names_of_files("devices")
     links = [name for name in names_of_files("links") if not name.startswith("default")]
     known = {"device": [name for name in devices if name != "default"], "kind": links}
-    found = []
+    faults = []
     for path, name in _names(topology):
         what = str(path[-1])
         if name in known[what] or (what == "device" and name in _other_devices()):
@@ -22,8 +22,8 @@ def warnings(topology: Topology, document: Document) -> list[Fault]:
         hint = did_you_mean(name, known[what])
         words = "device" if what == "device" else "kind of link"
         message = f"the {words} {name!r} has no coefficients of its own, so its costs are its data sheet's and defaults"
-        found.append(document.fault(path, f"{message}{hint}"))
-    return found
+        faults.append(document.fault(path, f"{message}{hint}"))
+    return faults
 
 
 def _names(topology: Topology) -> Iterator[tuple[Sequence[Key], str]]:

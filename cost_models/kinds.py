@@ -265,10 +265,10 @@ def _sums_slowdown(group: NodeGroup, domain: int, wire: float) -> float:
         operation: collective_law(operation, group.accelerators.device, link, port, domain)
         for operation in ("all_to_all", "reduce_scatter", "all_gather")
     }
-    found = [law for law in laws.values() if law is not None and law.sums_apart]
-    if len(found) < len(laws):
+    apart = [law for law in laws.values() if law is not None and law.sums_apart]
+    if len(apart) < len(laws):
         return 1.0
-    whole, *sums = (1 / law.line_at(wire)[1] for law in found)
+    whole, *sums = (1 / law.line_at(wire)[1] for law in apart)
     return max(1.0, sum(sums) / len(sums) / whole)
 
 

@@ -55,10 +55,10 @@ class Peak:
     def residency(self) -> Residency:
         """Batches in HBM."""
         training = self.workload.mode == "training"
-        found = RESIDENT[self.workload.pipeline] if training else RESIDENT["none"]
+        residency = RESIDENT[self.workload.pipeline] if training else RESIDENT["none"]
         if not self.loads_ids:
-            return Residency(0, found.received)
-        return Residency(1, found.received) if self.workload.free_inputs_early else found
+            return Residency(0, residency.received)
+        return Residency(1, residency.received) if self.workload.free_inputs_early else residency
 
     @cached_property
     def samples_per_rank(self) -> float:
@@ -88,12 +88,12 @@ class Peak:
     def rank_bytes(self) -> dict[str, float]:
         """Bytes on every rank, whatever is placed, by what they are for."""
         workload = self.workload
-        found = {"parameters": parameter_bytes(workload), "loaded": self.residency.loaded * self.loaded_bytes}
+        always = {"parameters": parameter_bytes(workload), "loaded": self.residency.loaded * self.loaded_bytes}
         if self.static_buffers and workload.mode == "training":
-            return found | self._after_forward | self._in_exchange
+            return always | self._after_forward | self._in_exchange
         if workload.mode == "inference" or self._hidden_bytes >= 0:
-            return found | self._after_forward
-        return found | {"activations": 0.0} | self._in_exchange
+            return always | self._after_forward
+        return always | {"activations": 0.0} | self._in_exchange
 
     @property
     def _hidden_bytes(self) -> float:

@@ -122,10 +122,10 @@ class Tables:
         """Weights of `columns` columns of one row of each `table`, stored as `dtype`; shape of the arguments."""
         table, columns = np.broadcast_arrays(np.asarray(table), np.asarray(columns))
         stored = self.stored_as(table, dtype)
-        found = np.zeros(table.shape, dtype=np.int64)
+        size = np.zeros(table.shape, dtype=np.int64)
         for code in np.unique(stored).tolist():
-            found = np.where(stored == code, FORMATS[DTYPES[code]].vector_bytes(columns), found)
-        return found
+            size = np.where(stored == code, FORMATS[DTYPES[code]].vector_bytes(columns), size)
+        return size
 
     def cached_row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
         """The same of a row in a cache: in the cache's own format where it has one, else as the row is stored."""

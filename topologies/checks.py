@@ -50,14 +50,14 @@ _MOST_RESERVE = 0.5
 def warnings(topology: Topology, document: Document | None = None) -> list[Fault]:
     """What looks wrong in a valid topology; by line and column where the `document` it came from is given."""
     place = document or Document(None, topology.name)
-    found: dict[tuple[Key, ...], str] = {}  # the first word on a field is enough
+    doubts: dict[tuple[Key, ...], str] = {}  # the first word on a field is enough
     for index, group in enumerate(topology.nodes):
         for path, text in (*_out_of_range(group), *_odd(group)):
-            found.setdefault(("nodes", index, *path), text)
+            doubts.setdefault(("nodes", index, *path), text)
     for index, level in enumerate(topology.network.levels):
         if level.latency > _MOST_LATENCY_S:
-            found["network", "levels", index, "latency"] = _slow(level.latency)
-    return sorted(place.fault(path, text) for path, text in found.items())
+            doubts["network", "levels", index, "latency"] = _slow(level.latency)
+    return sorted(place.fault(path, text) for path, text in doubts.items())
 
 
 def _quantities(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], float | None, PlausibleRange]]:

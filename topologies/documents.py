@@ -44,8 +44,8 @@ class Record(BaseModel):
 
         pydantic's `use_attribute_docstrings` reads the source of every model at every start, which takes 0.1 s.
         """
-        found = handler(schema)
-        properties = handler.resolve_ref_schema(found)["properties"]
+        described = handler(schema)
+        properties = handler.resolve_ref_schema(described)["properties"]
         words: dict[str, str | None] = {}
         for model in reversed(cls.__mro__):
             if issubclass(model, Record):
@@ -53,19 +53,19 @@ class Record(BaseModel):
         for name, info in cls.model_fields.items():
             if info.description is None and (text := words[name]) is not None:
                 properties[name]["description"] = text
-        return found
+        return described
 
 
 def _words_of_fields(model: type[BaseModel]) -> dict[str, str | None]:
     """The string below each annotated name in the source of a model; None where there is none."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    words = {}
     for line, below in itertools.pairwise([*body.body, ast.Pass()]):
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
-            found[line.target.id] = inspect.cleandoc(text) if isinstance(text, str) else None
-    return found
+            words[line.target.id] = inspect.cleandoc(text) if isinstance(text, str) else None
+    return words
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -204,8 +204,8 @@ def _compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
         message = problem + next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in problem), "")
         raise InputError.at(source, message, line=line, column=column) from None
     except yaml.reader.ReaderError as error:
-        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        before = text[: found.start()] if found else ""
+        control = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        before = text[: control.start()] if control else ""
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"is not valid YAML: {error.reason}; leave the character out, or write its escape in double quotes"
         raise InputError.at(source, message, line=line, column=column) from None
@@ -221,10 +221,10 @@ def _position(node: yaml.Node, path: Sequence[Key]) -> Position:
     for key in path:
         if isinstance(node, yaml.MappingNode):
             # From the end: what a merge (<<) brought in stands first, and the mapping's own keys win.
-            found = next(((k, v) for k, v in reversed(node.value) if k.value == str(key)), None)
-            if found is None:
+            entry = next(((k, v) for k, v in reversed(node.value) if k.value == str(key)), None)
+            if entry is None:
                 break
-            mark, node = found[0].start_mark, found[1]
+            mark, node = entry[0].start_mark, entry[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]
             mark = node.start_mark
@@ -332,7 +332,7 @@ def _expanded(data: Any, words: list[str]) -> list[list[str]]:
     if not isinstance(here, list) or not here:
         raise LookupError(f"{'.'.join(words[:depth])} is no list; * stands for the elements of one")
     one_each = ([*words[:depth], str(index), *words[depth + 1 :]] for index in range(len(here)))
-    return [found for one in one_each for found in _expanded(data, one)]
+    return [expanded for each in one_each for expanded in _expanded(data, each)]
 
 
 def _inside(data: Any, word: str) -> Any:

@@ -115,7 +115,7 @@ def types_at(kind: Any, path: Sequence[Key]) -> list[Any]:
     if origin is Annotated:
         return types_at(typing.get_args(kind)[0], path)
     if origin in (typing.Union, types.UnionType):
-        return [found for side in typing.get_args(kind) for found in types_at(side, path)]
+        return [type_ for side in typing.get_args(kind) for type_ in types_at(side, path)]
     if not path:
         return [kind]
     if origin in (list, tuple):

@@ -71,10 +71,10 @@ def parse_quantity(text: str, unit: str, example: str) -> float:
     """
     import pint
 
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
+    quantity = _QUANTITY.fullmatch(text.strip())
+    if quantity is None:
         raise ValueError(f"{shown(text)} is not a quantity; write a number and a unit, for example {example}")
-    number, name = float(found[1]), found[2].replace("$", "dollar").strip()
+    number, name = float(quantity[1]), quantity[2].replace("$", "dollar").strip()
     try:
         value = float(_registry().Quantity(number, name).to(unit).magnitude)
     except pint.UndefinedUnitError:

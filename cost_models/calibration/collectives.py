@@ -36,13 +36,13 @@ class CollectiveTimes:
 
 def collective_times(frame: pd.DataFrame) -> list[CollectiveTimes]:
     """Fit a law for each operation and number of ranks, from a frame with operation, ranks, buffer_bytes, seconds."""
-    found = []
+    times = []
     for operation, of_operation in frame.groupby("operation", sort=True):
         for ranks in sorted(set(of_operation.ranks)):
             rows = of_operation[of_operation.ranks == ranks]
             columns = rows.buffer_bytes.to_numpy(float), rows.seconds.to_numpy(float)
-            found.append(CollectiveTimes(cast("CollectiveOperation", operation), int(ranks), *columns))
-    return found
+            times.append(CollectiveTimes(cast("CollectiveOperation", operation), int(ranks), *columns))
+    return times
 
 
 def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
@@ -63,11 +63,11 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
         latency, per_byte = np.exp(point).reshape(2, -1)
         return np.asarray(np.log((latency[:, None] + per_byte[:, None] * wire).min(axis=0) / times.seconds))
 
-    found = [
+    fits = [
         least_squares(errors, np.log(guess).ravel(), loss="soft_l1", f_scale=SOFT_RELATIVE_ERROR, max_nfev=200)
         for guess in _guesses(sizes, typical)
     ]
-    best = min(found, key=lambda each: float(each.cost))
+    best = min(fits, key=lambda each: float(each.cost))
     latency, per_byte = np.exp(best.x).reshape(2, -1)
     order = np.argsort(latency, kind="stable")
     relative = np.abs(np.expm1(errors(best.x)))

@@ -46,7 +46,7 @@ def measure(
         if error.name != "torch":
             raise
         raise MissingPackageError("collectives need PyTorch", "calibrate-device") from None
-    found: list[pd.DataFrame] = []
+    frames: list[pd.DataFrame] = []
     for world in processes:
         if progress:
             progress(f"collectives among {world}")
@@ -54,8 +54,8 @@ def measure(
             multiprocessing.spawn(_measure, args=(world, tuple(sizes), folder), nprocs=world, join=True)
             parts = [pd.read_csv(Path(folder) / f"{rank}.csv") for rank in range(world)]
         longest = pd.concat([part.seconds for part in parts], axis=1).max(axis=1)
-        found.append(parts[0].assign(seconds=longest))
-    return pd.concat(found, ignore_index=True)
+        frames.append(parts[0].assign(seconds=longest))
+    return pd.concat(frames, ignore_index=True)
 
 
 def software() -> str:
@@ -104,11 +104,11 @@ def _collective(operation: CollectiveOperation, elements: int, world: int) -> Ca
 def _seconds(collective: Callable[[], Any], barrier: Callable[[], Any], repetitions: int) -> float:
     """The least work of RUNS, after one that is not counted."""
     collective()
-    found = []
+    seconds = []
     for _ in range(RUNS):
         barrier()
         began = time.process_time()
         for _ in range(repetitions):
             collective()
-        found.append((time.process_time() - began) / repetitions)
-    return min(found)
+        seconds.append((time.process_time() - began) / repetitions)
+    return min(seconds)

@@ -109,7 +109,7 @@ def calibrate(rows: pd.DataFrame, source: str, sector_bytes: float) -> Calibrati
     A kind of kernel whose main term they do not determine is left open as a whole. Raises InputError that names every
     such kind where nothing is determined.
     """
-    found: list[Term] = []
+    terms: list[Term] = []
     left_open: list[str] = []
     parts: list[pd.DataFrame] = []
     faults: list[Fault] = []
@@ -132,13 +132,13 @@ def calibrate(rows: pd.DataFrame, source: str, sector_bytes: float) -> Calibrati
             if operation in ("lookup", "update"):
                 rates |= law.values
                 taken |= law.taken
-            found += _terms(operation, part, law, dtype)
+            terms += _terms(operation, part, law, dtype)
             left_open += law.left_open
             parts.append(_beside(operation, part, law.fit))
-    if not found:
+    if not terms:
         raise InputError(faults or [Fault(source, 0, 0, "", "holds no measurement of a kernel")])
     left_open += [f"{fault.path}: {fault.message}" for fault in faults]
-    return Calibration(tuple(found), tuple(left_open), taken, pd.concat(parts, ignore_index=True))
+    return Calibration(tuple(terms), tuple(left_open), taken, pd.concat(parts, ignore_index=True))
 
 
 def device_coefficients_of(
@@ -146,8 +146,8 @@ def device_coefficients_of(
 ) -> DeviceCoefficients:
     """The coefficients of a device called `name`: the terms, and what `base` says of everything else."""
     values: dict[str, Coefficient | DtypeCoefficient] = {}
-    found = {term.name for term in calibration.terms}
-    for term_name in sorted(WITHOUT.keys() & calibration.taken.keys() - found):
+    calibrated = {term.name for term in calibration.terms}
+    for term_name in sorted(WITHOUT.keys() & calibration.taken.keys() - calibrated):
         values[term_name] = Coefficient(
             value=calibration.taken[term_name],
             unit=UNITS[term_name],

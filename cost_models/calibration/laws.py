@@ -48,7 +48,7 @@ def fitted(law: Law) -> FittedLaw:
 
     Raises UndeterminedError, that of the main terms alone, where they determine none.
     """
-    found: dict[frozenset[str], Fit] = {}
+    fits: dict[frozenset[str], Fit] = {}
     cost: dict[frozenset[str], float] = {}
     refused: dict[frozenset[str], UndeterminedError] = {}
     groups = (law.main, *law.instead)
@@ -56,14 +56,14 @@ def fitted(law: Law) -> FittedLaw:
         for chosen in itertools.combinations(law.further, count):
             start = {name: value for group in (main, *chosen) for name, value in group.items()}
             names = frozenset(start)
-            if names in found or names in refused:
+            if names in fits or names in refused:
                 continue
             try:
-                found[names] = fit(lambda values: law.predict({**law.absent, **values}), start, law.measured)
-                cost[names] = found[names].mean_error / BETTER**count
+                fits[names] = fit(lambda values: law.predict({**law.absent, **values}), start, law.measured)
+                cost[names] = fits[names].mean_error / BETTER**count
             except UndeterminedError as error:
                 refused[names] = error
-    if not found:
+    if not fits:
         raise refused[frozenset(law.main)]
     best = min(cost, key=cost.__getitem__)
     reasons = [
@@ -72,4 +72,4 @@ def fitted(law: Law) -> FittedLaw:
         if not best >= set(group)
     ]
     taken = {name: value for name, value in law.absent.items() if name not in best}
-    return FittedLaw(found[best], taken, tuple(reasons))
+    return FittedLaw(fits[best], taken, tuple(reasons))

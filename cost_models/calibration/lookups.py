@@ -69,12 +69,12 @@ class Lookups:
         """[rows] distinct rows over lookups, each drawn from the power law by itself."""
         drawn = np.stack([self.lookups, self.table_rows, self.alpha], axis=1)
         cases, which = np.unique(drawn, axis=0, return_inverse=True)
-        found = np.ones(len(cases))
+        shares = np.ones(len(cases))
         for i, (lookups, rows, alpha) in enumerate(cases):
             if np.isfinite(rows):
                 weight = np.arange(1.0, rows + 1) ** -alpha
-                found[i] = -np.expm1(-lookups * weight / weight.sum()).sum() / lookups
-        return found[which.reshape(-1)]
+                shares[i] = -np.expm1(-lookups * weight / weight.sum()).sum() / lookups
+        return shares[which.reshape(-1)]
 
     def parts(self, reach_bytes: float) -> Floats:
         """[4, rows] what a launch, a row, a byte of memory and a byte of the cache are multiplied by."""

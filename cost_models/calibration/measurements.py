@@ -31,10 +31,10 @@ def read(paths: Sequence[Path]) -> pd.DataFrame:
 
 def _read_one(path: Path) -> pd.DataFrame:
     if path.name.endswith((".json", ".json.gz")):
-        found = kineto.collectives(path)
-        if found.empty:
+        collectives = kineto.collectives(path)
+        if collectives.empty:
             raise InputError.at(
                 str(path), "records no collective with its size; record with PyTorch 2.2 or later and its NCCL backend"
             )
-        return found
+        return collectives
     return tables.read_csv(path) if path.suffix == ".csv" else nccl_tests.read_logs([path])

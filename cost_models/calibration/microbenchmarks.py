@@ -355,12 +355,12 @@ class _Bench:
         """
         if self.device != "cpu":
             return self.seconds(kernel)
-        found = []
+        seconds = []
         for run in range(RUNS + 1):
             given = before(run)
             self._other_data.mul_(1.0001)
-            found.append(self._timed(_without_run(partial(kernel, given)), run, 1))
-        return min(found[1:])
+            seconds.append(self._timed(_without_run(partial(kernel, given)), run, 1))
+        return min(seconds[1:])
 
     @cached_property
     def _other_data(self) -> Any:

@@ -64,5 +64,5 @@ def parse(text: str, source: str) -> pd.DataFrame:
 
 
 def _operation(source: str) -> CollectiveOperation | None:
-    found = _PROGRAM.search(Path(source).name)
-    return OPERATIONS[found[1]] if found else None
+    program = _PROGRAM.search(Path(source).name)
+    return OPERATIONS[program[1]] if program else None

@@ -71,7 +71,7 @@ def fit(
         return np.log(predict(dict(zip(names, np.exp(point), strict=True))) / measured)
 
     begin = np.log([start[name] for name in names])
-    found = least_squares(
+    solution = least_squares(
         errors,
         begin,
         loss="soft_l1",
@@ -82,11 +82,11 @@ def fit(
         gtol=TOLERANCE,
         bounds=(begin - FARTHEST, begin + FARTHEST),
     )
-    values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
-    logarithms = errors(found.x)
+    values = dict(zip(names, np.exp(solution.x).tolist(), strict=True))
+    logarithms = errors(solution.x)
     relative = np.expm1(logarithms)
-    uncertainty = _uncertainty(found.jac, logarithms, names)
-    at_end = dict(zip(names, np.abs(found.x - begin) > FARTHEST - 0.1, strict=True))
+    uncertainty = _uncertainty(solution.jac, logarithms, names)
+    at_end = dict(zip(names, np.abs(solution.x - begin) > FARTHEST - 0.1, strict=True))
     open_ones = tuple(name for name in names if at_end[name] or not uncertainty[name] < LARGEST_UNCERTAINTY)
     if must_be_determined and open_ones:
         raise UndeterminedError(open_ones, len(measured))

@@ -60,8 +60,8 @@ class TorchRecModel(CostModel):
         )
         self.node_of_rank: Ints = np.arange(world) // own.group_size
         self.base_loads, self.base_bytes = np.zeros((self.kind_count, 1)), np.zeros(len(self.memories))
-        held = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
-        self.pool_bytes = tuple(np.array(held.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
+        capacity = {"hbm": own.hbm_bytes, "ddr": own.ddr_bytes}
+        self.pool_bytes = tuple(np.array(capacity.get(tier, np.zeros(world)), dtype=float) for tier in self.memories)
 
     @cached_property
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
@@ -102,8 +102,8 @@ class TorchRecModel(CostModel):
         ranks = np.where(extent == WORLD, self.torchrec_topology.world_size, self.torchrec_topology.group_size)
         whole = (extent == RANK) | (blocks.sharding == DATA_PARALLEL)
         largest = np.where(whole, rows, -(-rows // ranks))
-        held = self.storage.held(blocks, largest)
+        stored = self.storage.held(blocks, largest)
         fixed, by_rows = (np.zeros((len(blocks), len(self.memories))) for _ in range(2))
         fixed[:, MEMORY_HBM] = self.storage.in_flight(blocks, largest)
-        by_rows[:, : held.shape[1]] = held * (rows / largest)[:, None]
+        by_rows[:, : stored.shape[1]] = stored * (rows / largest)[:, None]
         return fixed, by_rows

@@ -69,7 +69,7 @@ class _Walk:
             below = children.get(number, [])
             if node.divides is None:
                 self.bound_s = min(self.bound_s, bound)
-                gap = "is a leaf with cases below it" if below else None
+                gap = "is a leaf with nodes below it" if below else None
             else:
                 parts = [part for part in (tree.nodes[child].part for child in below) if part is not None]
                 gap = self._gap(state, node.divides, parts)

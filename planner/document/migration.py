@@ -123,7 +123,7 @@ class Migration:
         parts, _ = self.all_held
         return parts.take(np.flatnonzero(parts.rank >= 0)).sorted_by_place(len(self.model.kind_of_rank))
 
-    def homes(self, formulation: Formulation) -> IncumbentPlacement:
+    def incumbent(self, formulation: Formulation) -> IncumbentPlacement:
         """What the solver needs to know of the old plan."""
         tables, options, problem = self.model.tables, formulation.options, formulation.problem
         table = options.table[options.block_option]

@@ -42,13 +42,13 @@ def document(
     formulation: Formulation,
     outcome: Outcome,
     origin: Provenance,
-    homes: IncumbentPlacement | None = None,
+    incumbent: IncumbentPlacement | None = None,
     remedies: tuple[Remedy, ...] = (),
     best_step_s: float | None = None,
 ) -> Plan:
     """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
 
-    Columns are dealt out so that ranks keep what they hold, as `homes` says. `remedies` are what would help where
+    Columns are dealt out so that ranks keep what they hold, as `incumbent` says. `remedies` are what would help where
     there is no placement. `best_step_s` is that of the best placement found, where the outcome's is another.
     """
     if outcome.ran_out_of_time:
@@ -74,7 +74,7 @@ def document(
             unplaced=unplaced,
         )
     model = formulation.model
-    tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, outcome.bound.seconds, homes)
+    tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, outcome.bound.seconds, incumbent)
     best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
     if best_step_s is not None and best_step_s < objective.step_s:
         given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
@@ -101,11 +101,11 @@ def with_moves(plan: Plan, moves: Moves) -> Plan:
 
 
 def placed_plan(
-    formulation: Formulation, placement: Placement, bound_s: float, homes: IncumbentPlacement | None = None
+    formulation: Formulation, placement: Placement, bound_s: float, incumbent: IncumbentPlacement | None = None
 ) -> tuple[tuple[TablePlan, ...], tuple[RankPlan, ...], tuple[StageTime, ...], Objective]:
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
     model, problem = formulation.model, formulation.problem
-    tables, rank_bytes = _tables(formulation, placement, homes)
+    tables, rank_bytes = _tables(formulation, placement, incumbent)
     state = load_state(problem, placement)
     busy = np.zeros((problem.world, len(model.stages)))
     for column, stage in zip(state.load, problem.stage_of_column, strict=True):
@@ -130,7 +130,7 @@ def placed_plan(
 
 
 def _tables(
-    formulation: Formulation, placement: Placement, homes: IncumbentPlacement | None
+    formulation: Formulation, placement: Placement, incumbent: IncumbentPlacement | None
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     model, options, problem = formulation.model, formulation.options, formulation.problem
@@ -138,7 +138,7 @@ def _tables(
     workload = model.workload
     option_of_table = placement.option_of_table(problem)
     plans = []
-    for table, items in enumerate(_items_of_tables(problem, placement, homes)):
+    for table, items in enumerate(_items_of_tables(problem, placement, incumbent)):
         option = int(option_of_table[table])
         matrix = _shard_matrix(problem, options, table, items)
         shards = Shards.from_matrix(np.round(matrix).astype(np.int64), model.memories)
@@ -166,13 +166,14 @@ def _tables(
 
 
 def _items_of_tables(
-    problem: Problem, placement: Placement, homes: IncumbentPlacement | None
+    problem: Problem, placement: Placement, incumbent: IncumbentPlacement | None
 ) -> Iterator[list[tuple[int, int]]]:
-    """For each table its (block, place) pairs in the order of their columns: by block and place, or as homes say."""
+    """For each table its (block, place) pairs in the order of their columns: by block and place, or as the incumbent
+    placement says."""
     order = np.lexsort((placement.item_place, placement.item_block))
     block, place = placement.item_block[order], placement.item_place[order]
-    if homes is not None:
-        block, place = homes.in_column_order(problem, placement)
+    if incumbent is not None:
+        block, place = incumbent.in_column_order(problem, placement)
     table = problem.option_table[problem.block_option[block]]
     bounds = np.searchsorted(table, np.arange(problem.tables + 1))
     for start, stop in itertools.pairwise(bounds):

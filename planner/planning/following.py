@@ -49,15 +49,15 @@ class Following:
         terms, steps = self._terms(formulation.model)
 
         def search(formulation: Formulation) -> tuple[IncumbentPlacement, Replanned]:
-            homes = migration.homes(formulation)
-            return homes, replan(formulation.problem, homes, terms, pipeline.limits, pipeline.progress)
+            incumbent = migration.incumbent(formulation)
+            return incumbent, replan(formulation.problem, incumbent, terms, pipeline.limits, pipeline.progress)
 
-        formulation, (homes, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
+        formulation, (incumbent, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
         outcome = replanned.outcome
         is_memory = outcome.shortage is not None or limit_bytes is None
         plan = pipeline.assembled(
             pipeline.finished(Searched(formulation, outcome, replanned.best_step_s)),
-            homes=homes,
+            incumbent=incumbent,
             remedies=remedies.of(outcome) if is_memory else (),
             ended_by_time=ended_by_time,
         )

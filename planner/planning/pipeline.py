@@ -113,14 +113,14 @@ class Pipeline:
         self,
         searched: Searched,
         *,
-        homes: IncumbentPlacement | None = None,
+        incumbent: IncumbentPlacement | None = None,
         remedies: tuple[Remedy, ...] = (),
         ended_by_time: tuple[TimedWork, ...] = (),
     ) -> Plan:
         """The plan document of an outcome, before a simulation; see `assembly.document`."""
         origin = provenance(searched.formulation, self.policy, self.limits.seed)
         origin = origin.model_copy(update={"ended_by_time": ended_by_time})
-        return document(searched.formulation, searched.outcome, origin, homes, remedies, searched.best_step_s)
+        return document(searched.formulation, searched.outcome, origin, incumbent, remedies, searched.best_step_s)
 
     def simulated(self, plan: Plan) -> Plan:
         """The plan with its step played by the simulator."""

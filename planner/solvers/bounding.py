@@ -47,9 +47,19 @@ class BoundRaiser:
     """Raises the bound of an incumbent as long as its placement is too far away."""
 
     def __init__(
-        self, fluid: Fluid, relaxed: FluidSolution, incumbent: Incumbent, trials: ExhaustiveSearch, limits: SearchLimits
+        self,
+        fluid: Fluid,
+        relaxed: FluidSolution,
+        incumbent: Incumbent,
+        exhaustive_search: ExhaustiveSearch,
+        limits: SearchLimits,
     ) -> None:
-        self._fluid, self._relaxed, self._incumbent, self._exhaustive_search = fluid, relaxed, incumbent, trials
+        self._fluid, self._relaxed, self._incumbent, self._exhaustive_search = (
+            fluid,
+            relaxed,
+            incumbent,
+            exhaustive_search,
+        )
         self._limits = limits
         self._tightened_s: float | None = None
         self._is_strengthened = False

@@ -201,7 +201,7 @@ def _moves(plan: Plan, model: CostModel, choices: AllowedChoices, former: Plan |
         return
     formulation = Formulation.of_options(model, planned_options(plan.provenance, model, choices))
     migration = migration_from(former, model, moves.former.lost_nodes)
-    least = migration.homes(formulation).least_moved_bytes(formulation.problem)
+    least = migration.incumbent(formulation).least_moved_bytes(formulation.problem)
     found_bytes = None if plan.tables else moves.found_bytes
     recomputed = moves_of(migration, plan.tables, least, moves.limit_bytes, moves.pay_back_steps, found_bytes)
     for name, stated in moves:

@@ -194,11 +194,11 @@ def test_the_solver_counts_as_the_document_does(seed: int) -> None:
     old_side, new_side, lost = sides(seed)
     old, placement = old_side.plan(old_side.placement(seed)), new_side.placement(seed + 1)
     migration = Migration(old, "old", new_side.model, lost)
-    homes = migration.homes(new_side.formulation)
-    tables, *_ = placed_plan(new_side.formulation, placement, 1e-9, homes)
+    incumbent = migration.incumbent(new_side.formulation)
+    tables, *_ = placed_plan(new_side.formulation, placement, 1e-9, incumbent)
     of_tables = moved_bytes_of_tables(migration, tables)
-    np.testing.assert_allclose(homes.moved_bytes(new_side.problem, placement), of_tables, rtol=1e-12)
-    assert homes.least_moved_bytes(new_side.problem) <= of_tables.sum() * (1 + 1e-9)
+    np.testing.assert_allclose(incumbent.moved_bytes(new_side.problem, placement), of_tables, rtol=1e-12)
+    assert incumbent.least_moved_bytes(new_side.problem) <= of_tables.sum() * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -207,12 +207,13 @@ def test_what_nothing_changed_for_is_found_again(seed: int) -> None:
     old_side, _, _ = sides(seed)
     placement = old_side.placement(seed)
     old = old_side.plan(placement)
-    homes = Migration(old, "old", old_side.model, ()).homes(old_side.formulation)
-    assert not len(homes.loose)
-    pairs = [sorted(zip(p.item_block.tolist(), p.item_place.tolist(), strict=True)) for p in (placement, homes.start)]
+    incumbent = Migration(old, "old", old_side.model, ()).incumbent(old_side.formulation)
+    assert not len(incumbent.loose)
+    both = (placement, incumbent.start)
+    pairs = [sorted(zip(each.item_block.tolist(), each.item_place.tolist(), strict=True)) for each in both]
     assert pairs[0] == pairs[1]
-    tables, *_ = placed_plan(old_side.formulation, placement, 1e-9, homes)
-    assert homes.moved_bytes(old_side.problem, placement).sum() == 0
+    tables, *_ = placed_plan(old_side.formulation, placement, 1e-9, incumbent)
+    assert incumbent.moved_bytes(old_side.problem, placement).sum() == 0
     assert tables == old.tables or any(len(table.shards) > len(set(table.shards.rank.tolist())) for table in old.tables)
 
 
@@ -283,14 +284,14 @@ def test_a_lost_node_and_a_small_memory_prove_what_must_move() -> None:
     one = 10_000 * 64 * 4
     apart = before.plan(Placement(blocks, np.array([0, 1])))
     after = Side(topology(node_group("a", nodes=1, ranks=1, ddr_bytes=None)), tables, "sgd")
-    homes = Migration(apart, "old", after.model, ()).homes(after.formulation)
-    assert homes.least_moved_bytes(after.problem) == pytest.approx(one)
+    incumbent = Migration(apart, "old", after.model, ()).incumbent(after.formulation)
+    assert incumbent.least_moved_bytes(after.problem) == pytest.approx(one)
     together = before.plan(Placement(blocks, np.array([0, 0])))
-    homes = Migration(together, "old", before.model, ()).homes(before.formulation)
-    assert homes.least_moved_bytes(before.problem) == 0
+    incumbent = Migration(together, "old", before.model, ()).incumbent(before.formulation)
+    assert incumbent.least_moved_bytes(before.problem) == 0
     small = replace(before.problem, pool_capacity=(np.full(2, 1.5 * one), *before.problem.pool_capacity[1:]))
     short = 0.5 * one + float(before.problem.base_bytes[0])
-    assert homes.least_moved_bytes(small) == pytest.approx(short)
+    assert incumbent.least_moved_bytes(small) == pytest.approx(short)
 
 
 def test_state_that_changes_its_memory_is_copied() -> None:
@@ -320,8 +321,8 @@ def test_state_below_leaves_room_for_rows() -> None:
     of, rows = side.options, 10_000 * 64 * 4
     blocks = np.array([np.flatnonzero(of.table[of.block_option] == table)[0] for table in range(2)])
     plan = side.plan(Placement(blocks, np.array([0, 0])))
-    homes = Migration(plan, "old", side.model, ()).homes(side.formulation)
+    incumbent = Migration(plan, "old", side.model, ()).incumbent(side.formulation)
     base = float(side.problem.base_bytes[0])
     full = replace(side.problem, pool_capacity=(np.full(2, 2.5 * rows + base), *side.problem.pool_capacity[1:]))
-    assert homes.moved_bytes(full, Placement(blocks, np.array([0, 0]))).sum() == 0
-    assert homes.least_moved_bytes(full) == 0
+    assert incumbent.moved_bytes(full, Placement(blocks, np.array([0, 0]))).sum() == 0
+    assert incumbent.least_moved_bytes(full) == 0
