@@ -54,7 +54,7 @@ def test_what_is_no_result_is_refused(run, results, tmp_path):
     write_results(studies.grid(), tmp_path / "points.csv")
     for file, words in (
         ("other.json", "holds no results"),
-        ("points.csv", "name the .parquet"),
+        ("points.csv", "give the .parquet"),
         ("none.parquet", "cannot be"),
     ):
         result = run("report", tmp_path / file, "-o", tmp_path / "page.html")
