@@ -41,7 +41,7 @@ class Crossing:
 
 def all_to_all(group: RankGroup, to_each: Amount, beyond: RankGroup | None = None) -> Crossing:
     """Every rank sends `to_each` bytes to every other rank of its group, or to each that is not in its own smaller
-    group of `beyond`, which lies in one domain or is the whole group."""
+    group of `beyond`; such groups divide the whole one."""
     near, near_inside = (1, 1) if beyond is None else (beyond.size, beyond.per_domain)
     inside = group.per_domain - near_inside
     return Crossing(to_each * inside, to_each * (group.size - near - inside))

@@ -25,7 +25,8 @@ def solve(
     """Return the best placement found within the limits, with a lower bound on all placements.
 
     More effort never ends worse, nor does a problem than its `restrictions` to the blocks of a mask [B] where these are
-    little or compete (`planner.solvers.portfolio`). No single move or swap makes the placement better.
+    little or compete (`planner.solvers.portfolio`). No single move or swap makes the placement better,
+    unless the gap that was asked was reached or the last descent came to the end of its work limit.
     """
     portfolio = Portfolio(problem, restrictions, limits, progress or (lambda *_: None))
     portfolio.run()

@@ -49,6 +49,12 @@ def random_placement(problem: Problem, random: np.random.Generator, *, legal: bo
     return Placement(np.array(blocks), np.array(places))
 
 
+def random_placements(problem: Problem, count: int = 5) -> list[Placement]:
+    """Some placements, whether or not they fit; the same ones every time."""
+    random = np.random.default_rng(problem.tables)
+    return [random_placement(problem, random) for _ in range(count)]
+
+
 def _random_place(problem: Problem, block: int, random: np.random.Generator, *, legal: bool) -> int | None:
     """None where no place is legal."""
     allowed = problem.allowed[:, block] if legal else np.ones(problem.kinds, dtype=bool)

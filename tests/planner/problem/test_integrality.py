@@ -1,22 +1,17 @@
 """Loads in whole multiples: no plan has a stage below the floor that follows, and floors raise bounds."""
 
-import numpy as np
 import pytest
 
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
-from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.instances import tiny_instance
-from tests.oracles.placements import random_placement
+from tests.oracles.placements import random_placements
 
 SEEDS = range(120)
-
-
-PLACEMENTS = 5
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +19,11 @@ def problems() -> list[Problem]:
     return [each.problem for each in map(tiny_instance, SEEDS) if len(each.options.table)]
 
 
-def random_ones(problem: Problem) -> list[Placement]:
-    """Some placements, whether or not they fit."""
-    random = np.random.default_rng(problem.tables)
-    return [random_placement(problem, random) for _ in range(PLACEMENTS)]
-
-
 def test_no_stage_is_shorter_than_its_grain(problems: list[Problem]) -> None:
     """Of any placement, in every stage; and a grain exists in some problems."""
     found = [integrality_floors(problem) for problem in problems]
     for problem, least in zip(problems, found, strict=True):
-        for placement in random_ones(problem):
+        for placement in random_placements(problem):
             seconds = load_state(problem, placement).stage_seconds() - problem.stage_constants
             assert (seconds >= least - 1e-15).all()
     assert sum(bool(least.any()) for least in found) > 4

@@ -5,26 +5,16 @@ import pytest
 
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
-from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import reduce_columns, with_options
 from tests.oracles.instances import tiny_instance
-from tests.oracles.placements import random_placement
+from tests.oracles.placements import random_placements
 
 SEEDS = range(120)
-
-
-PLACEMENTS = 5
 
 
 @pytest.fixture(scope="module")
 def problems() -> list[Problem]:
     return [each.problem for each in map(tiny_instance, SEEDS) if len(each.options.table)]
-
-
-def random_ones(problem: Problem) -> list[Placement]:
-    """Some placements, whether or not they fit."""
-    random = np.random.default_rng(problem.tables)
-    return [random_placement(problem, random) for _ in range(PLACEMENTS)]
 
 
 def test_idle_columns_do_not_count(problems: list[Problem]) -> None:
@@ -33,7 +23,7 @@ def test_idle_columns_do_not_count(problems: list[Problem]) -> None:
     for problem in problems:
         slim = reduce_columns(problem).problem
         slimmer += slim.fixed.shape[2] < problem.fixed.shape[2]
-        for placement in random_ones(problem):
+        for placement in random_placements(problem):
             whole, less = load_state(problem, placement), load_state(slim, placement)
             assert less.stage_seconds() == pytest.approx(whole.stage_seconds(), rel=1e-12)
             assert less.overflow_bytes() == pytest.approx(whole.overflow_bytes(), rel=1e-12)
@@ -44,7 +34,7 @@ def test_a_problem_of_some_options_has_the_same_plans_of_these(problems: list[Pr
     """Placements of kept options have the same step and overflow inside, come back unchanged; others are not held."""
     left_out = 0
     for problem in problems:
-        placements = random_ones(problem)
+        placements = random_placements(problem)
         kept = np.zeros(len(problem.option_table), dtype=bool)
         kept[problem.block_option[placements[0].item_block]] = True
         slim = with_options(problem, kept)

@@ -7,26 +7,16 @@ import pytest
 
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
-from planner.problem.placement import Placement
 from planner.solvers.bound.presolve import presolve
 from tests.oracles.instances import tiny_instance
-from tests.oracles.placements import random_placement
+from tests.oracles.placements import random_placements
 
 SEEDS = range(120)
-
-
-PLACEMENTS = 5
 
 
 @pytest.fixture(scope="module")
 def problems() -> list[Problem]:
     return [each.problem for each in map(tiny_instance, SEEDS) if len(each.options.table)]
-
-
-def random_ones(problem: Problem) -> list[Placement]:
-    """Some placements, whether or not they fit."""
-    random = np.random.default_rng(problem.tables)
-    return [random_placement(problem, random) for _ in range(PLACEMENTS)]
 
 
 def with_dear_width(problem: Problem) -> Problem:
@@ -41,7 +31,7 @@ def test_joint_blocks_cost_what_their_parts_do(problems: list[Problem]) -> None:
     changed = 0
     for problem in map(with_dear_width, problems):
         joint = presolve(problem)
-        for placement in random_ones(problem):
+        for placement in random_placements(problem):
             promised, before = load_state(joint.problem, placement), load_state(problem, placement)
             apart = joint.postsolved(placement)
             held = load_state(problem, apart)
