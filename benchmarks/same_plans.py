@@ -1,16 +1,19 @@
-"""Whether two checkouts write the same files: plans of the catalog, studies, sizes and re-plans, byte by byte.
+"""Whether two checkouts plan the same: plans of the catalog, studies, sizes and re-plans, field by field.
 
     python -m benchmarks.same_plans OTHER [--only WORDS] [--effort N] [--renamed FILE] [--jobs N]
 
 OTHER is the other checkout, which runs with this interpreter. Every shipped workload is planned on two clusters, then
-come the studies, sizes, changed clusters, and what is said of a plan. A line for each command tells `same` or the first
-place that differs; exits with 1 where there is one. Fields that were renamed on purpose stand in a JSON file
-{"old": "new"} or {"old": null} for those that are gone: they are taken for equal.
+come the studies, sizes, changed clusters, and what is said of a plan. Documents are compared, not what is printed:
+names and numbers must be equal; of a sentence only its numbers, in any order, because a sentence may be reworded. A
+line for each command says `same` or the first field that differs; the exit code is 1 where there is one. A plan of
+version 1 is read as version 2. Other fields that were renamed on purpose are listed in a JSON file {"old": "new"}, or
+{"old": null} for those that are gone: they are taken for equal.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_models.workload.loading import WORKLOADS
+from planner.document.versions import in_present_version
 from planner.studies.study import STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,11 +32,14 @@ CLUSTERS = {"zionex-16": ("-t", "zionex-16"), "dgx-h100-x4": ("-t", "dgx-h100", 
 """On which every workload is planned."""
 EXAMPLE = ("-t", "dgx-a100-80", "--nodes", "2", "-w", "dlrm-dcnv2")
 """Of the plan that the other commands are given."""
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+SHOWN = 60
+"""Characters of a value in the line of its difference."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command line of `planner` that writes its answer to `{out}`, or prints it."""
+    """A command line of `planner` that writes a JSON document to `{out}`, or prints it."""
 
     name: str
     words: tuple[str, ...]
@@ -40,75 +47,79 @@ class Command:
     """A command that comes first and writes `{before}`."""
 
 
-def commands(effort: str) -> Iterator[Command]:
-    """Everything that is compared."""
+def commands(effort: str | None) -> Iterator[Command]:
+    """Everything that is compared; without an effort, at the one that the planner takes by itself."""
+    limits = () if effort is None else ("--effort", effort)
+    planned, quiet = ("plan", *limits, "--quiet", "-o"), ("--quiet", "-o", "{out}")
     for workload in WORKLOADS.names():
         for name, cluster in CLUSTERS.items():
-            words = ("plan", *cluster, "-w", workload, "--effort", effort, "--quiet", "-o", "{out}")
-            yield Command(f"plan {name} {workload}", words)
+            yield Command(f"plan {name} {workload}", (*planned, "{out}", *cluster, "-w", workload))
     for study in STUDIES.names():
-        yield Command(f"study {study}", ("study", study, "--no-cache", "--quiet", "--format", "csv", "-o", "{out}.csv"))
-    size = ("size", "-t", "dgx-a100-80", "-w", "dlrm-dcnv2", "--effort", effort, "--quiet", "--format", "json")
+        yield Command(f"study {study}", ("study", study, "--no-cache", "--workers", "1", *quiet))
+    size = ("size", "-t", "dgx-a100-80", "-w", "dlrm-dcnv2", *limits, "--quiet", "--format", "json")
     yield Command("size --fits", (*size, "--fits"))
     yield Command("size --max-step", (*size, "--max-step", "9ms"))
-    example = ("plan", *EXAMPLE, "--effort", effort, "--quiet", "-o", "{before}")
+    example = (*planned, "{before}", *EXAMPLE)
     for more in (("--nodes", "3"), ("--nodes", "1"), ("--nodes", "3", "--max-move", "20GB")):
-        words = ("plan", "--from", "{before}", *EXAMPLE, *more, "--effort", effort, "--quiet", "-o", "{out}")
-        yield Command(f"plan --from {' '.join(more)}", words, example)
+        again = (*planned, "{out}", "--from", "{before}", *EXAMPLE, *more)
+        yield Command(f"plan --from {' '.join(more)}", again, example)
     for said in ("verify", "explain", "memory", "simulate"):
         yield Command(said, (said, "{before}", "--format", "json"), example)
     for runtime in ("torchrec", "hugectr"):
         limited = (*example, "--runtime", runtime)
         yield Command(f"export --to {runtime}", ("export", "{before}", "--to", runtime, "-o", "{out}"), limited)
     for model in ("torchrec", "hugectr"):
-        words = ("plan", *EXAMPLE, "--cost-model", model, "--effort", effort, "--quiet", "-o", "{out}")
-        yield Command(f"plan --cost-model {model}", words)
+        yield Command(f"plan --cost-model {model}", (*planned, "{out}", *EXAMPLE, "--cost-model", model))
 
 
-def answer(command: Command, checkout: Path) -> bytes:
-    """What a checkout answers: what it prints, and the file that it writes. The exit code leads."""
+@dataclass(frozen=True)
+class Answer:
+    """What a checkout answers to a command."""
+
+    exit_code: int
+    document: Any
+    """The JSON that it writes, or else prints; None where it does neither."""
+
+
+def answer(command: Command, checkout: Path) -> Answer:
+    """Run a command, and what comes before it, in a checkout."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"out": f"{folder}/out.json", "before": f"{folder}/before.json"}
         environment = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "100"}
-        printed = b""
+        exit_code, printed = 0, ""
         for words in (command.before, command.words):
             if words:
-                done = subprocess.run(
+                ended = subprocess.run(
                     [sys.executable, "-m", "planner", *(word.format(**places) for word in words)],
                     capture_output=True,
+                    text=True,
                     cwd=folder,
                     env=environment,
                     check=False,
                 )
-                printed = b"exit %d\n" % done.returncode + done.stdout
-        written = [file.read_bytes() for file in sorted(Path(folder).glob("out*")) if file.is_file()]
-        return b"\n".join([printed.replace(folder.encode(), b"."), *written])
-
-
-def difference(ours: bytes, theirs: bytes, renamed: Mapping[str, str | None]) -> str:
-    """The first place that differs, but for renamed fields; "" where there is none."""
-    ended = ours.splitlines()[0].decode()
-    if ended != "exit 0":
-        return f"{ended} here, which compares nothing"
-    if ours == theirs:
-        return ""
-    for number, (one, other) in enumerate(zip(_plain(ours, renamed), _plain(theirs, renamed), strict=False)):
-        if one != other:
-            return f"line {number + 1}: {one[:60]!r} here, {other[:60]!r} there"
-    return "" if len(_plain(ours, renamed)) == len(_plain(theirs, renamed)) else "one of them ends sooner"
-
-
-def _plain(text: bytes, renamed: Mapping[str, str | None]) -> list[str]:
-    """Lines, with JSON laid out and its renamed fields under their new names."""
-    found = []
-    for line in text.decode(errors="replace").splitlines():
+                exit_code, printed = ended.returncode, ended.stdout
+        written = Path(places["out"])
+        text = written.read_text() if written.exists() else printed
         try:
-            value = json.loads(line)
+            return Answer(exit_code, json.loads(text.replace(folder, ".")))
         except ValueError:
-            found.append(line)
-            continue
-        found += json.dumps(_newly_named(value, renamed), indent=1, sort_keys=True).splitlines()
-    return found
+            return Answer(exit_code, None)
+
+
+def difference(ours: Answer, theirs: Answer, renamed: Mapping[str, str | None]) -> str:
+    """The first field that differs, but for renamed ones; "" where there is none."""
+    if ours.exit_code != theirs.exit_code:
+        return f"exit code {ours.exit_code} here, {theirs.exit_code} there"
+    if ours.document is None or theirs.document is None:
+        return f"exit code {ours.exit_code} and no document, which compares nothing"
+    one, other = (_newly_named(_present(answer.document), renamed) for answer in (ours, theirs))
+    return next(_differences("", one, other), "")
+
+
+def _present(document: Any) -> Any:
+    """A document in the present version of plans, where it is a plan."""
+    is_plan = isinstance(document, dict) and document.get("kind") == "plan"
+    return in_present_version(document, "plan") if is_plan else document
 
 
 def _newly_named(value: Any, renamed: Mapping[str, str | None]) -> Any:
@@ -118,12 +129,36 @@ def _newly_named(value: Any, renamed: Mapping[str, str | None]) -> Any:
     return [_newly_named(each, renamed) for each in value] if isinstance(value, list) else value
 
 
+def _differences(path: str, ours: Any, theirs: Any) -> Iterator[str]:
+    """Every field that differs, with its path."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted({*ours, *theirs}):
+            if key in ours and key in theirs:
+                yield from _differences(f"{path}.{key}" if path else key, ours[key], theirs[key])
+            else:
+                yield f"{path}.{key} is only {'here' if key in ours else 'there'}".removeprefix(".")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            yield f"{path} has {len(ours)} elements here, {len(theirs)} there"
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            yield from _differences(f"{path}.{index}", one, other)
+    elif _compared(ours) != _compared(theirs):
+        yield f"{path} is {str(ours)[:SHOWN]!r} here, {str(theirs)[:SHOWN]!r} there"
+
+
+def _compared(value: Any) -> Any:
+    """What of a value must be equal: its type and itself, or the numbers of a sentence."""
+    if isinstance(value, str) and " " in value:
+        return "sentence", sorted(NUMBER.findall(value))
+    return type(value), value
+
+
 def main() -> int:
     """Compare, print, and tell by the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path)
     parser.add_argument("--only", default="", help="commands whose line has these words")
-    parser.add_argument("--effort", default="0")
+    parser.add_argument("--effort", help="0 for a first impression")
     parser.add_argument("--renamed", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
