@@ -47,16 +47,15 @@ class Command:
     """A command that comes first and writes `{before}`."""
 
 
-def commands(effort: str | None) -> Iterator[Command]:
-    """Everything that is compared; without an effort, at the one that the planner takes by itself."""
-    limits = () if effort is None else ("--effort", effort)
-    planned, quiet = ("plan", *limits, "--quiet", "-o"), ("--quiet", "-o", "{out}")
+def commands(effort: str) -> Iterator[Command]:
+    """Everything that is compared. An effort is always stated: without one, a clock may end a search."""
+    planned, quiet = ("plan", "--effort", effort, "--quiet", "-o"), ("--quiet", "-o", "{out}")
     for workload in WORKLOADS.names():
         for name, cluster in CLUSTERS.items():
             yield Command(f"plan {name} {workload}", (*planned, "{out}", *cluster, "-w", workload))
     for study in STUDIES.names():
         yield Command(f"study {study}", ("study", study, "--no-cache", "--workers", "1", *quiet))
-    size = ("size", "-t", "dgx-a100-80", "-w", "dlrm-dcnv2", *limits, "--quiet", "--format", "json")
+    size = ("size", "-t", "dgx-a100-80", "-w", "dlrm-dcnv2", "--effort", effort, "--quiet", "--format", "json")
     yield Command("size --fits", (*size, "--fits"))
     yield Command("size --max-step", (*size, "--max-step", "9ms"))
     example = (*planned, "{before}", *EXAMPLE)
@@ -158,7 +157,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path)
     parser.add_argument("--only", default="", help="commands whose line has these words")
-    parser.add_argument("--effort", help="0 for a first impression")
+    parser.add_argument("--effort", default="1", help="of every search; 0 is quick")
     parser.add_argument("--renamed", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()

@@ -17,7 +17,7 @@ def _difference(ours: Any, theirs: Any, **renamed: str | None) -> str:
 
 def test_whole_catalog() -> None:
     """Every shipped workload on two clusters, every study, sizes and re-plans are compared."""
-    names = [command.name for command in commands(None)]
+    names = [command.name for command in commands("1")]
     for workload in WORKLOADS.names():
         assert sum(name.startswith("plan ") and name.endswith(f" {workload}") for name in names) == 2
     for study in STUDIES.names():
@@ -25,6 +25,15 @@ def test_whole_catalog() -> None:
     assert sum(name.startswith("size") for name in names) == 2
     assert sum(name.startswith("plan --from") for name in names) == 3
     assert len(names) == len(set(names))
+
+
+def test_effort() -> None:
+    """Every search has a stated effort, so that no clock makes two checkouts differ."""
+    lines = [words for each in commands("2") for words in (each.before, each.words)]
+    searches = [words for words in lines if words[:1] in (("plan",), ("size",))]
+    assert searches
+    for words in searches:
+        assert words[words.index("--effort") + 1] == "2"
 
 
 def test_reworded_sentences() -> None:
