@@ -107,8 +107,8 @@ def rows() -> list[Row]:
 
 HEAD = """# Memory of a step beside published peaks
 
-Written by `python -m benchmarks.peaks --docs`. GB of a GPU, half of what `planner memory` counts
-of 2, beside the peaks in the message of meta-pytorch/torchrec@49071ff6 ("HBM Tax Audit"; its model is in
+Written by `python -m benchmarks.peaks --docs`. GB per GPU (half of what `planner memory` counts
+for two), beside the peaks in the message of meta-pytorch/torchrec@49071ff6 ("HBM Tax Audit"; its model is in
 `sparse_data_dist_heavy_dense.yml`): 90 tables of 100,000 x 256 without weights and 80 with, one of 100,000 x 512 in
 fp16, one of 1,000,000 x 2,048 cut by columns; 32,768 samples a rank, 30 ids each; a network of 11 layers of 4,096 on
 top, and one of 5 layers below.
@@ -117,7 +117,7 @@ top, and one of 5 layers below.
 | --- | --- | --- | --- | --- | --- |
 """
 CHOICES = """
-Where the text leaves it open: the tables are in equal parts on both GPUs, as its planner means to;
+Where that text leaves it open: the tables are divided equally between both GPUs, as its planner intends;
 rows are the default of the benchmark's generator (100,000); tables and network train
 under SGD, its default; matrix products are fp32; the network is `TestOverArchLarge`, whose layers keep three vectors
 each for the backward pass; buckets of DistributedDataParallel are not counted. `in-place copy` also frees the ids of a

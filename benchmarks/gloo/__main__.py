@@ -47,7 +47,7 @@ from topologies.units import format_seconds
 DEVICE, TAU, SLOWER = "gloo-cpu", 0.8, 1.02
 """Targets: Kendall's tau over pairs that the rounds tell apart; our step over that of TorchRec's plan."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trainers.md"
-TORCHREC, OURS, COLUMNS = "TorchRec's planner", "ours", "columns over all"
+TORCHREC, OURS, COLUMNS = "TorchRec's planner", "ours", "all column-wise"
 LEAST_COLUMNS = 4
 """Of a block: TorchRec's kernels take multiples of it."""
 KEEP_PAGES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
@@ -150,7 +150,7 @@ def policies(workload: Workload, ranks: int) -> dict[str, Policy]:
     by_ids = sorted(workload.tables, key=lambda table: -table.pooling_factor * table.dim)
     heavy = [table.name for i, table in enumerate(by_ids) if i % 3 < 2]
     light = [table.name for table in by_ids if table.name not in heavy]
-    dealt = [{"match": table.name, "ranks": str(i % ranks)} for i, table in enumerate(workload.tables)]
+    round_robin = [{"match": table.name, "ranks": str(i % ranks)} for i, table in enumerate(workload.tables)]
     third = [table.name for table in by_ids[: len(by_ids) // 3]]
     thirds = [
         {"match": table.name, "shardings": ["row_wise" if table.name in third else "table_wise"]}
@@ -161,9 +161,9 @@ def policies(workload: Workload, ranks: int) -> dict[str, Policy]:
         OURS: {},
         "all on one rank": {"shardings": ["table_wise"], "ranks": "0"},
         "two thirds on one rank": {"shardings": ["table_wise"], "tables": lopsided},
-        "dealt out in turn": {"shardings": ["table_wise"], "tables": dealt},
-        "heavy third by rows": {"tables": thirds},
-        "rows over all": {"shardings": ["row_wise"]},
+        "round robin": {"shardings": ["table_wise"], "tables": round_robin},
+        "heaviest third row-wise": {"tables": thirds},
+        "all row-wise": {"shardings": ["row_wise"]},
         "replicated": {"shardings": ["data_parallel"]},
     }
     return {name: Policy.model_validate({"runtime": "torchrec", **own}) for name, own in limits.items()}
@@ -243,14 +243,14 @@ Written by `python -m benchmarks.gloo --docs`. TorchRec {torchrec}, torch {torch
 {python}, {cores} cores; seed {seed}; {rounds} rounds in which the plans take turns. The machine was calibrated with
 `planner calibrate --device cpu`, kernels and collectives ([how](../how-to/calibrate.md)).
 
-A step is measured by the work of the processes, as long as it is where each rank has a core of its own
-([why](../decisions/0015-steps-of-trainers.md)); the time by the clock, on fewer cores and beside other work, stands
-next to it. All numbers are ratios to the plan of TorchRec's default planner in the same run; medians of the rounds.
+A step is measured as the work of the processes: the time that it takes where each rank has a core of its own
+([why](../decisions/0015-steps-of-trainers.md)). Beside it is the wall-clock time, on fewer cores and with other work on
+the machine. All numbers are ratios to the plan of TorchRec's default planner in the same run; medians of the rounds.
 
-`ours` is free to choose; the others are held to a rule, most of them a bad one. Predictions are made before anything
-is measured. Two plans are told apart where the middle halves of their rounds do not overlap: *tau* is Kendall's over
-these pairs, and beside it stands that over all pairs. The aim is a tau of 0.8, and a plan of ours that is never more
-than 2 % slower than TorchRec's. The rounds, and the measurements of the calibration, are in
+`ours` is free to choose; the other plans follow a rule, most of them a bad one. Predictions are made before anything
+is measured. Two plans count as different where the middle halves of their rounds do not overlap: *tau* is Kendall's
+over these pairs; the next columns give their number and the tau of all pairs. The aim is a tau of 0.8, and a plan of
+ours that is never more than 2 % slower than TorchRec's. The rounds, and the measurements of the calibration, are in
 [benchmarks/data](../../benchmarks/data/README.md).
 
 """
@@ -279,7 +279,7 @@ def saved(races: Sequence[Race], seed: int) -> dict[str, object]:
 
 def lines(races: Sequence[Race]) -> Iterator[str]:
     """The page: a table by workload and number of ranks, in times of TorchRec's plan."""
-    yield "| workload, ranks | plan | predicted | measured | by the clock |"
+    yield "| workload, ranks | plan | predicted | measured | wall clock |"
     yield "| --- | --- | --- | --- | --- |"
     for one in races:
         base = one.predicted[TORCHREC], median(one.measured[TORCHREC]), median(one.by_clock[TORCHREC])
@@ -289,7 +289,7 @@ def lines(races: Sequence[Race]) -> Iterator[str]:
             yield f"| {one.workload}, {one.ranks} | {name} | {ratios} |"
     yield ""
     yield (
-        "| workload, ranks | tau | pairs told apart | tau of all pairs | ours / TorchRec's"
+        "| workload, ranks | tau | pairs that differ | tau of all pairs | ours / TorchRec's"
         " | TorchRec's step: predicted, measured | our shardings |"
     )
     yield "| --- | --- | --- | --- | --- | --- | --- |"

@@ -1,1 +1,1 @@
-"""The simulator against the closed form, against measured steps, and as a judge of plans."""
+"""The simulator against the closed form, against measured steps, and its ranking of plans."""

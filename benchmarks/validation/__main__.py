@@ -1,7 +1,7 @@
 """`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B]`, from the root of a checkout.
 
 The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
-measured steps (DIR has the form of benchmarks/data/facts); as a judge of random plans and of the solver's neighbours;
+measured steps (DIR has the form of benchmarks/data/facts); its ranking of random plans and of the solver's neighbours;
 and its speed. Exits with 1 where a figure misses its target. `--quick` takes a part of the catalog and fewer plans.
 """
 
@@ -124,11 +124,11 @@ def page(found: Findings) -> str:
                     for each in found.errors
                 ],
             ),
-            "## As a judge of plans\n",
+            "## Ranking of plans\n",
             f"Kendall's tau between estimate and simulation of random plans that fit: {found.tau:.3f} on average. Where"
             " many nodes are loaded unevenly the step is shorter than estimated, by up to a third: ids of the next"
-            " batch hide behind the longest update, and one sharding's exchange behind another's lookup. Beside it, the"
-            " solver's plan among random plans in which one or two shards are elsewhere.\n",
+            " batch hide behind the longest update, and one sharding's exchange behind another's lookup. The last"
+            " columns compare the solver's plan with random plans in which one or two shards are elsewhere.\n",
             table(
                 ("topology", "workload", "random plans", "tau", "neighbours", "our step / the best neighbour's"),
                 [
@@ -178,13 +178,13 @@ def _differing(comparisons: Sequence[catalog.Comparison]) -> str:
 
 INTRODUCTION = """# Validation of the simulator
 
-Written by `python -m benchmarks.validation --docs`. The simulator plays a step event by event; it shares data types and
+Written by `python -m benchmarks.validation --docs`. The simulator runs a step event by event; it shares data types and
 coefficients with the estimate that plans rest on, and none of its formulas.
 """
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.validation", description="The simulator as a judge.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.validation", description="The simulator against estimates and measurements.")
     parser.add_argument("folder", nargs="?", type=Path, default=FACTS, metavar="DIR", help="published.json, measured/")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     parser.add_argument("--docs", action="store_true", help="write docs/reference/validation.md")
