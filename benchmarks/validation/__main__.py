@@ -184,7 +184,8 @@ coefficients with the estimate that plans rest on, and none of its formulas.
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.validation", description="The simulator against estimates and measurements.")
+    description = "The simulator against estimates and measurements."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.validation", description=description)
     parser.add_argument("folder", nargs="?", type=Path, default=FACTS, metavar="DIR", help="published.json, measured/")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     parser.add_argument("--docs", action="store_true", help="write docs/reference/validation.md")

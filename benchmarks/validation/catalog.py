@@ -14,7 +14,7 @@ from planner.formulation.policy import Policy
 from planner.planning.assembly import document
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
-from planner.verification.simulation import play, with_simulation
+from planner.verification.simulation import simulate_plan, with_simulation
 from topologies.loading import TOPOLOGIES, load_topology
 
 LIMITS = SearchLimits(time_limit_s=60.0, gap=0.2, effort=0)
@@ -72,7 +72,7 @@ def compare(topology: str, workload: str) -> Comparison | None:
 def _reason(plan: Plan) -> str:
     """The stage whose time differs most."""
     played: dict[str, float] = {}
-    for share in play(plan).critical_path():
+    for share in simulate_plan(plan).critical_path():
         stage = next((of for begin, of in STAGE_OF_TASKS.items() if share.task.startswith(begin)), "dense")
         played[stage] = played.get(stage, 0.0) + share.seconds
     stages = {stage.name: stage.seconds for stage in plan.stages}

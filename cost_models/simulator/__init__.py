@@ -1,1 +1,1 @@
-"""The judge of a plan: an event-driven simulation of training steps that shares no formula with the closed form."""
+"""An event-driven simulation of training steps, which shares no formula with the closed form."""

@@ -14,7 +14,7 @@ from cost_models.workload.models import Workload
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which steps are played; the default is the mean step on healthy hardware."""
+    """Under which steps are simulated; the default is the mean step on healthy hardware."""
 
     pooling: bool = False
     """Whether the number of ids varies from step to step by the tables' `pooling_std`."""

@@ -1,4 +1,4 @@
-"""A small event engine: it plays activities that wait for each other, and transfers that share resources fairly.
+"""A small event engine: it runs activities that wait for each other, and transfers that share resources fairly.
 
 Nothing here knows what the activities mean. Why it is our own: docs/decisions/0012-event-engine.md.
 """

@@ -48,7 +48,7 @@ class Piece:
 
 
 class Simulation:
-    """Steps that were played; the first few, in which the pipeline fills, are not counted."""
+    """Steps that were simulated; the first few, in which the pipeline fills, are not counted."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ def simulate(
     network = SimulatedNetwork(topology, kinds, conditions.lost_cards)
     software = software_coefficients(workload.software)
     fill = ahead_of(workload).fill_steps
-    played = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
+    simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
     counter = Counter(
         Tables.of(workload, network.world),
         placed,
@@ -228,16 +228,16 @@ def simulate(
         workload.batch(network.world),
         software,
     )
-    tell(f"drawing the ids of {counted(played, 'step')}")
-    drawn = conditions.ids(workload, network.world, played)
+    tell(f"drawing the ids of {counted(simulated, 'step')}")
+    drawn = conditions.ids(workload, network.world, simulated)
     mean = counter.count()
     demands = []
     for number, ids in enumerate(drawn, start=1):
         demands.append(mean if ids is None else counter.count(ids))
-        tell(f"counting the work of step {number:,} of {played:,}")
+        tell(f"counting the work of step {number:,} of {simulated:,}")
     builder = Builder(network, workload, software, waits_for_data=conditions.data_loading)
-    program = builder.build(demands, conditions.slowness(network.world, played), tell)
+    program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     capacity = conditions.capacity(network)
-    tell(f"playing {counted(played, 'step')} of {counted(network.world, 'rank')}")
+    tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, program.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)

@@ -17,9 +17,9 @@ def explain(
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Explain what binds a plan, or why a table is where it is.
+    """Explain what limits a plan, or why a table is where it is.
 
-    For the plan: the rank and resource that bind each stage, the tables
+    For the plan: the rank and resource that limit each stage, the tables
     that take most of it, each stage's share of the bound, and what more
     memory would be worth. For a table: its shards, its cost in each stage,
     and the cost of its other options at the dual multipliers of the bound.

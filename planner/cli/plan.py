@@ -45,7 +45,8 @@ def plan(
     forbid: flags.ForbidFlag = None,
     reserve: flags.ReserveFlag = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: as --effort says.")
+        str | None,
+        typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: 60s, or with --effort no limit."),
     ] = None,
     effort: Annotated[
         int | None,
@@ -56,7 +57,12 @@ def plan(
         ),
     ] = None,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same inputs and seed, same plan.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Seed: same inputs and seed, same plan, unless a time limit ends the search."
+        ),
+    ] = 0,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="Re-plan from this plan and move little. Prints what moves."),
@@ -87,7 +93,7 @@ def plan(
     """Place every table of a workload on a cluster.
 
     Prints the estimated step time, the proven lower bound, the gap between
-    them, what binds each stage, and the bytes per memory tier.
+    them, what limits each stage, and the bytes per memory tier.
 
     \b
     Example:

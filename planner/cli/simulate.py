@@ -96,23 +96,25 @@ def simulate(
     if document.objective is None:
         raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
     try:
-        judgement = simulation.judge(document, steps, conditions, default_steps=STEPS, progress=streams.doing)
+        outcome = simulation.simulate_conditions(
+            document, steps, conditions, default_steps=STEPS, progress=streams.doing
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="the steps and conditions") from None
     chosen = None if ranks is None else values.numbers("--ranks", ranks)
     if trace is not None:
         streams.doing(f"writing traces to {trace.name}")
-        files = write_timeline(judgement.simulation, trace, chosen)
+        files = write_timeline(outcome.simulation, trace, chosen)
         streams.say(f"wrote {counted(len(files), 'trace')} to {trace}; open one in https://ui.perfetto.dev")
     if picture is not None:
         streams.doing(f"drawing {picture.name}")
-        draw(judgement.simulation, picture)
+        draw(outcome.simulation, picture)
     if output_format is Format.JSON:
-        streams.write_json(report.as_document(document, judgement))
+        streams.write_json(report.as_document(document, outcome))
     elif output_format is Format.CSV:
-        streams.write_records(report.critical_path_records(judgement), output_format)
+        streams.write_records(report.critical_path_records(outcome), output_format)
     else:
-        report.render(document, judgement, streams.console())
+        report.render(document, outcome, streams.console())
 
 
 def _conditions(

@@ -44,7 +44,7 @@ def verify(
 
     Checks that every table is covered exactly once, capacities hold, stage
     times and the step are right, the bound is proven and not above the
-    objective, and remap files are as written; of a plan without placement,
+    objective, and remap files are as written; for a plan without placement,
     the reason. With --topology, --workload or --policy also that the plan
     was made for these inputs (repeat the policy flags given to plan); with
     --from also what moved. Prints violations and exits with 6 if there are

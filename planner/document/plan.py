@@ -61,7 +61,7 @@ class Objective(Record):
 
 
 class Simulated(Record):
-    """The step as the event-driven simulator plays it."""
+    """The step as the event-driven simulator finds it."""
 
     step_s: float
     samples_per_s: float

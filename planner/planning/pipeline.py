@@ -44,8 +44,8 @@ class Steps:
     follows another leaves it out: all three move what may stay, uncounted. So does a size that is judged: it has
     to reach its target as the search leaves it, and only the answer is written as a plan."""
     simulates: bool = True
-    """Whether the simulator plays the step. An import leaves it out for the plan that its bound is taken from, as
-    it is the imported placement that is played; so does whoever asks for no simulation."""
+    """Whether the step is simulated. An import leaves it out for the plan that its bound is taken from, as
+    it is the imported placement that is simulated; so does whoever asks for no simulation."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ class Pipeline:
         return document(searched.formulation, searched.outcome, origin, incumbent, remedies, searched.best_step_s)
 
     def simulated(self, plan: Plan) -> Plan:
-        """The plan with its step played by the simulator."""
+        """The plan with its step simulated."""
         if not self.steps.simulates:
             return plan
         if self.progress is not None:
-            self.progress("playing the step", None, None)
+            self.progress("simulating the step", None, None)
         return with_simulation(plan)
 
 

@@ -67,7 +67,7 @@ def plan(
     neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
     that are gone.
 
-    `simulate` has the plan's step played by the simulator too, a judge that shares no formula with the costs.
+    `simulate` also simulates the plan's step, event by event, with no formula of the estimate.
 
     The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
     Raises InputError for inputs that are wrong, limits among them.

@@ -9,7 +9,7 @@ from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.reports.tables import TextGrid
 from planner.reports.words import resource_words
-from planner.verification.simulation import Judgement, simulated
+from planner.verification.simulation import SimulationOutcome, simulated
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ SHOWN_TASKS = 12
 FULL = 0.999
 
 
-def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
+def render(plan: Plan, outcome: SimulationOutcome, console: "Console") -> None:
     """Print what a simulation shows."""
     assert plan.objective is not None
-    simulation = judgement.simulation
+    simulation = outcome.simulation
     steps = simulation.step_seconds
     lines = TextGrid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
@@ -52,13 +52,13 @@ def render(plan: Plan, judgement: Judgement, console: "Console") -> None:
         words = resource_words(resource, simulation.network.topology)
         busy.add_row(words, f"{use.mean():.1%}", f"{use.max():.1%}", str(int(use.argmax())))
     console.print(busy)
-    if late := _late_data(judgement):
+    if late := _late_data(outcome):
         console.print()
         console.print(late)
-    if len(judgement.effects) > 1:
+    if len(outcome.effects) > 1:
         console.print()
         costs = TextGrid(("condition", "left"), ("step", "right"), ("costs", "right"))
-        for effect in judgement.effects:
+        for effect in outcome.effects:
             costs.add_row(effect.condition, format_seconds(effect.step_s), f"{effect.cost:+.2%}" if effect.cost else "")
         console.print(costs)
 
@@ -69,9 +69,9 @@ def hidden_stages(plan: Plan) -> dict[str, str]:
     return dict(model.hidden)
 
 
-def _late_data(judgement: Judgement) -> str | None:
+def _late_data(outcome: SimulationOutcome) -> str | None:
     """A warning where the front end cannot keep up."""
-    use = judgement.simulation.busy().get(FRONT_END)
+    use = outcome.simulation.busy().get(FRONT_END)
     if use is None or use.max() < FULL:
         return None
     return (
@@ -80,10 +80,10 @@ def _late_data(judgement: Judgement) -> str | None:
     )
 
 
-def as_document(plan: Plan, judgement: Judgement) -> dict[str, Any]:
+def as_document(plan: Plan, outcome: SimulationOutcome) -> dict[str, Any]:
     """What a simulation shows as plain data: seconds, and shares of 1."""
     assert plan.objective is not None
-    simulation = judgement.simulation
+    simulation = outcome.simulation
     steps = simulation.step_seconds
     return {
         **simulated(simulation).model_dump(),
@@ -91,22 +91,21 @@ def as_document(plan: Plan, judgement: Judgement) -> dict[str, Any]:
         "p50_s": float(np.quantile(steps, 0.5)),
         "p99_s": float(np.quantile(steps, 0.99)),
         "estimate_s": plan.objective.step_s if plan.provenance.cost_model == "physical" else None,
-        "critical_path": critical_path_records(judgement),
+        "critical_path": critical_path_records(outcome),
         "hidden": hidden_stages(plan),
         "in_use": {
             str(resource): {"mean": float(use.mean()), "most": float(use.max()), "number": int(use.argmax())}
             for resource, use in simulation.busy().items()
         },
         "effects": [
-            {"condition": effect.condition, "step_s": effect.step_s, "cost": effect.cost}
-            for effect in judgement.effects
+            {"condition": effect.condition, "step_s": effect.step_s, "cost": effect.cost} for effect in outcome.effects
         ],
     }
 
 
-def critical_path_records(judgement: Judgement) -> list[dict[str, Any]]:
+def critical_path_records(outcome: SimulationOutcome) -> list[dict[str, Any]]:
     """One record per task on the critical path, the longest first."""
     return [
         {"task": share.task, "seconds": share.seconds, "rank": share.rank}
-        for share in judgement.simulation.critical_path()
+        for share in outcome.simulation.critical_path()
     ]

@@ -14,7 +14,7 @@ from planner.document.plan import Plan
 from planner.document.planned import placed_shards
 from planner.document.remaps import numbering_fault
 from planner.verification.coverage import coverage_fault
-from planner.verification.simulation import play, simulated
+from planner.verification.simulation import simulate_plan, simulated
 
 GIVE = 1e-3
 """Share of the best step that a plan may give up, as its document says."""
@@ -107,13 +107,13 @@ def stage_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterat
 
 
 def simulation_faults(plan: Plan) -> Iterator[str]:
-    """Figures of the simulator that it does not repeat."""
+    """Simulated figures that another simulation does not give."""
     if plan.simulated is None:
         return
-    for name, played in simulated(play(plan)):
+    for name, repeated in simulated(simulate_plan(plan)):
         stated = getattr(plan.simulated, name)
-        if not np.isclose(stated, played, rtol=SIMULATED_TOLERANCE, atol=0.0):
-            yield f"simulated: {name} is {stated!r}; played again, it is {played!r}"
+        if not np.isclose(stated, repeated, rtol=SIMULATED_TOLERANCE, atol=0.0):
+            yield f"simulated: {name} is {stated!r}; simulated again, it is {repeated!r}"
 
 
 def objective_faults(plan: Plan) -> Iterator[str]:

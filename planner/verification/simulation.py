@@ -1,4 +1,4 @@
-"""A plan played by the simulator: its figures in the document, and what each adverse condition costs."""
+"""A plan as the simulator runs it: its figures in the document, and what each adverse condition costs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ class Effect:
     """Relative to the step without it."""
 
 
-def play(
+def simulate_plan(
     plan: Plan,
     *,
     steps: int = 1,
@@ -35,7 +35,7 @@ def play(
     observe: Observer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Play the steps of a plan. Raises ValueError if the plan places nothing, or for conditions that cannot be."""
+    """Simulate steps of a plan. Raises ValueError if the plan places nothing, or for conditions that cannot be."""
     if plan.objective is None:
         raise ValueError("the plan places nothing")
     topology, workload = planned_inputs(plan)
@@ -54,11 +54,11 @@ def simulated(simulation: Simulation) -> Simulated:
 
 def with_simulation(plan: Plan) -> Plan:
     """The plan with the figures of its mean step; unchanged where it places nothing."""
-    return plan if plan.objective is None else plan.model_copy(update={"simulated": simulated(play(plan))})
+    return plan if plan.objective is None else plan.model_copy(update={"simulated": simulated(simulate_plan(plan))})
 
 
 @dataclass(frozen=True)
-class Judgement:
+class SimulationOutcome:
     """Steps under some conditions, and what each of these costs by itself."""
 
     simulation: Simulation
@@ -66,16 +66,16 @@ class Judgement:
     """The mean step on healthy hardware first; nothing else where nothing else is asked for."""
 
 
-def judge(
+def simulate_conditions(
     plan: Plan,
     steps: int | None,
     conditions: Conditions,
     default_steps: int,
     progress: Callable[[str], None] | None = None,
-) -> Judgement:
-    """Play a plan under conditions; `default_steps` where steps differ and no number is given.
+) -> SimulationOutcome:
+    """Simulate a plan under all conditions together and under each alone.
 
-    `progress` hears what is being done. Raises ValueError for conditions that cannot be, and for more steps than this
+    It takes `default_steps` where steps differ and no number is given. `progress` hears what is being done. Raises ValueError for conditions that cannot be, and for more steps than this
     machine has memory for.
     """
     _, workload = planned_inputs(plan)
@@ -84,16 +84,16 @@ def judge(
     differ = conditions.pooling or conditions.jitter > 0
     count = steps or (default_steps if differ else 1)
     _expect_memory(count, len(plan.ranks))
-    whole = play(plan, steps=count, conditions=conditions, progress=progress)
-    healthy = play(plan).step_s
+    whole = simulate_plan(plan, steps=count, conditions=conditions, progress=progress)
+    healthy = simulate_plan(plan).step_s
     effects = [Effect("mean step", healthy, 0.0)]
     parts = list(_parts(conditions))
     for name, condition in parts:
-        alone = whole if len(parts) == 1 else play(plan, steps=count, conditions=condition, progress=progress)
+        alone = whole if len(parts) == 1 else simulate_plan(plan, steps=count, conditions=condition, progress=progress)
         effects.append(Effect(name, alone.step_s, alone.step_s / healthy - 1))
     if len(parts) > 1:
         effects.append(Effect("all together", whole.step_s, whole.step_s / healthy - 1))
-    return Judgement(whole, tuple(effects))
+    return SimulationOutcome(whole, tuple(effects))
 
 
 def _expect_memory(steps: int, ranks: int) -> None:
@@ -106,7 +106,7 @@ def _expect_memory(steps: int, ranks: int) -> None:
     if needed > there:
         raise ValueError(
             f"{counted(steps, 'step')} of {counted(ranks, 'rank')} take about {format_bytes(needed)} of memory, and"
-            f" this machine has {format_bytes(there)}; play at most {there // (ranks * BYTES_PER_STEP_OF_RANK):,}"
+            f" this machine has {format_bytes(there)}; simulate at most {there // (ranks * BYTES_PER_STEP_OF_RANK):,}"
         )
 
 

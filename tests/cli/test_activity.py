@@ -46,13 +46,13 @@ def plan_file(run, starter: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["simulate", "{plan}", "--steps", "40"], r"\d+ s: playing 43 steps of 16 ranks"),
+        (["simulate", "{plan}", "--steps", "40"], r"\d+ s: simulating 43 steps of 16 ranks"),
         (["verify", "{plan}"], r"\d+ s: computing .*plan.json anew"),
         (["explain", "{plan}"], r"\d+ s: explaining .*plan.json"),
         (["report", "{plan}", "-o", "{plan}.html"], r"\d+ s: drawing .*plan.json"),
         (
             ["plan", "-t", "{directory}/starter/topology.yaml", "--time-limit", "5s"],
-            r"\d+ s, at most 5 s: playing the step",
+            r"\d+ s, at most 5 s: simulating the step",
         ),
         (
             ["size", "-t", "{directory}/starter/topology.yaml", "--fits", "--max-nodes", "3"],

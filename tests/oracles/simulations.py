@@ -5,7 +5,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import Simulation
 from planner import plan
 from planner.formulation.policy import Policy
-from planner.verification.simulation import play
+from planner.verification.simulation import simulate_plan
 from tests.oracles.instances import node_group, topology, workload
 
 DENSE = {
@@ -54,4 +54,4 @@ def _played(
     found = plan(
         topology(group), workload(TABLES, global_batch=262_144, dense=DENSE, **fields), policy=policy, effort=1
     )
-    return play(found, steps=3, conditions=conditions)
+    return simulate_plan(found, steps=3, conditions=conditions)

@@ -17,7 +17,7 @@ from cost_models.simulator.program import COMPUTE
 from cost_models.simulator.simulation import HOST_OVERHEAD, Simulation
 from planner.reports.timeline import MOST_RANKS, picture, write_timeline
 from planner.reports.timeline.slices import critical_rank, loads, sample
-from planner.verification.simulation import play
+from planner.verification.simulation import simulate_plan
 from tests.oracles import simulations
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError, MissingPackageError
@@ -221,7 +221,7 @@ def test_of_a_large_cluster_a_sample_holds_the_critical_rank() -> None:
 
     tables = [{"rows": 20_000, "dim": 64}, {"rows": 30_000, "dim": 64}]
     found = plan(topology(node_group("a", nodes=12)), workload(tables), effort=1)
-    slow = play(found, conditions=Conditions(slow_ranks={13: 3.0}))
+    slow = simulate_plan(found, conditions=Conditions(slow_ranks={13: 3.0}))
     ranks = sample(slow, MOST_RANKS)
     assert critical_rank(slow) == 13
     assert {0, 13, 22} <= set(ranks)

@@ -16,7 +16,7 @@ from planner import plan, verify
 from planner.diagnosis.sensitivity import deduplication
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_inputs
-from planner.verification.simulation import judge, play
+from planner.verification.simulation import simulate_conditions, simulate_plan
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [
@@ -60,7 +60,7 @@ def test_simulation_can_be_left_out() -> None:
 
 def test_conditions_are_priced_one_by_one(planned: Plan) -> None:
     """Together they cost as much as the worst of them, and no more than all of them one by one."""
-    found = judge(planned, None, Conditions(pooling=True, slow_ranks={1: 2.0}), default_steps=8)
+    found = simulate_conditions(planned, None, Conditions(pooling=True, slow_ranks={1: 2.0}), default_steps=8)
     words = [effect.condition for effect in found.effects]
     assert words == ["mean step", "pooling varies", "rank 1 takes 2 times as long", "all together"]
     costs = dict(zip(words, (effect.cost for effect in found.effects), strict=True))
@@ -73,7 +73,7 @@ def test_conditions_are_priced_one_by_one(planned: Plan) -> None:
 
 def test_the_critical_path_makes_the_step(planned: Plan) -> None:
     """Its parts add up to the counted time."""
-    found = play(planned, steps=3)
+    found = simulate_plan(planned, steps=3)
     assert sum(share.seconds for share in found.critical_path()) == pytest.approx(found.step_s, rel=1e-6)
 
 
