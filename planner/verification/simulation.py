@@ -75,8 +75,8 @@ def simulate_conditions(
 ) -> SimulationOutcome:
     """Simulate a plan under all conditions together and under each alone.
 
-    It takes `default_steps` where steps differ and no number is given. `progress` hears what is being done. Raises ValueError for conditions that cannot be, and for more steps than this
-    machine has memory for.
+    It takes `default_steps` where steps differ and no number is given. `progress` hears what is being done. Raises
+    ValueError for conditions that cannot be, and for more steps than this machine has memory for.
     """
     _, workload = planned_inputs(plan)
     varies = any(table.pooling_std for table in workload.tables)
