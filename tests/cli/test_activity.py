@@ -96,8 +96,8 @@ def test_no_terminal_no_line(run, plan_file, capsys):
 
 
 def test_more_steps_than_memory_holds_are_refused(run, plan_file):
-    """By name, with the memory that they would take and how many can be played."""
+    """By name, with the memory that they would take and how many can be simulated."""
     result = run("simulate", plan_file, "--steps", 10**8)
     assert result.exit_code == 2
     assert "100,000,000 steps of 16 ranks take about 29.10 TiB of memory" in " ".join(result.stderr.split())
-    assert "play at most" in result.stderr
+    assert "simulate at most" in result.stderr
