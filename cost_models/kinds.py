@@ -30,10 +30,20 @@ from cost_models.collective_laws import (
 from cost_models.dense_size import dense_size
 from cost_models.groups import RankGroup
 from cost_models.resources import FRONT_END, PCIE, Resource
-from cost_models.tiers import SHARED_BY
+from cost_models.tiers import BELOW_HBM, SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
-from topologies.cluster import MEMORY_TIERS, MemoryTier, NodeGroup, Topology
+from topologies.cluster import (
+    MEMORY_TIERS,
+    DescribedMemory,
+    Memory,
+    MemoryTier,
+    NodeGroup,
+    RemoteHosts,
+    Storage,
+    StorageClass,
+    Topology,
+)
 
 IN_FLIGHT_BYTES = 768 * 128
 """Reads over PCIe that an accelerator has under way at once: 10-bit tags (PCIe 4.0) leave 768, a kernel's are of 128
@@ -139,7 +149,7 @@ class RankKind:
     def ranks_sharing(self) -> dict[Resource, int]:
         """How many ranks share each thing on the way to the memories below HBM that it has, those included."""
         ranks = {"rank": 1, "node": self.node_ranks, "group": self.group_ranks}
-        cards = {FRONT_END: self.node_ranks} if "remote" in self.memories else {}
+        cards = {FRONT_END: self.node_ranks} if any(each.is_remote for each in self.memories.values()) else {}
         memories = {Resource(memory): ranks[SHARED_BY[memory]] for memory in self.memories}
         return {PCIE: self.pcie_ranks, **memories, **cards}
 
@@ -274,24 +284,30 @@ def _sums_slowdown(group: NodeGroup, domain: int, wire: float) -> float:
 
 def _memories(group: NodeGroup, device: DeviceCoefficients, host_rate: float) -> dict[MemoryTier, MemoryRates]:
     """The memories below HBM."""
-    host, found = group.host, dict[MemoryTier, MemoryRates]()
-    if host.ddr is not None:
-        rate = host.ddr.bandwidth * device.ddr_efficiency.value
-        found["ddr"] = MemoryRates(rate, rate, host_rate)
-    if host.ssd is not None:
-        found["ssd"] = MemoryRates(
-            host.ssd.read_bandwidth, host.ssd.write_bandwidth, host_rate, host.ssd.block_size, host.ssd.iops
-        )
-    if host.scm is not None:
-        waits_s = group.links.pcie.latency + host.scm.latency
-        in_flight = IN_FLIGHT_BYTES / waits_s if waits_s else math.inf
-        rates = host.scm.read_bandwidth, host.scm.write_bandwidth
-        found["scm"] = MemoryRates(*rates, min(host_rate, in_flight), host.scm.access_size)
-    if (remote := group.remote) is not None:
-        rate = remote.count * remote.bandwidth * device.ddr_efficiency.value
-        cards = remote.count * _card_rate(remote.kind, remote.network_bandwidth)
-        found["remote"] = MemoryRates(rate, rate, host_rate, cards_bytes_per_s=cards, latency_s=remote.latency)
-    return found
+    described = {tier: memory for tier in BELOW_HBM if (memory := group.memory(tier)) is not None}
+    return {tier: _memory_rates(memory, group, device, host_rate) for tier, memory in described.items()}
+
+
+def _memory_rates(
+    memory: DescribedMemory, group: NodeGroup, device: DeviceCoefficients, host_rate: float
+) -> MemoryRates:
+    """What a memory below HBM gives, by how the topology describes it."""
+    match memory:
+        case Storage():
+            rates = memory.read_bandwidth, memory.write_bandwidth
+            return MemoryRates(*rates, host_rate, memory.block_size, memory.iops)
+        case StorageClass():
+            waits_s = group.links.pcie.latency + memory.latency
+            in_flight = IN_FLIGHT_BYTES / waits_s if waits_s else math.inf
+            rates = memory.read_bandwidth, memory.write_bandwidth
+            return MemoryRates(*rates, min(host_rate, in_flight), memory.access_size)
+        case RemoteHosts():
+            rate = memory.count * memory.bandwidth * device.ddr_efficiency.value
+            cards = memory.count * _card_rate(memory.kind, memory.network_bandwidth)
+            return MemoryRates(rate, rate, host_rate, cards_bytes_per_s=cards, latency_s=memory.latency)
+        case Memory():
+            rate = memory.bandwidth * device.ddr_efficiency.value
+            return MemoryRates(rate, rate, host_rate)
 
 
 def _card_rate(kind: str, bandwidth: float) -> float:

@@ -95,7 +95,8 @@ class Schedule:
     @property
     def fetched_over(self) -> tuple[Resource, ...]:
         """What cache misses load: what ranks share on the way to each memory, and the rank that waits for them."""
-        cards = (FRONT_END,) if "remote" in self.memories else ()
+        over_network = any(rates.is_remote for kind in self._kinds for rates in kind.memories.values())
+        cards = (FRONT_END,) if over_network else ()
         return (PCIE, *cards, *map(Resource, self.memories), FETCHES)
 
     @property

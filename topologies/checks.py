@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from topologies.cluster import NodeGroup, Topology
+from topologies.cluster import Memory, NodeGroup, Storage, StorageClass, Topology
 from topologies.documents import Document, Key
 from topologies.errors import Fault
 
@@ -42,6 +42,23 @@ _CARD = PlausibleRange(1.25e9, 100e9, "b/s")  # 10 Gb/s … 800 Gb/s
 _FRONT_END = PlausibleRange(0.125e9, 100e9, "b/s")  # 1 Gb/s … 800 Gb/s
 _POWER = PlausibleRange(50, 200e3, "W")
 _PRICE = PlausibleRange(0.01, 10e3, "USD/h")
+_HOST_MEMORIES: dict[type, dict[str, PlausibleRange]] = {
+    Memory: {"capacity": _DDR_CAPACITY, "bandwidth": _DDR_BANDWIDTH},
+    Storage: {
+        "capacity": _SSD_CAPACITY,
+        "read_bandwidth": _SSD_BANDWIDTH,
+        "write_bandwidth": _SSD_BANDWIDTH,
+        "iops": _IOPS,
+        "block_size": _BLOCK,
+    },
+    StorageClass: {
+        "capacity": _SCM_CAPACITY,
+        "read_bandwidth": _SCM_BANDWIDTH,
+        "write_bandwidth": _SCM_BANDWIDTH,
+        "access_size": _ACCESS,
+    },
+}
+"""Of the fields of a host's memory, by what it is."""
 _MOST_LATENCY_S = 1e-3
 _MOST_SCM_LATENCY_S = 1e-5
 _MOST_RESERVE = 0.5
@@ -69,20 +86,9 @@ def _quantities(group: NodeGroup) -> Iterator[tuple[tuple[Key, ...], float | Non
     yield ("accelerators", "l2"), accelerators.l2, _L2
     for dtype in type(accelerators.flops).model_fields:
         yield ("accelerators", "flops", dtype), getattr(accelerators.flops, dtype), _FLOPS
-    if host.ddr:
-        yield ("host", "ddr", "capacity"), host.ddr.capacity, _DDR_CAPACITY
-        yield ("host", "ddr", "bandwidth"), host.ddr.bandwidth, _DDR_BANDWIDTH
-    if host.ssd:
-        yield ("host", "ssd", "capacity"), host.ssd.capacity, _SSD_CAPACITY
-        yield ("host", "ssd", "read_bandwidth"), host.ssd.read_bandwidth, _SSD_BANDWIDTH
-        yield ("host", "ssd", "write_bandwidth"), host.ssd.write_bandwidth, _SSD_BANDWIDTH
-        yield ("host", "ssd", "iops"), host.ssd.iops, _IOPS
-        yield ("host", "ssd", "block_size"), host.ssd.block_size, _BLOCK
-    if host.scm:
-        yield ("host", "scm", "capacity"), host.scm.capacity, _SCM_CAPACITY
-        yield ("host", "scm", "read_bandwidth"), host.scm.read_bandwidth, _SCM_BANDWIDTH
-        yield ("host", "scm", "write_bandwidth"), host.scm.write_bandwidth, _SCM_BANDWIDTH
-        yield ("host", "scm", "access_size"), host.scm.access_size, _ACCESS
+    for name, memory in host:
+        for field, known in _HOST_MEMORIES.get(type(memory), {}).items():
+            yield ("host", name, field), getattr(memory, field), known
     if group.remote:
         yield ("remote", "capacity"), group.remote.capacity, _DDR_CAPACITY
         yield ("remote", "bandwidth"), group.remote.bandwidth, _DDR_BANDWIDTH

@@ -88,6 +88,10 @@ class RemoteHosts(Record):
     """From a request until the first row is there."""
 
 
+DescribedMemory = Memory | Storage | StorageClass | RemoteHosts
+"""Everything that may hold tables."""
+
+
 class Flops(Record):
     """Peak dense arithmetic of one accelerator for each data type (no sparsity); unset: not supported."""
 
@@ -215,13 +219,13 @@ class NodeGroup(Record):
             raise ValueError("remote hosts are reached by the cards of links.front_end; describe these too")
         return self
 
-    def memory(self, tier: MemoryTier) -> "Memory | Storage | StorageClass | RemoteHosts | None":
+    def memory(self, tier: MemoryTier) -> DescribedMemory | None:
         """The memory of this tier; None where the nodes have none."""
         if tier == "hbm":
             return self.accelerators.hbm
         if tier == "remote":
             return self.remote
-        memory: Memory | Storage | StorageClass | None = getattr(self.host, tier)
+        memory: DescribedMemory | None = getattr(self.host, tier)
         return memory
 
     @staticmethod

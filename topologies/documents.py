@@ -5,13 +5,13 @@ import copy
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
@@ -51,7 +51,7 @@ class Record(BaseModel):
             if issubclass(model, Record):
                 words |= _words_of_fields(model)
         for name, info in cls.model_fields.items():
-            if info.description is None and (text := words[name]) is not None:
+            if info.description is None and (text := words.get(name)) is not None:
                 properties[name]["description"] = text
         return described
 
@@ -69,6 +69,19 @@ def _words_of_fields(model: type[BaseModel]) -> dict[str, str | None]:
 
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def with_fields(types: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
+    """A class decorator: the model with one more field for each name, of the type that stands with it.
+
+    It is for models whose fields follow from a table of the domain, such as one field for each memory. A default stands
+    in the `Field` of an annotated type, as of any other field.
+    """
+
+    def extended(model: type[Model]) -> type[Model]:
+        return create_model(model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **types)
+
+    return extended
 
 
 @dataclass

@@ -156,7 +156,7 @@ class SimulatedNetwork:
     def fetch(self, tier: MemoryTier, seconds_per_byte: Floats, waited: float) -> list[Use]:
         """Every rank's traffic with a memory below HBM that missed rows come from, and evicted ones go to."""
         uses = [*self.host(waited=waited), self._memory(tier, seconds_per_byte)]
-        if tier == "remote":
+        if any(kind.memories[tier].is_remote for kind in self.kinds if tier in kind.memories):
             rate = self.of_kind([kind.front_end_bytes_per_s or np.inf for kind in self.kinds])
             uses.append(Use(self.number(FRONT_END, self.node_of_rank), 1 / rate))
         return uses

@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier
-from topologies.documents import Record
+from topologies.documents import Record, with_fields
 
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
 _HOT_ROWS = "hot_rows"
@@ -135,21 +135,23 @@ def _is_split(shard: object) -> bool:
     return isinstance(shard, dict) and _HOT_ROWS in shard
 
 
+_WHERE_ANY = Annotated[int, Field(default=0, exclude_if=lambda size: size == 0)]
+
+
+@with_fields({memory: int if memory in EVERYWHERE else _WHERE_ANY for memory in MEMORY_TIERS})
 class TierBytes(Record):
     """Bytes in each memory tier."""
-
-    hbm: int
-    ddr: int
-    ssd: int
-    scm: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
-    remote: Annotated[int, Field(exclude_if=lambda size: size == 0)] = 0
 
     @classmethod
     def of(cls, memories: Iterable[MemoryTier], sizes: Iterable[float]) -> "TierBytes":
         """The bytes in each of some memories, rounded."""
-        return cls(**dict(zip(memories, (round(size) for size in sizes), strict=True)))
+        return cls.model_validate(dict(zip(memories, (round(size) for size in sizes), strict=True)))
+
+    def __getitem__(self, memory: MemoryTier) -> int:
+        size: int = getattr(self, memory)
+        return size
 
     @property
     def total(self) -> int:
         """In all tiers."""
-        return sum(getattr(self, tier) for tier in MEMORY_TIERS)
+        return sum(self[memory] for memory in MEMORY_TIERS)

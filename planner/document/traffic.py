@@ -32,7 +32,7 @@ def moves_of(
     )
     least = int(least_bytes * (1 - ROUNDING))
     if not tables:
-        nothing = TierBytes(hbm=0, ddr=0, ssd=0)
+        nothing = TierBytes.of(MEMORY_TIERS, (0,) * len(MEMORY_TIERS))
         return Moves(
             former=former,
             limit_bytes=limit_bytes,

@@ -26,7 +26,7 @@ from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
 
-NO_LIMIT = np.iinfo(np.int64).max
+NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)

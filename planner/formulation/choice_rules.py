@@ -4,7 +4,8 @@ T tables.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from cost_models.shards import (
 )
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.words import Dtype
-from planner.formulation.allowed_choices import AllowedChoices
+from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Limits, Policy, TableRule, rank_ranges
@@ -29,6 +30,23 @@ from topologies.errors import InputError
 
 WIDEST = 1 << 40
 """A column multiple beyond every width."""
+
+
+@dataclass(frozen=True)
+class NumberRule:
+    """A limit that is a number of each table."""
+
+    unlimited: int
+    """Of tables that nothing limits."""
+    both: Callable[[int, int], int]
+    """The limit of a table under two of them."""
+
+
+NUMBER_RULES = {
+    "max_shards": NumberRule(NO_LIMIT, min),
+    "column_multiple": NumberRule(1, lambda one, other: min(math.lcm(one, other), WIDEST)),
+}
+"""By their key in a policy."""
 
 
 def allowed_choices(model: CostModel, policy: Policy, document: Document | None = None) -> AllowedChoices:
@@ -45,6 +63,9 @@ class _Resolver(Narrowing):
 
     def run(self) -> AllowedChoices:
         """Narrow step by step, then say everything that contradicts."""
+        self.numbers = {
+            key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
+        }
         self._apply_runtime()
         every = np.ones(len(self.names), dtype=bool)
         self._apply((), self.policy, every)
@@ -68,13 +89,12 @@ class _Resolver(Narrowing):
             self.cache_fraction,
             self._dtypes(),
             self._states(),
-            self.max_shards,
-            self.column_multiple,
-            sets,
-            which,
-            tuple(group for _, _, group in together),
-            tuple(group for _, _, group in apart),
-            tuple(self.rules),
+            rank_sets=sets,
+            table_rank_set=which,
+            together=tuple(group for _, _, group in together),
+            apart=tuple(group for _, _, group in apart),
+            rules=tuple(self.rules),
+            **self.numbers,
         )
 
     def _apply_runtime(self) -> None:
@@ -102,7 +122,7 @@ class _Resolver(Narrowing):
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
             self.narrow("shardings", ("runtime",), bags, sequences, [s not in rules.pooled_only for s in SHARDINGS])
-        self.column_multiple = np.lcm(self.column_multiple, rules.column_multiple)
+        self._limit("column_multiple", rules.column_multiple, every)
         self.rules.append((words, every))
 
     def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
@@ -126,15 +146,17 @@ class _Resolver(Narrowing):
             if numbers is not None and self._exist((*path, key), numbers):
                 said.append(f"{key} {rank_ranges(numbers)}")
                 self.keep_within((*path, key), said[-1] + where, tables, self._rank_mask(key, numbers))
-        if limits.max_shards is not None:
-            said.append(f"max_shards {limits.max_shards}")
-            self.max_shards[tables] = np.minimum(self.max_shards[tables], limits.max_shards)
-        if limits.column_multiple is not None:
-            said.append(f"column_multiple {limits.column_multiple}")
-            multiples = (math.lcm(limits.column_multiple, int(n)) for n in self.column_multiple[tables])
-            self.column_multiple[tables] = [min(multiple, WIDEST) for multiple in multiples]
+        for key in NUMBER_RULES:
+            if (number := getattr(limits, key)) is not None:
+                said.append(f"{key} {number}")
+                self._limit(key, number, tables)
         if said:
             self.rules.append((", ".join(said) + where, tables))
+
+    def _limit(self, key: str, number: int, tables: Bools) -> None:
+        """Limit a number of some tables."""
+        of_table = self.numbers[key]
+        of_table[tables] = [NUMBER_RULES[key].both(number, limit) for limit in of_table[tables].tolist()]
 
     def _apply_formats(self, path: Path, limits: Limits, tables: Bools, where: str) -> list[str]:
         """Formats of rows, places of optimizer state and shares of caches; what was asked for, in words."""

@@ -22,7 +22,6 @@ from cost_models.shards import (
     Ints,
 )
 from cost_models.workload.formats import DTYPES
-from planner.formulation.allowed_choices import NO_LIMIT
 from planner.formulation.policy import Policy
 from planner.problem.numbers import Bools
 from topologies.documents import Document, did_you_mean
@@ -65,8 +64,6 @@ class Narrowing:
         self.states = np.ones((count, len(STATE_PLACES)), dtype=bool)
         self.dtypes_named, self.states_named = (np.zeros(count, dtype=bool) for _ in range(2))
         self.runtime_lacks: Bools = np.zeros(count, dtype=bool)
-        self.max_shards = np.full(count, NO_LIMIT)
-        self.column_multiple = np.ones(count, dtype=np.int64)
         keys = ("tiers", "shardings", "pairs", "dtypes", "states", "ranks")
         self.steps: dict[str, list[Step]] = {key: [] for key in keys}
         self.rules: list[tuple[str, Bools]] = []

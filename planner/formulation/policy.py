@@ -28,7 +28,7 @@ from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.words import Dtype
-from topologies.documents import Document, Record, read_yaml, validate
+from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import InputError, shown
 from topologies.shelf import what_is_missing
 from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity
@@ -174,15 +174,10 @@ class Group(Record):
     on: Literal["rank", "node"] = "rank"
 
 
+@with_fields({memory: Annotated[Kept, Field(default=Amount())] for memory in MEMORY_TIERS})
 class PolicyReserve(Record):
     """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM),
     per node (DDR, SSD, storage-class memory) and of all hosts of a node group (remote)."""
-
-    hbm: Kept = Amount()
-    ddr: Kept = Amount()
-    ssd: Kept = Amount()
-    scm: Kept = Amount()
-    remote: Kept = Amount()
 
     def amounts(self) -> Reserve:
         """What is kept free of each memory, as cost models take it."""

@@ -34,12 +34,12 @@ def fixed_words(fixed: FixedPart) -> str:
 
 def crowded(plan: Plan) -> str | None:
     """A warning that names the fullest rank, where ranks take more of their usable HBM than is prudent; else None."""
-    full = [rank for rank in plan.ranks if rank.bytes.hbm > CROWDED * rank.capacity.hbm]
+    full = [rank for rank in plan.ranks if rank.bytes["hbm"] > CROWDED * rank.capacity["hbm"]]
     if not full:
         return None
-    worst = max(full, key=lambda rank: rank.bytes.hbm / max(rank.capacity.hbm, 1))
-    taken, usable = format_bytes(worst.bytes.hbm), format_bytes(worst.capacity.hbm)
-    share = worst.bytes.hbm / max(worst.capacity.hbm, 1)
+    worst = max(full, key=lambda rank: rank.bytes["hbm"] / max(rank.capacity["hbm"], 1))
+    taken, usable = format_bytes(worst.bytes["hbm"]), format_bytes(worst.capacity["hbm"])
+    share = worst.bytes["hbm"] / max(worst.capacity["hbm"], 1)
     others = "" if len(full) == 1 else f", and {len(full) - 1:,} more are above {CROWDED:.0%}"
     return (
         f"Warning: rank {worst.rank} takes {taken} of {usable} usable HBM ({share:.0%}){others}: memory"

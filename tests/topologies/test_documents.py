@@ -1,6 +1,7 @@
 """YAML with positions: every fault with its line and column; overrides raise nothing but InputError."""
 
 import contextlib
+import pickle
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from topologies.cluster import Topology
-from topologies.documents import Document, Record, override, parse_yaml, read_yaml, validate
+from topologies.documents import Document, Record, override, parse_yaml, read_yaml, validate, with_fields
 from topologies.errors import InputError
 
 
@@ -51,6 +52,33 @@ def test_what_stands_below_a_field_describes_it() -> None:
     said = {name: of.get("description") for name, of in properties.items()}
     whole = "Of all rows\ntogether."
     assert said == {"size": whole, "said": "As told.", "bare": None, "again": None, "last": "At the end."}
+
+
+@with_fields({"left": int, "right": Annotated[int, Field(default=0, exclude_if=lambda size: size == 0)]})
+class _Sides(Record):
+    """Of a table."""
+
+    name: str = "sides"
+    """What it is called."""
+
+    def total(self) -> int:
+        return self.left + self.right
+
+
+def test_fields_of_a_table_are_fields_like_others() -> None:
+    """They are required or not, left out or not, checked, described by the schema and pickled, as if written out."""
+    found = _Sides.model_validate({"left": 2})
+    assert (found.total(), found.model_dump()) == (2, {"name": "sides", "left": 2})
+    assert pickle.loads(pickle.dumps(found)) == found
+    schema = _Sides.model_json_schema()
+    assert (schema["title"], schema["description"]) == ("_Sides", "Of a table.")
+    assert schema["required"] == ["left"]
+    assert list(schema["properties"]) == ["name", "left", "right"]
+    assert schema["properties"]["name"]["description"] == "What it is called."
+    with pytest.raises(InputError, match="left"):
+        validate(parse_yaml("right: 1\n", "t.yaml"), _Sides)
+    with pytest.raises(InputError, match="unknown key"):
+        validate(parse_yaml("left: 1\nmiddle: 1\n", "t.yaml"), _Sides)
 
 
 def _faults(text: str) -> list[str]:

@@ -208,6 +208,15 @@ def test_flags_narrow_a_file(model: StepModel) -> None:
     assert [fault.source for fault in error.value.faults] == ["--pin a*=9"]
 
 
+def test_numbers_of_any_size_are_limits(model: StepModel) -> None:
+    """A number of parts beyond every table limits nothing, a multiple beyond every width keeps all columns together."""
+    huge = policy(max_shards=10**30, column_multiple=10**30, tables=[{"match": "a0", "max_shards": 3}])
+    choices = allowed_choices(model, huge)
+    assert choices.max_shards.tolist() == [3, *[NO_LIMIT] * 5]
+    assert (choices.column_multiple > 1 << 32).all()
+    assert plan(model.topology, model.workload, policy=huge).status != "infeasible"
+
+
 # -- runtimes ----------------------------------------------------------------------------------------------------
 
 
