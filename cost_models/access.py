@@ -135,8 +135,10 @@ class AccessCurves:
     argument is broadcast against it, and so is the result.
     """
 
+    ids: Floats
+    """[T] what the law of access is over."""
     rows: Floats
-    """[T]"""
+    """[T] stored rows: one for each id, or fewer, among which a hash spreads the ids."""
     alpha: Floats
     """[T] exponent of the hit curve; without meaning for an empirical one."""
     unique_alpha: Floats
@@ -153,28 +155,42 @@ class AccessCurves:
         `unique_fraction` was measured on one global batch, which depends on `world_size` where the workload
         gives the batch per rank; its distinct ids are still there after deduplication.
         """
-        return cls.from_tables(workload.tables, workload.batch(world_size))
+        stored = [workload.stored_rows(table) for table in workload.tables]
+        return cls.from_tables(workload.tables, workload.batch(world_size), stored)
 
     @classmethod
-    def from_tables(cls, tables: Sequence[TableProfile], batch: float) -> "AccessCurves":
+    def from_tables(
+        cls, tables: Sequence[TableProfile], batch: float, stored_rows: Sequence[int] | None = None
+    ) -> "AccessCurves":
         """The curves of tables whose `unique_fraction` was measured on `batch` samples; of the ids that deduplication
-        leaves."""
-        rows = np.array([table.rows for table in tables], dtype=np.float64)
+        leaves. Without `stored_rows` [T] every id has a row of its own."""
+        ids = np.array([table.rows for table in tables], dtype=np.float64)
+        rows = ids if stored_rows is None else np.array(stored_rows, dtype=np.float64)
         fraction = np.array([table.unique_fraction or np.nan for table in tables])
         given = np.array([np.nan if table.zipf_alpha is None else table.zipf_alpha for table in tables])
         measured = ~np.isnan(fraction)
         left = np.array([table.dedup_factor for table in tables])[measured]
         lookups = np.array([table.pooling_factor * batch for table in tables])[measured] / left
         unique_alpha = np.nan_to_num(given, nan=0.0)
-        unique_alpha[measured] = _fitted_alpha(rows[measured], fraction[measured] * left, lookups)
+        unique_alpha[measured] = _fitted_alpha(ids[measured], fraction[measured] * left, lookups)
         curves = tuple(_points(table.access_cdf) for table in tables)
-        return cls(rows, np.where(np.isnan(given), unique_alpha, given), unique_alpha, curves, measured)
+        return cls(ids, rows, np.where(np.isnan(given), unique_alpha, given), unique_alpha, curves, measured)
 
     def hit_rate(self, table: Ints | slice, fraction: ArrayLike) -> Floats:
-        """Share of the reads that the hottest `fraction` (0 to 1) of a table's rows takes."""
+        """Share of the reads that the hottest `fraction` (0 to 1) of a table's rows takes.
+
+        Where ids share rows, it is that of the rows of as many of the hottest ids, and of the other ids that a hash
+        puts there: on average, the hottest rows take at least as much.
+        """
         fraction = _clip(np.asarray(fraction, dtype=np.float64), 0.0, 1.0)
-        rows, alpha = self.rows[table], self.alpha[table]
-        share = _clip(_harmonic(fraction * rows, alpha) / self._total[table], fraction, 1.0)
+        rows_per_id = self.rows[table] / self.ids[table]
+        hit = self._hit_rate_of_ids(table, fraction * rows_per_id)
+        return np.where(rows_per_id < 1, fraction + (1 - fraction) * hit, hit)
+
+    def _hit_rate_of_ids(self, table: Ints | slice, fraction: Floats) -> Floats:
+        """Share of the reads that the hottest `fraction` of a table's ids takes."""
+        alpha = self.alpha[table]
+        share = _clip(_harmonic(fraction * self.ids[table], alpha) / self._total[table], fraction, 1.0)
         if not self._empirical.any():
             return share
         axis, shares = self._joined
@@ -229,7 +245,7 @@ class AccessCurves:
     @cached_property
     def _total(self) -> Floats:
         """[T] H(N)."""
-        return _harmonic(self.rows, self.alpha)
+        return _harmonic(self.ids, self.alpha)
 
     @cached_property
     def _empirical(self) -> Flags:
@@ -252,15 +268,15 @@ class AccessCurves:
     def _unique_curves(self) -> tuple[Floats, Floats, Ints]:
         """K curves: ln of the distinct rows on LOG_LOOKUPS [K, G], slopes [K, G]; and a table's curve [T]."""
         by_law = self.measured | ~self._empirical
-        keys = np.stack([self.rows[by_law], self.unique_alpha[by_law]], axis=1)
+        keys = np.stack([self.ids[by_law], self.unique_alpha[by_law], self.rows[by_law]], axis=1)
         laws, law = np.unique(keys, axis=0, return_inverse=True)
         draws = np.exp(LOG_LOOKUPS)
         parts = []
         for first in range(0, len(laws), CHUNK):
-            rows, alpha = laws[first : first + CHUNK].T
-            parts.append(_unique_rows(*_broadcast(rows[:, None], alpha[:, None], draws)))
+            ids, alpha, rows = laws[first : first + CHUNK].T[:, :, None]
+            parts.append(_in_rows(*_unique_rows(*_broadcast(ids, alpha, draws)), ids, rows))
         parts += [
-            _unique_of_curve(self.rows[table], curve, draws)
+            _in_rows(*_unique_of_curve(self.ids[table], curve, draws), self.ids[table], self.rows[table])
             for table, curve in enumerate(self.curves)
             if curve is not None and not by_law[table]
         ]
@@ -282,6 +298,19 @@ def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats,
     unique = np.minimum((size * chance).sum(axis=1), np.minimum(rows, draws))
     slope = (size * rate).sum(axis=1) * draws / unique
     return unique[None, :], slope[None, :]
+
+
+def _in_rows(unique: Floats, slope: Floats, ids: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Expected distinct rows that distinct ids read, and d ln rows / d ln L: `unique`, and `slope`, of so many ids.
+
+    Where rows are fewer than ids, a hash puts each id into one of S rows at random. U ids leave a row unread with
+    probability (1 - 1/S)^U. Of an uncertain U the mean is taken: that is at most a fifth of a row too many.
+    """
+    log_missed = np.log1p(-np.minimum(1 / rows, 1 - 1e-15))
+    read = np.minimum(-rows * np.expm1(unique * log_missed), unique)
+    read_slope = -rows * log_missed * np.exp(unique * log_missed) * unique / read * slope
+    shared = rows < ids
+    return np.where(shared, read, unique), np.where(shared, read_slope, slope)
 
 
 def _monotone(values: Floats, slopes: Floats) -> Floats:

@@ -85,7 +85,7 @@ class Tables:
         pooled = np.array([table.pooled for table in tables], dtype=np.int64)
         lookups = np.array([table.pooling_factor / table.dedup_factor for table in tables])
         return cls(
-            rows=np.array([table.rows for table in tables], dtype=np.int64),
+            rows=np.array([workload.stored_rows(table) for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
             ids_per_sample=np.array([table.pooling_factor for table in tables]),

@@ -92,7 +92,7 @@ class TorchRecTables:
             lookups = np.array([table.pooling_factor for table in tables]) * batch
             cache = ProfiledCache(AccessCurves.of(workload, world_size), lookups)
         return cls(
-            rows=np.array([table.rows for table in tables], dtype=np.int64),
+            rows=np.array([workload.stored_rows(table) for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             element_bytes=element,
             batch_inputs=sums[:, 0],

@@ -35,6 +35,8 @@ class NumberFormat:
     updates_in_place: bool = True
     """Whether an optimizer can write rows in this format: what FBGEMM's training tables hold, with stochastic rounding.
     Blocks with shared exponents and 4-bit rows are re-encoded as a whole, which no training kernel does."""
+    ids_per_row: int = 1
+    """Ids that share a stored row: a hash puts each into one of so many times fewer rows. 1: every id has its own."""
     is_float: bool = False
     """Whether the device computes with it: sums of it travel in reductions, and nothing encodes or decodes it."""
 
@@ -42,6 +44,10 @@ class NumberFormat:
     def bits_per_element(self) -> float:
         """In a long vector: a block's shared bits dealt out, a row's scale left out."""
         return self.bits + self.shared_bits / self.block
+
+    def stored_rows(self, ids: int) -> int:
+        """Rows that are stored of a table of so many ids."""
+        return -(-ids // self.ids_per_row)
 
     def vector_bytes(self, columns: ArrayLike) -> NDArray[np.int64]:
         """Bytes of a row of so many columns, each shape: whole blocks, whole bytes, scale and bias, padding."""

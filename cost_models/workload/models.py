@@ -32,7 +32,7 @@ class TableProfile(Record):
 
     name: Name
     rows: Annotated[int, Field(ge=1, le=10**13), Whole]
-    """Number of embeddings."""
+    """Number of embeddings, one for each id."""
     dim: Annotated[int, Field(ge=4, le=65536), Whole]
     """Elements per embedding; a multiple of 4, as the kernels need it."""
     pooling_factor: Annotated[PositiveFloat, BeforeValidator(spellings.pooling)]
@@ -295,6 +295,10 @@ class Workload(Record):
     def dtype_of(self, table: TableProfile) -> Dtype:
         """Storage type of a table's weights."""
         return table.dtype or self.embedding.dtype
+
+    def stored_rows(self, table: TableProfile) -> int:
+        """Rows of a table as it is stored; those of its profile are its ids, some of which its format may join."""
+        return FORMATS[self.dtype_of(table)].stored_rows(table.rows)
 
     def optimizer_of(self, table: TableProfile) -> Optimizer:
         """Optimizer of a table."""

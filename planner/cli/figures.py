@@ -7,7 +7,8 @@ from topologies.cluster import Topology
 
 def weight_bytes(workload: Workload) -> int:
     """Size of all embeddings, without optimizer state."""
-    return sum(table.rows * int(row_bytes(workload.dtype_of(table), table.dim)) for table in workload.tables)
+    row_sizes = [int(row_bytes(workload.dtype_of(table), table.dim)) for table in workload.tables]
+    return sum(workload.stored_rows(table) * size for table, size in zip(workload.tables, row_sizes, strict=True))
 
 
 def hbm_bytes(topology: Topology) -> int:

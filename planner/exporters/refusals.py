@@ -83,7 +83,8 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     if not profile.pooled and table.sharding in rules.pooled_only:
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
-    if fault := coverage_fault(table, profile, first_ranks(nodes), model.node_colocated_shardings):
+    shape = model.workload.stored_rows(profile), profile.dim
+    if fault := coverage_fault(table, shape, first_ranks(nodes), model.node_colocated_shardings):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"
 
 

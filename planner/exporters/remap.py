@@ -109,7 +109,7 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
         raise InputError.at(str(folder), f"cannot be made: {error.strerror}") from None
     tables, remapped = list(plan.tables), []
     for number in split:
-        table, rows = plan.tables[number], profiles[number].rows
+        table, rows = plan.tables[number], placed.model.workload.stored_rows(profiles[number])
         planned = float(placed.model.tables.access.hit_rate(np.array([number]), np.array([table.cache_fraction]))[0])
         written = _remapped(table, counts.of(table.name, rows), folder, planned)
         remap = Remap(hot_rows=written.hot_rows, ids="mapped", path=written.path, sha256=written.sha256)
@@ -131,11 +131,13 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
     ]
     for number in split:
         table, profile = placed.plan.tables[number], model.workload.tables[number]
-        fault = coverage_fault(table, profile, first_ranks(model.node_of_rank), model.node_colocated_shardings)
-        if fault := fault or numbering_fault(table, profile.rows):
+        rows = model.workload.stored_rows(profile)
+        starts = first_ranks(model.node_of_rank)
+        fault = coverage_fault(table, (rows, profile.dim), starts, model.node_colocated_shardings)
+        if fault := fault or numbering_fault(table, rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
         try:
-            counts.of(table.name, profile.rows)
+            counts.of(table.name, rows)
         except InputError as error:
             faults += error.faults
     if faults:

@@ -68,10 +68,11 @@ def torchrec_plan(
     placement = [f"rank:{rank}/{compute_device}:{here}" for rank, here in enumerate(local_rank)]
     if compute_device == "cpu":
         placement = [f"rank:{rank}/cpu" for rank in range(len(local_rank))]
-    parameters: dict[str, dict[str, Any]] = {}
-    for (path, name), table, profile in zip(paths, plan.tables, placed.model.workload.tables, strict=True):
-        parameters.setdefault(path, {})[name] = _parameter(table, profile, placement)
-    quantized = qcomms(placed.model.workload)
+    workload, parameters = placed.model.workload, dict[str, dict[str, Any]]()
+    for (path, name), table, profile in zip(paths, plan.tables, workload.tables, strict=True):
+        rows = workload.stored_rows(profile)
+        parameters.setdefault(path, {})[name] = _parameter(table, profile, rows, placement)
+    quantized = qcomms(workload)
     return {
         "kind": "torchrec_plan",
         "torchrec": VERSION,
@@ -109,8 +110,8 @@ def _refuse_on_cpu(placed: Placed) -> None:
         raise InputError(faults)
 
 
-def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]) -> dict[str, Any]:
-    """One ParameterSharding."""
+def _parameter(table: TablePlan, profile: TableProfile, rows: int, placement: Sequence[str]) -> dict[str, Any]:
+    """One ParameterSharding of a table of so many stored rows."""
     replicated = table.sharding == "data_parallel"
     shards = table.shards.as_matrix()[:, :5]
     shards = shards if replicated else _of_one_width(shards)
@@ -118,7 +119,7 @@ def _parameter(table: TablePlan, profile: TableProfile, placement: Sequence[str]
         "sharding_type": table.sharding,
         "compute_kernel": _kernel(table, profile),
         "ranks": shards[:, 0].tolist(),
-        "num_embeddings": profile.rows,
+        "num_embeddings": rows,
         "embedding_dim": profile.dim,
         "data_type": DATA_TYPES[table.dtype],
     }

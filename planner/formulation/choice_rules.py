@@ -166,6 +166,7 @@ class _Resolver(Narrowing):
             self.narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
             self.dtypes_named |= tables
             self._refuse_dtypes((*path, "dtypes"), limits.dtypes, tables)
+            self._refuse_other_rows((*path, "dtypes"), limits.dtypes, tables)
         if limits.optimizer_state is not None:
             said.append(f"optimizer_state {', '.join(limits.optimizer_state)}")
             allowed = [place in limits.optimizer_state for place in STATE_PLACES]
@@ -210,6 +211,17 @@ class _Resolver(Narrowing):
             more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
             message = f"training cannot write {', '.join(rigid)} in place: give {bare[0]!r}{more} a precision_cache"
             self.fault(path, message)
+
+    def _refuse_other_rows(self, path: Path, dtypes: Sequence[Dtype], tables: Bools) -> None:
+        """Formats of which some tables would have other rows than in their own: blocks are cut from one number."""
+        workload = self.model.workload
+        for profile in (workload.tables[t] for t in np.flatnonzero(tables).tolist()):
+            own = workload.dtype_of(profile)
+            others = [dtype for dtype in dtypes if FORMATS[dtype].ids_per_row != FORMATS[own].ids_per_row]
+            if others:
+                message = f"{others[0]} stores another number of rows of {profile.name!r} than its format, {own}"
+                self.fault(path, f"{message}; state it as the dtype of the table in the workload")
+                return
 
     def _dtypes(self) -> Bools:
         """[T, DTYPES] what is named, or the table's own."""

@@ -137,14 +137,14 @@ class _HugeCTRReader:
 
 def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: AdoptionInputs) -> AdoptedTable:
     model, on = inputs.model, np.array(ranks)
-    count = len(ranks)
-    zero, whole = np.zeros(count, dtype=np.int64), np.full(count, profile.rows)
+    count, rows = len(ranks), inputs.workload.stored_rows(profile)
+    zero, whole = np.zeros(count, dtype=np.int64), np.full(count, rows)
     width = np.full(count, profile.dim)
     if replicated:
         return AdoptedTable("data_parallel", "hbm", None, on, zero, whole, zero, width)
     if count == 1:
         return AdoptedTable("table_wise", "hbm", None, on, zero, whole, zero, width)
-    rows_of_rank: Ints = block_rows(np.array(profile.rows), count, np.arange(count))
+    rows_of_rank: Ints = block_rows(np.array(rows), count, np.arange(count))
     start = np.cumsum(rows_of_rank) - rows_of_rank
     if count == len(model.node_of_rank):
         return AdoptedTable("row_wise", "hbm", None, on, start, rows_of_rank, zero, width)

@@ -197,7 +197,7 @@ class _TorchRecReader:
             self._fault(name, f"{shown(word)} is no sharding_type{did_you_mean(str(word), SHARDINGS)}")
         if kernel not in TIER_OF_KERNEL:
             self._fault(name, f"{shown(kernel)} is no compute_kernel that can be costed{_near_kernel(kernel)}")
-        for key, own in (("num_embeddings", profile.rows), ("embedding_dim", profile.dim)):
+        for key, own in (("num_embeddings", self._rows(profile)), ("embedding_dim", profile.dim)):
             if entry.get(key, own) != own:
                 self._fault(name, f"{key} is {entry[key]} in the plan and {own} in the workload")
         if len(self.faults) > before:
@@ -222,7 +222,7 @@ class _TorchRecReader:
         """[n, 5] rank, first row, rows, first column, columns. Raises ValueError with what is wrong."""
         world = self.inputs.topology.world_size
         if word == "data_parallel":
-            rows = [[rank, 0, profile.rows, 0, profile.dim] for rank in range(world)]
+            rows = [[rank, 0, self._rows(profile), 0, profile.dim] for rank in range(world)]
         elif entry.get("shards"):
             rows = list(_told(entry["shards"]))
         else:
@@ -234,6 +234,9 @@ class _TorchRecReader:
         if (rectangles < 0).any() or rectangles[:, 0].max() >= world:
             raise ValueError(f"has a shard on a rank that is none of 0 to {world - 1}, or a number below 0")
         return rectangles
+
+    def _rows(self, profile: TableProfile) -> int:
+        return self.inputs.workload.stored_rows(profile)
 
     def _cut(self, profile: TableProfile, word: Sharding, ranks: list[int]) -> list[list[int]]:
         """Shards as TorchRec cuts them, from their ranks alone."""
@@ -247,7 +250,7 @@ class _TorchRecReader:
                 f"{len(ranks)} ranks do not say how {profile.dim} columns are cut; import a ShardingPlan with shards"
             )
         position = np.arange(each)
-        rows_of_part = block_rows(np.array(profile.rows), each, position)
+        rows_of_part = block_rows(np.array(self._rows(profile)), each, position)
         start = np.cumsum(rows_of_part) - rows_of_part
         return [
             [rank, int(start[i % each]), int(rows_of_part[i % each]), i // each * width, width]

@@ -148,8 +148,9 @@ def _tables(
         profile = workload.tables[table]
         fraction, remap = float(options.cache_fraction[option]), None
         if TIERS[tier].how == "split":
-            remap = Remap(hot_rows=hot_row_count(profile.rows, fraction), ids="ranked")
-            shards = replace(shards, hot_rows=hot_rows_of_shards(shards, remap.hot_rows, profile.rows))
+            rows = workload.stored_rows(profile)
+            remap = Remap(hot_rows=hot_row_count(rows, fraction), ids="ranked")
+            shards = replace(shards, hot_rows=hot_rows_of_shards(shards, remap.hot_rows, rows))
         plans.append(
             TablePlan.model_construct(
                 name=profile.name,

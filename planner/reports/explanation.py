@@ -125,7 +125,8 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     cache = "" if planned.cache_fraction is None else f", {planned.cache_fraction:.0%} of its rows cached"
     if planned.remap is not None and planned.cache_fraction is not None:
         cache = f", {planned.remap.hot_rows:,} hot rows ({planned.cache_fraction:.0%}) in HBM"
-    console.print(f"{planned.name}: {counted(profile.rows, 'row')} x {profile.dim} columns of {planned.dtype}")
+    rows = counted(model.workload.stored_rows(profile), "row")
+    console.print(f"{planned.name}: {rows} x {profile.dim} columns of {planned.dtype}")
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")

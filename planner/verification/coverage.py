@@ -12,24 +12,25 @@ from cost_models.shards import (
     Ints,
     block_rows,
 )
-from cost_models.workload.models import TableProfile
 from planner.document.plan import TablePlan
 from planner.document.shards import Shards
 from planner.formulation.option_space import COLUMN_UNIT
 
 
-def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, colocated: tuple[int, ...]) -> str | None:
+def coverage_fault(
+    table: TablePlan, shape: tuple[int, int], node_start: Ints, colocated: tuple[int, ...]
+) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
-    `node_start` is [N + 1] the first rank of each node, and the number of ranks; `colocated` are shardings of which the
-    blocks are on different ranks of one node.
+    `shape` are its stored rows and its columns; `node_start` is [N + 1] the first rank of each node, and the number of
+    ranks; `colocated` are shardings of which the blocks are on different ranks of one node.
     """
-    shards, world = table.shards, int(node_start[-1])
+    shards, world, (rows, columns) = table.shards, int(node_start[-1]), shape
     sharding = SHARDINGS.index(table.sharding)
     if not len(shards) or shards.rank.max() >= world:
         return "has no shards, or one on a rank that does not exist"
     blocks = _column_blocks(shards)
-    if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != profile.dim:
+    if blocks is None or blocks[0][0] != 0 or blocks[-1][1] != columns:
         return "its column blocks do not tile the columns"
     if (np.diff(shards.column_start) < 0).any():
         return "its shards are not in the order of their columns"
@@ -48,10 +49,10 @@ def coverage_fault(table: TablePlan, profile: TableProfile, node_start: Ints, co
             ranks = shards.rank[index][:1]
         if not np.array_equal(shards.rank[index], ranks):
             return f"{table.sharding} needs one shard on each of its ranks, in their order"
-        rank_rows = block_rows(np.array(profile.rows), len(ranks), np.arange(len(ranks)))
+        rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
         start = np.cumsum(rank_rows) - rank_rows
         if sharding == DATA_PARALLEL:
-            rank_rows, start = np.full(len(ranks), profile.rows), np.zeros(len(ranks), dtype=np.int64)
+            rank_rows, start = np.full(len(ranks), rows), np.zeros(len(ranks), dtype=np.int64)
         if not (np.array_equal(shards.rows[index], rank_rows) and np.array_equal(shards.row_start[index], start)):
             return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
     return None

@@ -38,14 +38,15 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
         return
     node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     for table, profile in zip(plan.tables, workload.tables, strict=True):
-        problem = coverage_fault(table, profile, node_start, model.node_colocated_shardings)
+        rows = workload.stored_rows(profile)
+        problem = coverage_fault(table, (rows, profile.dim), node_start, model.node_colocated_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
         elif table.cache_fraction is not None and not 0 < table.cache_fraction <= 1:
             yield f"table {table.name}: its cache fraction {table.cache_fraction!r} is no share above 0 and at most 1"
-        elif fault := numbering_fault(table, profile.rows):
+        elif fault := numbering_fault(table, rows):
             yield f"table {table.name}: {fault}"
 
 

@@ -20,7 +20,7 @@ def fault(sharding: Sharding, *shards: tuple[int, int, int, int, int]) -> str | 
     table = TablePlan(
         name="t", sharding=sharding, tier="hbm", dtype="fp32", cache_fraction=None, shards=Shards.from_matrix(matrix)
     )
-    return coverage_fault(table, PROFILE, NODE_START, (TABLE_COLUMN_WISE,))
+    return coverage_fault(table, (PROFILE.rows, PROFILE.dim), NODE_START, (TABLE_COLUMN_WISE,))
 
 
 SOUND: list[tuple[Sharding, list[tuple[int, int, int, int, int]]]] = [
