@@ -68,18 +68,18 @@ class PricedOptions:
         )
 
     def memory(self) -> tuple[tuple[MemoryValue, ...], float]:
-        """The memories with a price; and the part of the bound that is the price of bytes less that of the capacity."""
+        """The memories with a multiplier; and the part of the bound that is multipliers times (bytes - capacity)."""
         _, size = self._fluid.usage(self._multipliers, self._cheapest)
         paid = float((self._multipliers.byte * (size - self._fluid.capacity)).sum())
         groups = {group.name: k for k, group in enumerate(self._model.topology.nodes)}
         values = []
-        for price in self.proof.memory_multipliers:
-            tier = self._model.memories.index(price.tier)
-            pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[price.group]]
+        for multiplier in self.proof.memory_multipliers:
+            tier = self._model.memories.index(multiplier.tier)
+            pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[multiplier.group]]
             if not self._model.memory_capacity[tier][pool].any():
                 continue  # what the group does not have cannot grow
             pools = len(np.unique(pool))
-            values.append(MemoryValue(price.tier, price.group, price.seconds_per_byte * GIB * pools))
+            values.append(MemoryValue(multiplier.tier, multiplier.group, multiplier.seconds_per_byte * GIB * pools))
         return tuple(values), paid
 
     def chosen(self, table: int) -> OptionReasons:

@@ -50,9 +50,9 @@ class PlanReasons:
     model: CostModel
     stages: tuple[StageReasons, ...]
     memory_bound_s: float | None
-    """What the bound is lower by as memory is not unlimited in price: the priced capacity, below 0 or 0."""
+    """The part of the bound that memory has: multipliers times (bytes - capacity)."""
     branching_bound_s: float | None
-    """What looking at whole blocks case by case adds to the bound; None where the plan has no proof."""
+    """What branch nodes, or another proof over whole blocks, add to the bound; None where the plan has no proof."""
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]
     fixed: tuple[FixedCost, ...] = ()

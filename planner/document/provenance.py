@@ -20,7 +20,7 @@ from planner.formulation.software import software_warnings
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
 
-SOLVER = "fluid prices, longest-first, local search"
+SOLVER = "fluid relaxation, longest-first placement, local search"
 
 
 def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenance:

@@ -34,9 +34,9 @@ from planner.verification.verify import outside_options
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
-PRICED_BOUND_ABOVE = 200
-"""Tables above which an import without effort takes the bound of the prices alone: what a search adds to it is a share
-of a per cent where tables are many, and takes longer than the rest of the import."""
+RELAXED_BOUND_ABOVE = 200
+"""Tables above which an import without effort takes the bound of the relaxation alone: what a search adds to it is a
+share of a per cent where tables are many, and takes longer than the rest of the import."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def adopted(
     """The plan document of a placement, one `held` for each table in the order of the workload.
 
     `origin` says who made it. The lower bound is that of a search of our own, of `effort` passes (see also
-    `PRICED_BOUND_ABOVE`). A placement that is better than it has a gap of 0, as it may be where tables are held in ways
-    that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the way
-    its sharding says, and where the inputs have no plan at all.
+    `RELAXED_BOUND_ABOVE`). A placement that is better than it has a gap of 0, as it may be where tables are held in
+    ways that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the
+    way its sharding says, and where the inputs have no plan at all.
     """
     tables = _covered_tables(placed, inputs, source)
     try:
@@ -166,7 +166,7 @@ class _Bound:
 
 def _bound(inputs: AdoptionInputs, effort: int) -> _Bound:
     """The bound of a search, or of the relaxation alone. Raises ValueError where the inputs have no plan."""
-    if effort == 0 and len(inputs.workload.tables) > PRICED_BOUND_ABOVE:
+    if effort == 0 and len(inputs.workload.tables) > RELAXED_BOUND_ABOVE:
         return _priced_bound(inputs)
     own = api.plan(
         inputs.topology,

@@ -1,4 +1,4 @@
-"""Which cache sizes are tried: shares of each table's own, where HBM has a price.
+"""Which cache sizes are tried: shares of each table's own, where HBM is scarce.
 
 Whatever is cached competes for the same bytes of HBM, so at the optimum the next byte saves as much in every table.
 The multipliers of the fluid relaxation say how much that is. From coarse shares, the same for all tables, come first
@@ -34,7 +34,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 
 ROOMY = 0.9
-"""Share of HBM up to which whole tables may take it before its price is asked for."""
+"""Share of HBM up to which whole tables may take it before its dual multiplier is asked for."""
 LEAST_FRACTION = 1e-4
 GRID = np.geomspace(LEAST_FRACTION, 1.0, 33)
 """Shares at which a curve is looked at first: four decades, a third apart."""
@@ -43,7 +43,7 @@ SMALL = (0.0002, 0.002)
 LEVELS, POINTS = 2, 9
 """Then so often as many points between the neighbours of the best one: down to 2 % of a share."""
 FACTORS = ((0.25, 1.0, 4.0), (0.5, 1.0, 2.0), (0.7, 1.0, 1.4))
-"""Multiples of the price of HBM that shares are found for, round by round."""
+"""Multiples of the dual multiplier of HBM that shares are found for, round by round."""
 LARGE_ROUNDS, LARGE_BLOCKS = 2, 200_000
 """Rounds of a problem with so many block types: most of a round enumerates them again."""
 CONVERGED = 1e-4
@@ -74,7 +74,7 @@ def with_own_fractions(
 
 
 def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) -> CacheFractions | None:
-    """None where the shares stay as they are: HBM has no price, nothing is cached or fits, or there is no time."""
+    """None where the shares stay as they are: HBM is not scarce, nothing is cached or fits, or there is no time."""
     model = formulation.model
     tiers = _resizable_tiers(formulation)
     if not tiers or not has_time(0.0) or _is_roomy(formulation):
@@ -177,8 +177,8 @@ class _Curve:
         self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
 
     def best(self, multipliers: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """The cheapest share of each table [T, F x K] at each multiple of the price of HBM and on each kind of rank;
-        and [T] what the cheapest one costs at the multipliers themselves."""
+        """The cheapest share of each table [T, F x K] at each multiple of the multiplier of HBM, and on each kind of
+        rank; and [T] what the cheapest one costs at the multipliers themselves."""
         cheapest, least = [], np.full(self._problem.tables, np.inf)
         for kind in range(self._problem.kinds):
             weight, byte = self._multipliers(multipliers, kind)
@@ -229,7 +229,7 @@ class _Curve:
 
 
 def _valued(costs: tuple[Floats, Floats], weight: Floats, byte: Floats, factor: float) -> Floats:
-    """[T, G] with HBM at a multiple of its price."""
+    """[T, G] with HBM at a multiple of its dual multiplier."""
     seconds, size = costs
     scaled = byte.copy()
     scaled[:, MEMORY_HBM] *= factor

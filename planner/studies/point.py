@@ -245,7 +245,7 @@ def _capacity(model: CostModel) -> dict[str, int]:
 
 def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str, float]:
     """The share of the step that 10 % more of each resource saves: of rates with the plan as it is; of memory at most
-    so much, by the price of a byte in the proof of the bound."""
+    so much, by the memory multipliers in the proof of the bound."""
     assert plan.objective is not None
     saved = dict.fromkeys(RESOURCES, 0.0) | {gain.resource: gain.saved for gain in resource_gains}
     saves = {_column(resource): share for resource, share in saved.items()}
@@ -254,9 +254,9 @@ def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str,
         if not capacity[tier]:
             continue
         is_hidden = plan.proof is None or model.is_copy_time(plan.objective.lower_bound_s)
-        prices = () if is_hidden or plan.proof is None else plan.proof.memory_multipliers
-        price = max((each.seconds_per_byte for each in prices if each.tier == tier), default=0.0)
-        saves[f"{tier}_capacity"] = min(1.0, GROWTH * capacity[tier] * price / plan.objective.step_s)
+        multipliers = () if is_hidden or plan.proof is None else plan.proof.memory_multipliers
+        seconds_per_byte = max((each.seconds_per_byte for each in multipliers if each.tier == tier), default=0.0)
+        saves[f"{tier}_capacity"] = min(1.0, GROWTH * capacity[tier] * seconds_per_byte / plan.objective.step_s)
     return saves
 
 

@@ -169,7 +169,7 @@ def _unproven(reason: Infeasibility, model: CostModel, problem: Problem) -> str 
         return None if nothing_fits(problem) else "infeasible: trying all placements does not show that none fits"
     if is_infeasible(reason, model, problem):
         return None
-    return "infeasible: its prices do not prove that the tables need more memory than there is"
+    return "infeasible: its memory multipliers do not prove that the tables need more memory than there is"
 
 
 def nothing_fits(problem: Problem) -> bool:

@@ -1,12 +1,13 @@
 """The proof of a lower bound, as the document carries it: written from a solver's multipliers, recomputed without one.
 
 Weak duality (Lagrange): give every stage weights that sum to one at most, over its resources and over tables, and every
-memory a price per byte. A stage lasts at least as long as the load of each resource and as the largest block of each
-table. The step of any placement is at least the weighted sum of these plus the constants; a table's part of it, and of
-the priced bytes, is at least that of its cheapest option; and all placements together pay at most the price of the
-whole memory. Where the weights of a stage sum to less than one, the rest counts the seconds that whole multiples of one
-load make the stage take in any case (`planner.problem.integrality`). A threshold z (Hochbaum & Shmoys, JACM 34(1),
-1987) leaves out the blocks that alone make the step z long: a plan with one of them takes z anyway.
+memory a multiplier per byte. A stage lasts at least as long as the load of each resource and as the largest block of
+each table. The step of any placement is at least the weighted sum of these plus the constants; a table's part of it,
+and of its bytes times the multipliers, is at least that of its cheapest option; and the bytes of any placement times
+the multipliers are at most the capacities times the multipliers. Where the weights of a stage sum to less than one, the
+rest counts the seconds that whole multiples of one load make the stage take in any case
+(`planner.problem.integrality`). A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out the blocks that alone
+make the step z long: a plan with one of them takes z anyway.
 """
 
 from collections.abc import Iterator
@@ -136,13 +137,14 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
         total += sum(entry.share for entry in proof.table_weights if entry.stage == stage)
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
-    priced: set[object] = set()
-    for price in proof.memory_multipliers:
-        where = (price.group, price.ranks)
-        is_there = where in places and price.tier in model.memories and (price.tier, where) not in priced
-        if price.seconds_per_byte < 0 or not is_there:
-            yield f"price of {price.tier} on {price.group}: negative, a second one, or of a place that does not exist"
-        priced.add((price.tier, where))
+    seen: set[object] = set()
+    for multiplier in proof.memory_multipliers:
+        place = (multiplier.group, multiplier.ranks)
+        is_there = place in places and multiplier.tier in model.memories and (multiplier.tier, place) not in seen
+        if multiplier.seconds_per_byte < 0 or not is_there:
+            fault = "negative, a second one, or of a place that does not exist"
+            yield f"memory multiplier of {multiplier.tier} on {multiplier.group}: {fault}"
+        seen.add((multiplier.tier, place))
 
 
 def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
@@ -242,8 +244,9 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multiplier
         for d in range(problem.kinds) if entry.group is None else [places.index((entry.group, entry.ranks))]:
             weight[d, c] += entry.share / instances[d, c] if instances[d, c] else 0.0
     byte = np.zeros((len(places), len(model.memories)))
-    for price in proof.memory_multipliers:
-        byte[places.index((price.group, price.ranks)), model.memories.index(price.tier)] = price.seconds_per_byte
+    for multiplier in proof.memory_multipliers:
+        place = places.index((multiplier.group, multiplier.ranks))
+        byte[place, model.memories.index(multiplier.tier)] = multiplier.seconds_per_byte
     of_table: dict[tuple[int, int], float] = {}
     number = {table.name: t for t, table in enumerate(model.workload.tables)}
     for lone in proof.table_weights:

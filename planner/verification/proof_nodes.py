@@ -59,7 +59,7 @@ def read_tree(proof: ProofTree, model: CostModel, problem: Problem) -> BranchTre
                 weight[column_of[stage, resource], rank] = value
             for tier, rank, value in entry.memory_multipliers or ():
                 if tier not in tier_of or not 0 <= rank < world:
-                    raise ValueError(f"node {number}: price of {tier}, rank {rank}: does not exist")
+                    raise ValueError(f"node {number}: memory multiplier of {tier}, rank {rank}: does not exist")
                 byte[tier_of[tier], rank] = value
             multipliers = NodeMultipliers(_filled(weight), _filled(byte))
         part, places = None, max(world, len(problem.node_start) - 1)

@@ -12,7 +12,7 @@ from planner.document.plan import Plan
 from planner.document.planned import planned_inputs
 from planner.exporters.torchrec import easyrec_plan, torchrec_plan
 from planner.formulation.policy import Policy
-from planner.importers.adoption import PRICED_BOUND_ABOVE, AdoptionInputs, adopted
+from planner.importers.adoption import RELAXED_BOUND_ABOVE, AdoptionInputs, adopted
 from planner.importers.torchrec import parameters_of, torchrec_tables, unpickled, with_settings
 from planner.planning.planning import plan
 from planner.verification.verify import verify
@@ -127,7 +127,7 @@ def test_a_pickle_that_is_no_plan_is_refused(tmp_path):
 
 def many_tables(rows: int = 1000) -> AdoptionInputs:
     """More than an import searches a bound for."""
-    count = PRICED_BOUND_ABOVE + 1
+    count = RELAXED_BOUND_ABOVE + 1
     tables = [
         {"name": f"t{i}", "rows": rows * (1 + i % 7), "dim": 16, "pooling_factor": 1 + i % 5} for i in range(count)
     ]
