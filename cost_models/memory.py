@@ -14,7 +14,6 @@ from cost_models.shards import (
     IS_CACHED,
     IS_IN_PLACE,
     IS_SPLIT,
-    MEMORY_DDR,
     MEMORY_HBM,
     MEMORY_TIERS,
     Blocks,
@@ -93,7 +92,9 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
         out[tier, "weights"] = BlockLoad(by_rows=share * weights)
         of_state = np.where(apart, state_home == tier, share)
         out[tier, "optimizer"] = BlockLoad(by_rows=of_state * state)
-    out[MEMORY_DDR, "remap"] = BlockLoad(by_rows=np.where(split, rows * remap_row_bytes(tables.rows[table]), 0.0))
+    remap = rows * remap_row_bytes(tables.rows[table])
+    for memory in np.unique(HOME[IS_SPLIT]).tolist():
+        out[memory, "remap"] = BlockLoad(by_rows=np.where(split & (home == memory), remap, 0.0))
 
     beside = is_cached_beside(tables, blocks)
     cached = IS_CACHED[blocks.tier] | beside

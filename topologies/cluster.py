@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,7 +28,7 @@ from topologies.units import (
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 MemoryTier = Literal["hbm", "ddr", "ssd", "scm", "remote"]
-MEMORY_TIERS: tuple[MemoryTier, ...] = ("hbm", "ddr", "ssd", "scm", "remote")
+MEMORY_TIERS: tuple[MemoryTier, ...] = get_args(MemoryTier)
 """The memories that hold tables: HBM of an accelerator; DDR, drives and storage-class memory of a node; the memory of
 hosts over the network."""
 

@@ -32,7 +32,7 @@ class TableProfile(Record):
 
     name: Name
     rows: Annotated[int, Field(ge=1, le=10**13), Whole]
-    """Number of embeddings, one for each id."""
+    """Number of embeddings."""
     dim: Annotated[int, Field(ge=4, le=65536), Whole]
     """Elements per embedding; a multiple of 4, as the kernels need it."""
     pooling_factor: Annotated[PositiveFloat, BeforeValidator(spellings.pooling)]

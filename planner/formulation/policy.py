@@ -19,6 +19,7 @@ from cost_models.shards import (
     ROWS_OF_NODE,
     SHARDINGS,
     STATE_PLACES,
+    TIERS,
     WITHIN_NODE,
     PlacementTier,
     Sharding,
@@ -97,8 +98,8 @@ def _as_group(value: object) -> object:
     return {"tables": value} if isinstance(value, list | tuple) else value
 
 
-USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier in PLACEMENT_TIERS if tier != "ddr_split")
-"""No runtime that we know reads a split table: that tier is used where it is named only."""
+USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier, row in TIERS.items() if row.how != "split")
+"""No runtime that we know reads a split table: such tiers are used where they are named only."""
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
 StatePlaces = Annotated[tuple[StatePlace, ...], BeforeValidator(_as_list), _in_order(STATE_PLACES)]

@@ -1,0 +1,149 @@
+"""A memory, a tier and a compressor are rows of tables: copies of the packages that have one more plan with it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TOPOLOGY = """
+name: one
+nodes:
+- name: g
+  count: 2
+  accelerators:
+    count: 2
+    device: A100-SXM4-40GB
+    hbm: {capacity: 1GB, bandwidth: 1555GB/s}
+    flops: {fp32: 19.5TFLOP/s, tf32: 156TFLOP/s}
+  host: {MEMORY: {capacity: 64GB, read_bandwidth: 40GB/s, write_bandwidth: 20GB/s, latency: 350ns}}
+  links:
+    pcie: {bandwidth: 31.5GB/s, accelerators_per_switch: 2}
+    scale_up: {kind: nvlink3, bandwidth: 300GB/s}
+    scale_out: {kind: roce, count: 2, bandwidth: 25GB/s}
+"""
+WORKLOAD = """
+name: two
+global_batch: 1024
+tables:
+- {name: users, rows: 20000000, dim: 64, pooling_factor: 3, zipf_alpha: 1.05, dtype: DTYPE}
+- {name: items, rows: 2000000, dim: 64, pooling_factor: 10, zipf_alpha: 1.1, dtype: DTYPE}
+"""
+Insertions = Mapping[str, Mapping[str, str]]
+"""Of each file, what is put behind the one place where a text stands."""
+
+NEW_MEMORY: Insertions = {
+    "topologies/cluster.py": {
+        'MemoryTier = Literal["hbm", "ddr", "ssd", "scm", "remote"': ', "pool"',
+        "    scm: Annotated[StorageClass | None, LATER] = None\n": (
+            "    pool: Annotated[StorageClass | None, LATER] = None\n"
+        ),
+        "    scm: Annotated[Share, Field(exclude_if=lambda share: share == 0.05)] = 0.05\n": (
+            "    pool: Annotated[Share, Field(exclude_if=lambda share: share == 0.05)] = 0.05\n"
+        ),
+    },
+    "cost_models/tiers.py": {
+        "MEMORY_SCM, MEMORY_REMOTE": ", MEMORY_POOL",
+        "    for row in (\n": '        MemoryRow("pool", "CXL pool", "node", "host", is_addressable=True),\n',
+        '"scm", "remote_cached"': ', "pool_cached", "pool"',
+        '    "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),\n': (
+            '    "pool_cached": TierRow("pool", "cached", (0.02, 0.1)),\n    "pool": TierRow("pool", "in_place"),\n'
+        ),
+        "SCM, REMOTE_CACHED": ", POOL_CACHED, POOL",
+    },
+}
+NEW_TIER: Insertions = {
+    "cost_models/tiers.py": {
+        '"scm", "remote_cached"': ', "scm_split"',
+        '    "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),\n': (
+            '    "scm_split": TierRow("scm", "split", (0.1, 0.3)),\n'
+        ),
+        "SCM, REMOTE_CACHED": ", SCM_SPLIT",
+    }
+}
+NEW_COMPRESSOR: Insertions = {
+    "cost_models/workload/words.py": {'    "fp32",\n': '    "hashed",\n'},
+    "cost_models/workload/formats.py": {
+        '    "int2_nbit": NumberFormat(2, row_bytes=4, row_multiple=16, updates_in_place=False),\n': (
+            '    "hashed": NumberFormat(32, ids_per_row=8),\n'
+        )
+    },
+}
+
+
+class Checkout:
+    """A copy of the packages, changed."""
+
+    def __init__(self, folder: Path, inserted: Insertions) -> None:
+        """The copy in an empty folder."""
+        self.folder = folder
+        for package in ("planner", "cost_models", "topologies"):
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, texts in inserted.items():
+            source = (folder / name).read_text()
+            for anchor, text in texts.items():
+                assert source.count(anchor) == 1, f"{anchor!r} stands {source.count(anchor)} times in {name}"
+                source = source.replace(anchor, anchor + text)
+            (folder / name).write_text(source)
+
+    def call(self, *arguments: str) -> str:
+        """What a command of the copy prints."""
+        command = [sys.executable, "-m", "planner", *arguments]
+        found = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout + found.stderr
+        return found.stdout + found.stderr
+
+    def plan(self, memory: str, dtype: str, *arguments: str) -> dict[str, Any]:
+        """The plan of two tables, verified and simulated."""
+        (self.folder / "t.yaml").write_text(TOPOLOGY.replace("MEMORY", memory))
+        (self.folder / "w.yaml").write_text(WORKLOAD.replace("DTYPE", dtype))
+        self.call("plan", "-t", "t.yaml", "-w", "w.yaml", "-o", "plan.json", *arguments)
+        assert "everything holds" in self.call("verify", "plan.json")
+        assert "simulated step" in self.call("simulate", "plan.json")
+        document: dict[str, Any] = json.loads((self.folder / "plan.json").read_text())
+        return document
+
+
+def test_a_memory_is_two_files(tmp_path: Path) -> None:
+    """Described in topologies and a row of the memories: policies, plans, verification and reports know it, and plans
+    for clusters without it stay what they are, but for the tiers that their policy allows."""
+    copy = Checkout(tmp_path, NEW_MEMORY)
+    found = copy.plan("pool", "fp32", "--reserve", "pool=10%")
+    assert {table["tier"] for table in found["tables"]} & {"pool_cached", "pool"}
+    assert sum(rank["bytes"]["pool"] for rank in found["ranks"]) > 0
+    assert all(abs(rank["capacity"]["pool"] - 64e9 * 0.95 * 0.9) <= 1 for rank in found["ranks"])
+    assert found["provenance"]["policy"]["reserve"] == {"pool": "0.1"}
+    assert "CXL pool" in copy.call("explain", "plan.json")
+    assert "pool" in copy.call("memory", "plan.json")
+    assert '"pool"' in copy.call("schema", "plan")
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    question = ("plan", "-t", "zionex", "-w", "nv-tiny", "--quiet", "-o")
+    subprocess.run([sys.executable, "-m", "planner", *question, str(here)], cwd=ROOT, check=True)
+    copy.call(*question, str(there))
+    ours, theirs = (json.loads(file.read_text()) for file in (here, there))
+    assert {*theirs["provenance"]["policy"].pop("tiers")} == {
+        *ours["provenance"]["policy"].pop("tiers"),
+        "pool",
+        "pool_cached",
+    }
+    assert ours["provenance"].pop("policy_fingerprint") != theirs["provenance"].pop("policy_fingerprint")
+    assert ours == theirs
+
+
+def test_a_tier_is_one_file(tmp_path: Path) -> None:
+    """Another way to use a memory that kernels read as they read others: hot rows in HBM, the rest in its place."""
+    found = Checkout(tmp_path, NEW_TIER).plan("scm", "fp32", "--tiers", "hbm,scm_split")
+    split = [table for table in found["tables"] if table["tier"] == "scm_split"]
+    assert split
+    assert all(table["remap"]["hot_rows"] for table in split)
+
+
+def test_a_compressor_is_two_files(tmp_path: Path) -> None:
+    """Its word, and its row: of tables that join eight ids in a row, an eighth of the rows is planned and simulated."""
+    found = Checkout(tmp_path, NEW_COMPRESSOR).plan("scm", "hashed", "--tiers", "hbm")
+    assert {table["dtype"] for table in found["tables"]} == {"hashed"}
+    ends = [max(shard["row_start"] + shard["rows"] for shard in table["shards"]) for table in found["tables"]]
+    assert ends == [20_000_000 // 8, 2_000_000 // 8]
