@@ -134,7 +134,7 @@ class RankKind:
     """Latency of the protocol that carries the step's balanced load; None where nothing was measured."""
     link_all_reduce_latency_s: float | None
     nic_all_to_all: float
-    """Rate of the card that serves the rank (all its cards together); infinite when no traffic leaves the domain."""
+    """Rate of the card that serves the rank (all its cards together); infinite where none is described."""
     nic_all_reduce: float
     pcie_bytes_per_s: float
     """Rate of the rank's own link to the host, and of the uplink of its switch."""

@@ -163,9 +163,9 @@ class Migration:
         return shares or None
 
     def seconds_per_byte(self) -> float:
-        """Least seconds that a moved byte takes: all ranks receive at once, each at its rate into the network.
+        """Seconds that a moved byte takes when all ranks receive at once: each at the rate of its network cards.
 
-        Where no network leaves the scale-up domain, at the rate of the link within it.
+        Where no cards are described, at the rate of the scale-up link, or of PCIe.
         """
         kinds = rank_kinds(self.model.topology, self.model.workload)
         rates = np.array([k.nic_all_to_all if np.isfinite(k.nic_all_to_all) else k.link_all_to_all for k in kinds])
