@@ -21,3 +21,8 @@ def tiny_optima(first: int, last: int, step: int = 1) -> list[tuple[Problem, flo
             best = optimum(problem)
             optima.append((problem, np.inf if best is None else best.step_s))
     return optima
+
+
+def solvable_problems() -> list[tuple[Problem, float]]:
+    """Return 45 seeds' tiny problems that have a placement, with their optimum."""
+    return [(problem, best_s) for problem, best_s in tiny_optima(0, 45) if np.isfinite(best_s)]

@@ -24,6 +24,7 @@ class Known:
 
 
 @functools.cache
+@functools.cache
 def known_optima() -> list[Known]:
     """Tiny instances with tiers, policies and two kinds of rank, whose optimum is known by trying everything."""
     instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(30)]

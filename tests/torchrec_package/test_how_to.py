@@ -19,6 +19,7 @@ from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCo
 
 from benchmarks.gloo.processes import Processes
 from planner.integrations.torchrec_planner import ShardPlanner
+from tests.torchrec_package.trainers import assign
 
 ROOT = Path(__file__).parents[2]
 ROWS = (40, 100, 301)
@@ -141,13 +142,7 @@ def _outputs() -> torch.Tensor:
     whole = DistributedModelParallel(model, device=torch.device("cpu"), plan=plan, sharders=sharders)
     with torch.no_grad():
         for name, held in whole.state_dict().items():
-            value = _weights()[name]
-            if not hasattr(held, "local_shards"):
-                held.copy_(value)
-                continue
-            for part in held.local_shards():
-                (row, column), (rows, columns) = part.metadata.shard_offsets, part.metadata.shard_sizes
-                part.tensor.copy_(value[row : row + rows, column : column + columns])
+            assign(held, _weights()[name])
     return whole(_batch(rank)).detach()
 
 

@@ -236,12 +236,17 @@ def fill(whole: nn.Module) -> None:
             size = tuple(held.size())
             draw = torch.Generator().manual_seed(sum(name.encode()))
             value = 0.2 * torch.randn(size, generator=draw)
-            if not hasattr(held, "local_shards"):
-                held.copy_(value)
-                continue
-            for part in held.local_shards():
-                (row, column), (rows, columns) = part.metadata.shard_offsets, part.metadata.shard_sizes
-                part.tensor.copy_(value[row : row + rows, column : column + columns])
+            assign(held, value)
+
+
+def assign(parameter: Any, value: torch.Tensor) -> None:
+    """Write a value into a parameter of a sharded model, of which a rank may have only some parts."""
+    if not hasattr(parameter, "local_shards"):
+        parameter.copy_(value)
+        return
+    for part in parameter.local_shards():
+        (row, column), (rows, columns) = part.metadata.shard_offsets, part.metadata.shard_sizes
+        part.tensor.copy_(value[row : row + rows, column : column + columns])
 
 
 def parts_of(whole: nn.Module) -> dict[tuple[str, int], torch.Tensor]:

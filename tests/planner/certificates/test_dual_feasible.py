@@ -12,19 +12,8 @@ from planner.problem.arrays import Problem
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import faults_of_packing, recomputed_bound_s, write_proof
-from tests.oracles.instances import Instance
-from tests.oracles.packings import ROUNDING, Known, known_optima, nine_tables, proven_s, strengthened
+from tests.oracles.packings import ROUNDING, known_optima, nine_tables, proven_s, strengthened
 from tests.properties.test_tiny_instances import random_prices
-
-
-@pytest.fixture(scope="module")
-def known() -> list[Known]:
-    return known_optima()
-
-
-@pytest.fixture(scope="module")
-def nine() -> Instance:
-    return nine_tables()
 
 
 def parameter_of(family: str, draw: float) -> float:
@@ -81,11 +70,11 @@ def random_functions(problem: Problem, random: np.random.Generator, step_s: floa
 
 
 @pytest.mark.slow
-def test_any_functions_give_a_bound(known: list[Known]) -> None:
+def test_any_functions_give_a_bound() -> None:
     """Whatever the functions, prices and threshold, nothing above the optimum is proven; they do matter."""
     random = np.random.default_rng(3)
     matters = 0
-    for each in known:
+    for each in known_optima():
         problem, step_s = each.instance.problem, each.best.step_s
         fluid = Fluid(problem)
         best, nothing = solve_relaxation(fluid).multipliers, fluid.no_multipliers()
@@ -102,8 +91,9 @@ def test_any_functions_give_a_bound(known: list[Known]) -> None:
     assert matters > 100
 
 
-def test_functions_that_are_no_proof_are_refused(nine: Instance) -> None:
+def test_functions_that_are_no_proof_are_refused() -> None:
     """Unknown resources and groups, parameters out of range, prices below 0; and for nothing they prove less."""
+    nine = nine_tables()
     _, after = strengthened(nine, 1.0)
     proof = write_proof(nine.model, nine.problem, after)
     assert proof.packing is not None

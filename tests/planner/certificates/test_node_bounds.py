@@ -1,5 +1,7 @@
 """Bounds of branch nodes: below every plan of the node, whatever the multipliers, and attained by their choice."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from planner.certificates.branch_nodes import BranchingRules
 from planner.certificates.node_bounds import NodeBounds
 from planner.certificates.parts import Part
 from planner.problem.arrays import Problem
-from tests.oracles.brute_force import optimum
+from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import confined_instance, tiny_instance
 from tests.oracles.node_places import random_multipliers, worth
 
@@ -17,14 +19,23 @@ def _problems() -> list[Problem]:
     return [each.problem for each in instances if len(each.options.table)]
 
 
+def _solved() -> Iterator[tuple[int, Problem, BranchingRules, Optimum]]:
+    """Number, problem, rules below one and a half times the optimum, and optimum of each problem that has one."""
+    for seed, problem in enumerate(_problems()):
+        best = optimum(problem)
+        if best is not None:
+            yield (
+                seed,
+                problem,
+                BranchingRules(problem, best.step_s * 1.5, np.zeros(len(problem.stage_constants))),
+                best,
+            )
+
+
 def test_no_multipliers_prove_more_than_the_best_plan() -> None:
     """At the root, and along the decisions of the best plan, each a narrower node that still holds it."""
     compared = 0
-    for seed, problem in enumerate(_problems()):
-        best = optimum(problem)
-        if best is None:
-            continue
-        rules = BranchingRules(problem, best.step_s * 1.5, np.zeros(len(problem.stage_constants)))
+    for seed, problem, rules, best in _solved():
         bounds, random = NodeBounds(rules), np.random.default_rng(seed)
         decisions: dict[int, tuple[Part, ...]] = {}
         for table, (option, placed) in enumerate([(None, ()), *best.choices]):
@@ -41,11 +52,7 @@ def test_no_multipliers_prove_more_than_the_best_plan() -> None:
 def test_the_children_of_a_node_hold_its_best_plan() -> None:
     """Whatever the first block of a table and its place: the least bound of all children is not above the optimum."""
     compared = 0
-    for seed, problem in enumerate(_problems()):
-        best = optimum(problem)
-        if best is None:
-            continue
-        rules = BranchingRules(problem, best.step_s * 1.5, np.zeros(len(problem.stage_constants)))
+    for seed, problem, rules, best in _solved():
         bounds, root = NodeBounds(rules), rules.state({})
         multipliers = random_multipliers(problem, np.random.default_rng(seed), root.labels)
         leads = range(*problem.table_block_start[:2])

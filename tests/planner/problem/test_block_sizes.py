@@ -5,9 +5,10 @@ import pytest
 
 from planner.problem.arrays import Problem
 from planner.problem.block_sizes import block_shares, choice_shares, smallest_shares
-from planner.problem.extents import NODE, RANK, WORLD
+from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState, place_block
 from tests.oracles.instances import tiny_instance
+from tests.oracles.node_places import places
 
 
 def _share(problem: Problem, block: int, place: int) -> float:
@@ -20,23 +21,13 @@ def _share(problem: Problem, block: int, place: int) -> float:
     return float(share.max())
 
 
-def _places(problem: Problem, block: int) -> list[int]:
-    """Return the places that are allowed to a block by the kinds of their ranks."""
-    allowed = problem.allowed[problem.kind_of_rank, block]
-    if problem.block_extent[block] == RANK:
-        return np.flatnonzero(allowed).tolist()
-    if problem.block_extent[block] == NODE:
-        return [n for n, first in enumerate(problem.node_start[:-1].tolist()) if allowed[first]]
-    return [-1] if allowed.all() else []
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_a_block_takes_the_share_that_its_placing_shows(seed: int) -> None:
     """The least over its places; infinite where it has none. World-wide ones count as if all ranks held full parts."""
     problem = tiny_instance(seed).problem
     shares = block_shares(problem)
     for block in range(len(shares)):
-        expected = min((_share(problem, block, place) for place in _places(problem, block)), default=np.inf)
+        expected = min((_share(problem, block, place) for place in places(problem, block)), default=np.inf)
         parts = problem.world**2 / int(problem.table_rows[problem.table_of_block[block]])
         short = parts if problem.block_extent[block] == WORLD and np.isfinite(expected) else 0.0
         assert expected * (1 - 1e-9) <= shares[block] <= expected * (1 + short + 1e-9), block

@@ -8,10 +8,10 @@ from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
 from planner.solvers.start_portfolio import StartPortfolio
-from tests.oracles.optima import tiny_optima
+from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults
 
-CASES = [(problem, best_s) for problem, best_s in tiny_optima(0, 45) if np.isfinite(best_s)]
+CASES = solvable_problems()
 
 
 def test_starts_are_placements_that_fit() -> None:

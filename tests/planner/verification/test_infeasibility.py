@@ -2,17 +2,13 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from planner import plan
-from planner.document.plan import Plan
 from planner.formulation.policy import Policy
-from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
-
-Document = dict[str, Any]
+from tests.oracles.violations import Document, violations, violations_after
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +27,6 @@ def documents() -> dict[str, str]:
         "placed": plan(two, workload([{"rows": 1000, "dim": 64}]), tiers=["hbm"], effort=0),
     }
     return {name: each.to_json() for name, each in found.items()}
-
-
-def violations(document: Document) -> list[str]:
-    return verify(Plan.model_validate(document))
 
 
 @pytest.mark.parametrize("kind", ["homeless", "shortage", "confined", "trial"])
@@ -129,9 +121,7 @@ def test_a_falsified_reason_is_named(
     documents: dict[str, str], kind: str, falsify: Callable[[Document], None], said: str
 ) -> None:
     """Whatever is changed in why nothing fits, some violation says what it should be."""
-    document = json.loads(documents[kind])
-    falsify(document)
-    found = violations(document)
+    found = violations_after(falsify, documents[kind])
     assert any(said in violation for violation in found), found
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,9 @@ from planner.document.plan import Plan
 from planner.verification.unchecked import unchecked
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
+from tests.oracles.violations import Document, violations, violations_after
 from topologies.cluster import Topology
 
-Document = dict[str, Any]
 TABLES = [{"rows": 1001, "dim": 64}, {"rows": 5003, "dim": 32}, {"rows": 20_000, "dim": 64}]
 
 
@@ -26,10 +25,6 @@ def documents() -> dict[str, str]:
     made["cached"] = plan(cluster, workload(TABLES), tiers=["ddr_cached"], shardings=["table_wise"])
     assert {found.status for found in made.values()} <= {"optimal", "feasible"}
     return {name: found.to_json() for name, found in made.items()}
-
-
-def violations(document: Document) -> list[str]:
-    return verify(Plan.model_validate(document))
 
 
 def shards(document: Document, table: int = 0) -> list[Document]:
@@ -329,9 +324,7 @@ def test_a_falsified_plan_is_named(
     documents: dict[str, str], kind: str, falsify: Callable[[Document], None], said: str
 ) -> None:
     """Whatever is changed in a right plan, some violation says what no longer holds."""
-    document = json.loads(documents[kind])
-    falsify(document)
-    found = violations(document)
+    found = violations_after(falsify, documents[kind])
     assert any(said in violation for violation in found), found
     assert not any("np." in violation or "array" in violation for violation in found), "plain numbers only"
 

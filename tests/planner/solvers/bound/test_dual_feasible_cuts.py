@@ -10,24 +10,13 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.verify import verify
-from tests.oracles.instances import Instance
-from tests.oracles.packings import ROUNDING, Known, known_optima, nine_tables, proven_s, strengthened
+from tests.oracles.packings import ROUNDING, known_optima, nine_tables, proven_s, strengthened
 
 
-@pytest.fixture(scope="module")
-def known() -> list[Known]:
-    return known_optima()
-
-
-@pytest.fixture(scope="module")
-def nine() -> Instance:
-    return nine_tables()
-
-
-def test_sharpening_never_exceeds_the_optimum(known: list[Known]) -> None:
+def test_sharpening_never_exceeds_the_optimum() -> None:
     """The search for functions ends at most at the optimum, with a proof that gives as much; often above the fluid."""
     better = 0
-    for each in known:
+    for each in known_optima():
         fluid = Fluid(each.instance.problem)
         relaxed = solve_relaxation(fluid)
         before = Bound(relaxed.bound_s, relaxed.multipliers, None)
@@ -38,8 +27,9 @@ def test_sharpening_never_exceeds_the_optimum(known: list[Known]) -> None:
     assert better > 30
 
 
-def test_blocks_that_share_no_rank_are_seen(nine: Instance) -> None:
+def test_blocks_that_share_no_rank_are_seen() -> None:
     """By their sum nine blocks take little more than one; below two of the shortest, no two are on one rank."""
+    nine = nine_tables()
     problem = nine.problem
     shortest = np.sort(problem.whole_load[0, :-1].max(axis=1))[:2].sum()
     before, after = strengthened(nine, 2 * float(shortest))
@@ -48,9 +38,9 @@ def test_blocks_that_share_no_rank_are_seen(nine: Instance) -> None:
     assert proven_s(nine, after) == pytest.approx(after.seconds, rel=1e-9)
 
 
-def test_a_program_that_no_solver_ends_leaves_the_bound(nine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solvers that give up prove nothing, and are no crash."""
-    fluid = Fluid(nine.problem)
+    fluid = Fluid(nine_tables().problem)
     relaxed = solve_relaxation(fluid)
     before = Bound(relaxed.bound_s, relaxed.multipliers, None)
     monkeypatch.setattr("planner.solvers.bound.master.optimum", lambda *_: None)

@@ -9,10 +9,10 @@ from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, LocalSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import Clock, SearchLimits
-from tests.oracles.optima import tiny_optima
+from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults
 
-CASES = [(problem, best_s) for problem, best_s in tiny_optima(0, 45) if np.isfinite(best_s)]
+CASES = solvable_problems()
 
 
 def test_placements_become_better_and_stay_legal() -> None:
