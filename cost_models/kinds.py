@@ -169,8 +169,8 @@ class RankKind:
         return RankGroup(self.node_ranks, self.domain_ranks, self.world_size)
 
     @cached_property
-    def extents(self) -> tuple[RankGroup, RankGroup, RankGroup]:
-        """The ranks that hold a block of each extent: RANK, NODE and WORLD."""
+    def extents(self) -> tuple[RankGroup, ...]:
+        """The ranks that hold a block of each extent, in the order of `EXTENTS`."""
         node = RankGroup(self.node_ranks, min(self.node_ranks, self.domain_ranks), self.node_ranks)
         return RankGroup(1, 1, 1), node, self.world
 

@@ -1,5 +1,6 @@
 """The words for shards, and shards as arrays: the common currency of estimator, solver, verifier and simulator."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -53,8 +54,30 @@ Sharding = Literal[
     "grid_shard",
 ]
 """TorchRec's names for the seven ways to cut a table."""
-RANK, NODE, WORLD = range(3)
-"""The extent of a block: one rank, every rank of one node (rows cut), every rank (rows cut or replicated)."""
+Reach = Literal["rank", "group", "world"]
+"""One rank at a choice of all; a group of ranks (rows cut) at a choice of several groups; all ranks (rows cut or
+replicated)."""
+
+
+@dataclass(frozen=True)
+class ExtentRow:
+    """Over which ranks a column block of a sharding reaches."""
+
+    reach: Reach
+    exchange: str
+    """What a timeline calls the exchange of the vectors, or of the partial sums, of its blocks."""
+    site_of_rank: Callable[[Ints], Ints]
+    """From the node of each rank [W] to its site [W], ascending from 0: a block is on the ranks of one site."""
+
+
+EXTENTS = (
+    ExtentRow("rank", "table-wise", lambda node_of_rank: np.arange(len(node_of_rank))),
+    ExtentRow("group", "node", lambda node_of_rank: node_of_rank),
+    ExtentRow("world", "row-wise", np.zeros_like),
+)
+"""The groups of ranks that costs, planner and simulator know; `RankKind.extents` and `SimulatedNetwork.extents` say who
+is in them."""
+RANK, NODE, WORLD = range(len(EXTENTS))
 
 
 @dataclass(frozen=True)
@@ -62,7 +85,7 @@ class ShardingRow:
     """What one way to cut a table does with it."""
 
     extent: int
-    """Whose ranks hold a column block: RANK, NODE or WORLD."""
+    """Whose ranks hold a column block: an index into EXTENTS."""
     least_blocks: int = 1
     """Column blocks that it cuts a table into at least."""
     most_blocks: int | None = None

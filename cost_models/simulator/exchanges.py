@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.resources import Way
-from cost_models.shards import NODE, WORLD, Ints
+from cost_models.shards import EXTENTS, WORLD, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.graph import Use
@@ -18,9 +18,6 @@ from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
 from cost_models.simulator.traffic import LinkTraffic
-
-SUMS = {"node": NODE, "row-wise": WORLD}
-"""The shardings whose exchanges reduce partial sums, and the extent of the blocks whose sums these are."""
 
 
 class Exchanges:
@@ -55,16 +52,19 @@ class Exchanges:
         phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
         slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
         vectors = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
-        exchanges: list[tuple[str, TaskKind, list[Transfer]]] = [("table-wise", "all-to-all", vectors)]
-        of_sums: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
-        for sharding, extent in SUMS.items():
-            holders, sums = network.extents[extent], demand.sums_bytes[extent] * slower
+        exchanges: list[tuple[str, TaskKind, list[Transfer]]] = []
+        of_world: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
+        for number, extent in enumerate(EXTENTS):
+            if extent.reach == "rank":
+                exchanges.append((extent.exchange, "all-to-all", vectors))
+                continue
+            holders, sums = network.extents[number], demand.sums_bytes[number] * slower
             to_each = sums / holders.size / network.world
             transfers = [
                 *collectives.reduce_scatter(holders, sums),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders),
             ]
-            exchanges.append((sharding, of_sums if extent == WORLD else "all-to-all", transfers))
+            exchanges.append((extent.exchange, of_world if extent.reach == "world" else "all-to-all", transfers))
         ends = []
         for sharding, kind, transfers in exchanges:
             label = Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step)

@@ -41,7 +41,7 @@ class SimulatedNetwork:
             ProcessGroups(group_of_rank, self.domain_of_rank)
             for group_of_rank in (np.arange(self.world), self.node_of_rank, everyone)
         )
-        """The groups of every extent of a block, by RANK, NODE and WORLD."""
+        """The groups of every extent of a block, in the order of `EXTENTS`."""
         self.first: dict[Resource, int] = {}
         """The number of the first instance of every resource."""
         self.count = 0

@@ -4,7 +4,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
-from cost_models.shards import NODE, RANK, WORLD, Floats, Ints
+from cost_models.shards import EXTENTS, RANK, Floats, Ints
 from cost_models.simulator.shard_counts import Flags, ShardCounts
 from cost_models.tables import LENGTH_BYTES
 
@@ -39,7 +39,7 @@ def exchanged(
         "ids_received_bytes": summed(counts.samples * (ids * counts.share + lengths), moving),
         "vectors_to_each_bytes": summed(counts.own_samples * vector, counts.extent == RANK),
         "sums_bytes": np.stack(
-            [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in (RANK, NODE, WORLD)]
+            [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in range(len(EXTENTS))]
         ),
         "replica_gradient_bytes": everywhere * elements * software.gradient_bytes.value,
     }

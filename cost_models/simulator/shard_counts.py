@@ -36,7 +36,7 @@ class ShardCounts:
         share: [n] of the table's rows that the shard has.
         replicated: [n] whether every rank holds it.
         opens: [n] whether it is the first shard of its block.
-        extent: [n] RANK, NODE or WORLD: whose ranks hold the block.
+        extent: [n] index into `EXTENTS`: whose ranks hold the block.
         lookups: [n] of all rows of the table, in an average step.
         unique: [n] distinct rows of the table that these ask for.
         precise: [n] whether rows are held at full precision in a cache.

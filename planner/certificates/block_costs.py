@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.certificates.branch_nodes import BranchingRules, NodeState
+from planner.certificates.branch_nodes import BranchingRules, GroupBlocks, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
 
@@ -47,34 +47,33 @@ class BlockCosts:
         self.everywhere = np.einsum("kbc,kc->b", problem.everywhere, of_kind)
         """[B] cost of what each block loads wherever it is."""
         self.on_rank = np.where(self._room.on_rank, (self._fixed + self._by_rows)[rules.of_rank], np.inf)
-        """[RANK blocks, G] cost on each group of ranks, without what a block loads everywhere."""
+        """[blocks of one rank, G] cost on each group of ranks, without what a block loads everywhere."""
         self._where = np.zeros(len(problem.block_option) + 1, dtype=np.int64)
         self.least = self._least()
         """[B + 1] least cost of each block where it may be; infinite at the end."""
 
     def _least(self) -> Floats:
-        """[B + 1] least cost of each block; the group or sort of node with that cost goes to `_where`."""
+        """[B + 1] least cost of each block; the group or sort of site with that cost goes to `_where`."""
         problem, rules, room = self.problem, self.rules, self._room
         least = np.full(len(problem.block_option) + 1, np.inf)
-        own, node, world = rules.of_rank, rules.of_node, rules.of_world
+        own, world = rules.of_rank, rules.of_world
         self._where[own], least[own] = self.on_rank.argmin(axis=1), self.on_rank.min(axis=1)
-        if len(node):
-            on_node = np.stack([self._on_node(int(n)) for n in room.nodes], axis=1)
-            on_node[~room.on_node] = np.inf
-            self._where[node], least[node] = on_node.argmin(axis=1), on_node.min(axis=1)
+        for group, places in zip(rules.groups, room.on_groups, strict=True):
+            cost = np.stack([self._on_site(group, site) for site in places.sites.tolist()], axis=1)
+            cost[~places.is_open] = np.inf
+            self._where[group.blocks], least[group.blocks] = cost.argmin(axis=1), cost.min(axis=1)
         share = rules.world_share[:, room.ranks]
         on_world = self._fixed[world] @ room.count + (self._by_rows[world] * share) @ room.count
         least[world] = np.where(room.on_world, on_world, np.inf)
         least[:-1] += self.everywhere
         return least
 
-    def _on_node(self, node: int) -> Floats:
-        """[NODE blocks] cost of each on a node."""
-        blocks, start = self.rules.of_node, self.problem.node_start
-        labels = self.labels[start[node] : start[node + 1]]
+    def _on_site(self, group: GroupBlocks, site: int) -> Floats:
+        """[blocks of the group's extent] cost of each on a site."""
+        blocks, labels = group.blocks, self.labels[group.sites.ranks(site)]
         groups = np.unique(labels)
         times = (labels[:, None] == groups).astype(float)
-        share = self.rules.node_share[len(labels)] @ times
+        share = group.row_shares[len(labels)] @ times
         return np.asarray(
             self._fixed[blocks][:, groups] @ times.sum(axis=0) + (self._by_rows[blocks][:, groups] * share).sum(axis=1)
         )
@@ -82,7 +81,7 @@ class BlockCosts:
     # -- loads of what attains the costs --------------------------------------------------------------------------
 
     def charge(self, seconds: Floats, size: Floats, block: int, group: int) -> None:
-        """Add a RANK block on one rank of a group to the loads of the groups, `seconds` [G, C] and `size` [G, M]."""
+        """Add a block to one rank of a group, in the loads of the groups: `seconds` [G, C], `size` [G, M]."""
         rules, problem = self.rules, self.problem
         ask = rules.fixed[self._kind[group], block] + rules.by_rows[self._kind[group], block]
         seconds[group] += ask[: rules.columns]
@@ -97,14 +96,13 @@ class BlockCosts:
             here = rules.of_rank[self._where[rules.of_rank] == g]
             here = here[taken[here] > 0]
             total[g] += taken[here] @ rules.whole[self._kind[g], here]
-        on_node = np.flatnonzero(taken[rules.of_node])
-        for i in on_node.tolist():
-            block = int(rules.of_node[i])
-            node = int(self.nodes[self._where[block]])
-            ranks = np.arange(problem.node_start[node], problem.node_start[node + 1])
-            for rank, share in zip(ranks, rules.node_share[len(ranks)][i], strict=True):
-                kind, group = problem.kind_of_rank[rank], self.labels[rank]
-                total[group] += taken[block] * (rules.fixed[kind, block] + rules.by_rows[kind, block] * share)
+        for group, places in zip(rules.groups, self._room.on_groups, strict=True):
+            for i in np.flatnonzero(taken[group.blocks]).tolist():
+                block = int(group.blocks[i])
+                ranks = group.sites.ranks(int(places.sites[self._where[block]]))
+                for at, share in enumerate(group.row_shares[ranks.stop - ranks.start][i]):
+                    kind, label = problem.kind_of_rank[ranks.start + at], self.labels[ranks.start + at]
+                    total[label] += taken[block] * (rules.fixed[kind, block] + rules.by_rows[kind, block] * share)
         world = np.flatnonzero(taken[rules.of_world])
         if len(world):
             blocks, share = rules.of_world[world], rules.world_share[world][:, self.ranks]

@@ -1,7 +1,7 @@
 """Branch nodes: plans told apart by what they do with some tables, and the least that each branch node takes.
 
 A branch node decides parts of tables: which block the largest part is, or between which widths, and where it is. Its
-bound is the Lagrangian one with a weight for every instance of a resource and a price for every memory pool: the
+bound is the Lagrangian one with a weight for every instance of a resource and a multiplier for every memory pool: the
 decided parts load their places, and every other table costs at least its cheapest option where that may be. A block may
 not be where it overfills the memory or makes the step as long as the threshold. Ranks that nothing tells apart are
 equal: a branch node that places a part on one of them stands for all.
@@ -17,13 +17,14 @@ import numpy as np
 
 from planner.certificates.node_weights import NodeMultipliers, WeightRules, opens
 from planner.certificates.parts import Decisions, Part, PartRules
-from planner.problem.arrays import Problem, row_shares
-from planner.problem.extents import NODE, RANK, WORLD
+from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING
-from planner.problem.symmetry import labels, node_labels, rank_symmetry
+from planner.problem.row_shares import row_shares
+from planner.problem.sites import NOWHERE, Sites
+from planner.problem.symmetry import labels, rank_symmetry, site_labels
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class NodeState:
     """[W] equal for ranks that are interchangeable; numbered in the order of their first rank."""
     node_labels: Ints
     """[N] equal for nodes that are."""
+    site_labels: dict[int, Ints]
+    """[N] equal for interchangeable sites, of each extent of several groups that has blocks."""
     step_s: float
     """That the decided parts take by themselves."""
     stage_seconds: Floats
@@ -59,13 +62,34 @@ class OpenPlaces:
     nodes: Ints
     """First node of each sort."""
     on_rank: Bools
-    """[RANK blocks, G]"""
-    on_node: Bools
-    """[NODE blocks, sorts of node]"""
+    """[blocks of one rank, G]"""
+    on_groups: "tuple[OpenSites, ...]"
+    """By extent, as `BranchingRules.groups`."""
     on_world: Bools
-    """[WORLD blocks]"""
+    """[world-wide blocks]"""
     usable: Bools
     """[B] whether the block may be somewhere."""
+
+
+@dataclass(frozen=True)
+class OpenSites:
+    """The groups of ranks at which the blocks of one extent may be."""
+
+    sites: Ints
+    """First site of each sort."""
+    is_open: Bools
+    """[blocks of the extent, sorts of site]"""
+
+
+@dataclass(frozen=True)
+class GroupBlocks:
+    """The blocks of one extent whose sites are groups of ranks."""
+
+    extent: int
+    sites: Sites
+    blocks: Ints
+    row_shares: dict[int, Floats]
+    """[blocks, ranks] of the table's rows on each rank of a site, by the ranks of the site."""
 
 
 class BranchingRules:
@@ -81,19 +105,13 @@ class BranchingRules:
         self._blank = LoadState(problem)
         self.fixed = np.concatenate([problem.fixed, problem.bytes_fixed], axis=2)
         self.by_rows = np.concatenate([problem.by_rows, problem.bytes_by_rows], axis=2)
-        extent = problem.block_extent
-        self.of_rank, self.of_node = np.flatnonzero(extent == RANK), np.flatnonzero(extent == NODE)
-        self.of_world = np.flatnonzero(extent == WORLD)
-        self.row_of = np.cumsum(extent == RANK) - 1
+        self.of_rank, self.of_world = np.flatnonzero(problem.is_on_rank), np.flatnonzero(problem.is_world_wide)
+        self.row_of = np.cumsum(problem.is_on_rank) - 1
+        extents = [extent for extent in problem.group_extents if (problem.block_extent == extent).any()]
+        self.groups = tuple(_group_blocks(problem, extent) for extent in extents)
         self.parts = PartRules(problem)
         self.whole = self.fixed + self.by_rows
-        rows = problem.table_rows[problem.option_table[problem.block_option]]
-        nodes = np.diff(problem.node_start)
-        self.node_share = {
-            int(n): np.array([row_shares(int(r), int(n)) for r in rows[self.of_node]]).reshape(-1, int(n))
-            for n in np.unique(nodes)
-        }
-        world_shares = [problem.world_share(int(block)) for block in self.of_world]
+        world_shares = [problem.row_shares.on_site(int(block), problem.world) for block in self.of_world]
         self.world_share = np.array(world_shares).reshape(-1, problem.world)
         self.weights = WeightRules(problem)
         self.first_of_pool = opens(problem.pool_of_rank)
@@ -129,13 +147,14 @@ class BranchingRules:
                 marks.append(mark)
         color = self._colors
         of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in marks]]))
-        of_node = node_labels(problem, of_rank)
+        of_node = site_labels(problem.nodes, of_rank)
+        of_site = {group.extent: site_labels(group.sites, of_rank) for group in self.groups}
         both = labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))
         longest = np.zeros(len(problem.stage_constants))
         np.maximum.at(longest, problem.stage_of_column, state.load.max(axis=1))
         stages = np.maximum(longest, self.least)
         alone = float((longest + problem.stage_constants).sum())
-        return NodeState(decisions, state.load, state.free, both, of_node, alone, stages, [])
+        return NodeState(decisions, state.load, state.free, both, of_node, of_site, alone, stages, [])
 
     def _add(self, state: LoadState, part: Part) -> None:
         """Charge a decided part with the least of its range."""
@@ -155,11 +174,8 @@ class BranchingRules:
         """[W] ranks that hold decided parts of one table."""
         problem, holds = self.problem, np.zeros(self.problem.world, dtype=bool)
         for part in placed:
-            extent = problem.block_extent[part.first]
-            if extent == RANK:
-                holds[part.place] = True
-            else:
-                holds |= extent == WORLD or problem.node_of_rank == part.place
+            if part.place is not None:
+                holds[problem.sites_of(part.first).ranks(part.place)] = True
         return holds
 
     def _open_ranks(self, state: NodeState, table: int) -> Bools:
@@ -179,23 +195,23 @@ class BranchingRules:
 
     def places(self, state: NodeState, block: int) -> list[int]:
         """One place of each sort at which a block may be; the smallest of its sort."""
-        problem, extent = self.problem, self.problem.block_extent[block]
+        problem, sites = self.problem, self.problem.sites_of(block)
         table = int(problem.table_of_block[block])
-        may = problem.allowed[problem.kind_of_rank, block] & self._open_ranks(state, table)
-        if extent == WORLD:
-            return [-1] if may.all() else []
-        if extent == NODE:
-            nodes = np.unique(state.node_labels, return_index=True)[1]
-            whole = np.logical_and.reduceat(may, problem.node_start[:-1])
-            return sorted(nodes[whole[nodes]].tolist())
-        ranks = np.unique(state.labels, return_index=True)[1]
-        return sorted(ranks[may[ranks]].tolist())
+        is_open = sites.all(problem.allowed[problem.kind_of_rank, block] & self._open_ranks(state, table))
+        if sites.reach == "world":
+            return [NOWHERE] if is_open[NOWHERE] else []
+        first = np.unique(self._labels(state, block), return_index=True)[1]
+        return sorted(first[is_open[first]].tolist())
+
+    def _labels(self, state: NodeState, block: int) -> Ints:
+        """[N] equal for interchangeable sites of a block that has a choice."""
+        return state.site_labels.get(int(self.problem.block_extent[block]), state.labels)
 
     def stands_for(self, state: NodeState, block: int, place: int) -> int:
         """The smallest place of its sort."""
-        if self.problem.block_extent[block] == WORLD:
-            return -1
-        labels = state.node_labels if self.problem.block_extent[block] == NODE else state.labels
+        if self.problem.is_world_wide[block]:
+            return NOWHERE
+        labels = self._labels(state, block)
         return int(np.flatnonzero(labels == labels[place])[0])
 
     def child(self, state: NodeState, table: int, index: int, part: Part) -> NodeState | None:
@@ -258,37 +274,45 @@ class BranchingRules:
     def _open_places(self, state: NodeState) -> OpenPlaces:
         problem = self.problem
         _, ranks, count = np.unique(state.labels, return_index=True, return_counts=True)
-        nodes = np.unique(state.node_labels, return_index=True)[1]
         kind = problem.kind_of_rank[ranks]
         ask = self.whole[kind][:, self.of_rank].transpose(1, 0, 2)
         on_rank = problem.allowed[kind][:, self.of_rank].T & self._fits(state, ask, ranks)
-        on_node = np.zeros((len(self.of_node), len(nodes)), dtype=bool)
-        for i, node in enumerate(nodes.tolist()):
-            members = np.arange(problem.node_start[node], problem.node_start[node + 1])
-            first = np.unique(state.labels[members], return_index=True)[1]
-            share = self.node_share[len(members)][:, first]
-            of = problem.kind_of_rank[members[0]]
-            ask = self.fixed[of][self.of_node][:, None] + self.by_rows[of][self.of_node][:, None] * share[..., None]
-            on_node[:, i] = self._fits(state, ask, members[first]).all(axis=1) & problem.allowed[of, self.of_node]
+        on_groups = tuple(self._open_sites(state, group) for group in self.groups)
         share = self.world_share[:, ranks].T[..., None]
         ask = (self.fixed[kind][:, self.of_world] + self.by_rows[kind][:, self.of_world] * share).transpose(1, 0, 2)
         on_world = np.asarray(self._fits(state, ask, ranks).all(axis=1) & problem.allowed[:, self.of_world].all(axis=0))
         if self._is_confined:
-            self._confine(state, ranks, nodes, on_rank, on_node, on_world)
+            self._confine(state, ranks, on_rank, on_groups, on_world)
         usable = np.zeros(len(problem.block_option), dtype=bool)
-        usable[self.of_rank], usable[self.of_node] = on_rank.any(axis=1), on_node.any(axis=1)
-        usable[self.of_world] = on_world
-        return OpenPlaces(ranks, count, nodes, on_rank, on_node, on_world, usable)
+        usable[self.of_rank], usable[self.of_world] = on_rank.any(axis=1), on_world
+        for group, places in zip(self.groups, on_groups, strict=True):
+            usable[group.blocks] = places.is_open.any(axis=1)
+        nodes = np.unique(state.node_labels, return_index=True)[1]
+        return OpenPlaces(ranks, count, nodes, on_rank, on_groups, on_world, usable)
+
+    def _open_sites(self, state: NodeState, group: GroupBlocks) -> OpenSites:
+        problem, blocks = self.problem, group.blocks
+        sites = np.unique(state.site_labels[group.extent], return_index=True)[1]
+        is_open = np.zeros((len(blocks), len(sites)), dtype=bool)
+        for i, site in enumerate(sites.tolist()):
+            ranks = group.sites.ranks(site)
+            first = np.unique(state.labels[ranks], return_index=True)[1]
+            share = group.row_shares[ranks.stop - ranks.start][:, first]
+            kind = problem.kind_of_rank[ranks.start]
+            ask = self.fixed[kind][blocks][:, None] + self.by_rows[kind][blocks][:, None] * share[..., None]
+            is_open[:, i] = self._fits(state, ask, ranks.start + first).all(axis=1) & problem.allowed[kind, blocks]
+        return OpenSites(sites, is_open)
 
     def _confine(
-        self, state: NodeState, ranks: Ints, nodes: Ints, on_rank: Bools, on_node: Bools, on_world: Bools
+        self, state: NodeState, ranks: Ints, on_rank: Bools, on_groups: tuple[OpenSites, ...], on_world: Bools
     ) -> None:
         """Take away what the policy does not leave to the tables."""
         problem = self.problem
         leaves = np.stack([self._open_ranks(state, table) for table in range(problem.tables)])
-        whole = np.logical_and.reduceat(leaves, problem.node_start[:-1], axis=1)
         on_rank &= leaves[problem.table_of_block[self.of_rank]][:, ranks]
-        on_node &= whole[problem.table_of_block[self.of_node]][:, nodes]
+        for group, places in zip(self.groups, on_groups, strict=True):
+            is_whole = group.sites.all(leaves)
+            places.is_open[:] &= is_whole[problem.table_of_block[group.blocks]][:, places.sites]
         on_world &= leaves[problem.table_of_block[self.of_world]].all(axis=1)
 
     def _fits(self, state: NodeState, ask: Floats, ranks: Ints) -> Bools:
@@ -301,3 +325,11 @@ class BranchingRules:
             of_stage = busy[:, :, self.problem.stage_of_column == stage]
             step += np.maximum(of_stage.max(axis=2, initial=0.0), least)
         return np.asarray(room & (step * (1 - ROUNDING) < self.threshold_s))
+
+
+def _group_blocks(problem: Problem, extent: int) -> GroupBlocks:
+    sites, blocks = problem.sites[extent], np.flatnonzero(problem.block_extent == extent)
+    rows = problem.table_rows[problem.table_of_block[blocks]]
+    sizes = np.unique(sites.sizes).tolist()
+    row_shares_of = {n: np.array([row_shares(int(r), n) for r in rows]).reshape(-1, n) for n in sizes}
+    return GroupBlocks(extent, sites, blocks, row_shares_of)

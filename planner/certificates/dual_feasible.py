@@ -3,7 +3,7 @@
 A plan faster than z loads an instance of a resource by less than what z leaves of its stage, so the shares of that
 room which its blocks take sum to one at most. A function u is dual feasible if the u(x) of any shares that sum to one
 at most do so, too: blocks of 0.7 that leave holes which nothing fills count for more than 0.7. So every instance has
-a room of one for the transformed shares, and a price for it makes a Lagrangian bound, as memory does.
+a room of one for the transformed shares, and a multiplier for it makes a Lagrangian bound, as memory does.
 
 Sources: Fekete & Schepers, Math. Program. 91, 2001; Clautiaux, Alves & Valério de Carvalho, Ann. Oper. Res. 179, 2010.
 Nothing here searches: the solver and the check of a proof both take their arithmetic from this module.
@@ -16,13 +16,12 @@ import numpy as np
 
 from planner.certificates.tilings import OptionTilings
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.problem.rounding import ROUNDING
 
 
 class PricedFunction(NamedTuple):
-    """What a function proves of the instances of a column's resource that the ranks of one kind use, and its price."""
+    """What a function proves of the instances of a column's resource that the ranks of a kind use; its multiplier."""
 
     kind: int
     column: int
@@ -113,18 +112,17 @@ def instances(problem: Problem, kind: int, column: int) -> int:
 
 def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
     """What ranks of a kind get of blocks if they are placed there, for each sort of rank that holds a part."""
-    extent, rows = problem.block_extent[blocks], problem.table_rows[problem.table_of_block[blocks]]
+    rows, is_world_wide = problem.table_rows[problem.table_of_block[blocks]], problem.is_world_wide[blocks]
     fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
     of_kind = np.flatnonzero(problem.kind_of_rank == kind)
-    whole = (extent == RANK) | problem.block_replicated[blocks]
-    parts = np.where(extent == NODE, problem.node_ranks_of_kind[kind], problem.world)
-    size = -(-rows // parts)
+    whole = problem.is_on_rank[blocks] | problem.block_replicated[blocks]
+    size = -(-rows // problem.row_shares.cuts[kind, blocks])
     full = rows // size
-    full_ranks = np.where(extent == NODE, full, np.searchsorted(of_kind, full))
-    ranks = np.where(extent == NODE, parts, len(of_kind))
-    rest = np.where(extent == NODE, 1, np.isin(full, of_kind)) * (rows % size > 0)
+    full_ranks = np.where(is_world_wide, np.searchsorted(of_kind, full), full)
+    ranks = problem.row_shares.holders[kind, blocks]
+    rest = np.where(is_world_wide, np.isin(full, of_kind), 1) * (rows % size > 0)
     sorts = [
-        (np.flatnonzero(whole), fixed + by_rows, np.where(extent == WORLD, len(of_kind), 1)),
+        (np.flatnonzero(whole), fixed + by_rows, np.where(is_world_wide, len(of_kind), 1)),
         (np.flatnonzero(~whole), fixed + by_rows * (size / rows), full_ranks),
         (np.flatnonzero(~whole), fixed + by_rows * (rows % size / rows), rest),
         (np.flatnonzero(~whole), fixed, ranks - full_ranks - rest),
@@ -151,14 +149,14 @@ def priced_shares(
     """What blocks pay: [K, B] where they are placed on a kind, and [B] wherever they are; and what all room costs."""
     blocks = np.arange(len(problem.block_option))
     placed, anywhere, paid = np.zeros((problem.kinds, len(blocks))), np.zeros(len(blocks)), 0.0
-    for kind, column, family, parameter, price in functions:
+    for kind, column, family, parameter, multiplier in functions:
         for items, target in (
             (placed_items(problem, kind, column, blocks), placed[kind]),
             (everywhere_items(problem, kind, column, blocks), anywhere),
         ):
             counted = transformed(family, parameter, shares_of(problem, kind, column, rooms, items.seconds))
-            target += price * np.bincount(items.block, weights=items.ranks * counted, minlength=len(blocks))
-        paid += price * instances(problem, kind, column)
+            target += multiplier * np.bincount(items.block, weights=items.ranks * counted, minlength=len(blocks))
+        paid += multiplier * instances(problem, kind, column)
     return placed, anywhere, paid
 
 

@@ -1,4 +1,4 @@
-"""The Lagrangian bound of given multipliers: cheapest options, the base, less the price of the memory.
+"""The Lagrangian bound of given multipliers: cheapest options, the base, less what the memory is worth.
 
 By weak duality it holds for any multipliers (Geoffrion, Math. Program. Study 2, 1974).
 """
@@ -9,7 +9,6 @@ import numpy as np
 
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
@@ -31,7 +30,7 @@ def instances_of_columns(problem: Problem) -> tuple[Floats, Bools]:
 
 
 def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floors: Floats) -> float:
-    """The Lagrangian: cheapest options of all tables and the base, less the price of the memory, plus the constants,
+    """The Lagrangian: cheapest options of all tables and the base, less what the memory is worth, plus the constants,
     and of the seconds `floors` [S] that each stage takes in any case the share that its weights leave."""
     return dual_value_s(problem, multipliers, cheapest_options(problem, multipliers, usable), floors)
 
@@ -95,11 +94,11 @@ def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
 
 def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
     """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
-    extent, capacity_regions, kinds = problem.block_extent, problem.capacity_regions, problem.kinds
+    blocks, capacity_regions, kinds = len(problem.block_option), problem.capacity_regions, problem.kinds
     rows = problem.table_rows[problem.option_table[problem.block_option]]
     size = -(-rows // problem.world)
-    least = np.full(len(extent), np.inf)
-    everywhere, world_wide = np.zeros(len(extent)), np.zeros(len(extent))
+    least = np.full(blocks, np.inf)
+    everywhere, world_wide = np.zeros(blocks), np.zeros(blocks)
     set_of_block = problem.table_rank_set[problem.table_of_block]
     sums = [
         (capacity_regions.of_set(weight, number, kinds), capacity_regions.of_set(byte, number, kinds))
@@ -107,23 +106,23 @@ def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | 
     ]
     for k in range(kinds):
         ranks = np.flatnonzero(problem.kind_of_rank == k)
-        rows_held = np.zeros(len(extent))
+        rows_held = np.zeros(blocks)
         for first, last in _runs(ranks):
             rows_held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
         share = np.where(problem.block_replicated, len(ranks), rows_held / rows)
-        holders = np.select([extent == RANK, extent == NODE], [1, problem.node_ranks_of_kind[k]], len(ranks))
-        row_parts = np.where(extent == WORLD, share, 1.0)
-        local = np.zeros(len(extent)) if more is None else more[k].copy()
-        for number, (seconds, price) in enumerate(sums):
+        holders = problem.row_shares.holders[k]
+        row_parts = np.where(problem.is_world_wide, share, 1.0)
+        local = np.zeros(blocks) if more is None else more[k].copy()
+        for number, (seconds, multiplier) in enumerate(sums):
             mine = np.flatnonzero(set_of_block == number)
-            fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ price[k]
-            by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ price[k]
+            fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ multiplier[k]
+            by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ multiplier[k]
             local[mine] += fixed * holders[mine] + by_rows * row_parts[mine]
         least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
         world_wide += np.where(problem.allowed[k], local, np.inf)
     for d, kind in enumerate(capacity_regions.kind.tolist()):
         everywhere += capacity_regions.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
-    return np.where(extent == WORLD, world_wide, least) + everywhere
+    return np.where(problem.is_world_wide, world_wide, least) + everywhere
 
 
 def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -173,5 +172,5 @@ def least_step_of_block_s(problem: Problem, multipliers: Multipliers) -> Floats:
             of_stage = load[:, problem.stage_of_column == s]
             step += np.maximum(of_stage.max(axis=1, initial=0.0), least[s])
         least_step = np.where(problem.allowed[k], np.minimum(least_step, step), least_step)
-    least_step[problem.block_extent == WORLD] = float(least.sum()) + constants
+    least_step[problem.is_world_wide] = float(least.sum()) + constants
     return least_step * (1 - ROUNDING)

@@ -1,8 +1,8 @@
 """The least that the plans of a branch node take, by multipliers: undecided tables cost their cheapest option where it
 may be.
 
-This is the Lagrangian dual function of the node. Every rank has weights and prices of its own; equal ranks share them
-and are priced once. A splittable option is tiled by whole blocks (`planner.certificates.tilings`).
+This is the Lagrangian dual function of the node. Every rank has weights and multipliers of its own; equal ranks share
+them and are priced once. A splittable option is tiled by whole blocks (`planner.certificates.tilings`).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Multipliers of a branch node: a weight for every instance of a resource, a price for every memory pool."""
+"""Multipliers of a branch node: a weight for every instance of a resource, a multiplier for every memory pool."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Why no placement exists: the proof by prices of bytes (a Farkas certificate), and its arithmetic."""
+"""Why no placement exists: the proof by multipliers of bytes (a Farkas certificate), and its arithmetic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from planner.problem.numbers import Bools, Floats, Ints
 class Shortage:
     """Why no placement exists.
 
-    Either some tables have no option that fits even on empty hardware (`unplaceable`), or at the prices `byte` [D, M]
-    the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much more
-    of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the tables
-    that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
+    Either some tables have no option that fits even on empty hardware (`unplaceable`), or at the multipliers `byte`
+    [D, M] the cheapest options of all tables need more than the capacity. `bytes_short` [M] says for each tier how much
+    more of it alone, in all pools alike, would let the fluid problem fit; NaN where no amount is known to. Where the
+    tables that are confined to some `ranks` [W] need more than these have, it counts the bytes of their pools only.
     """
 
     unplaceable: Ints
@@ -26,7 +26,7 @@ class Shortage:
 
 
 def blamed_ranks(problem: Problem, byte: Floats) -> Bools | None:
-    """The one confined set of ranks [W] on which all prices [D, M] lie; None where they lie on others, too."""
+    """The one confined set of ranks [W] on which all multipliers [D, M] lie; None where they lie on others, too."""
     lies = byte.any(axis=1)
     confined = (mine for mine in confined_regions(problem) if lies.any() and mine[lies].all())
     return next((np.asarray(problem.capacity_regions.ranks[mine].any(axis=0)) for mine in confined), None)

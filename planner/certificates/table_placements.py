@@ -10,9 +10,9 @@ import numpy as np
 from planner.certificates.partial_plans import PartialPlanBounds
 from planner.certificates.work_budget import WorkBudget, WorkExceededError
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import place_block
 from planner.problem.numbers import Floats
+from planner.problem.sites import NOWHERE
 
 MOST_PLACEMENTS = 4_000
 """Placements of one table at most."""
@@ -80,13 +80,11 @@ class TableEnumeration:
         return TablePlacements([items[i] for i in which], added[which], linear[which]) if len(which) else None
 
     def _places(self, block: int) -> list[int]:
-        problem, extent = self._problem, self._problem.block_extent[block]
-        allowed = problem.may_hold(block)
-        if extent == RANK:
-            return [int(rank) for rank in np.flatnonzero(allowed)]
-        if extent == NODE:
-            return [int(node) for node in np.flatnonzero(np.logical_and.reduceat(allowed, problem.node_start[:-1]))]
-        return [-1] if allowed.all() else []
+        sites = self._problem.sites_of(block)
+        is_open = sites.all(self._problem.may_hold(block))
+        if sites.reach == "world":
+            return [NOWHERE] if is_open[NOWHERE] else []
+        return [int(place) for place in np.flatnonzero(is_open)]
 
     def _rows_of(self, block: int, place: int) -> Floats:
         """[R, W] what a block adds at a place."""
@@ -99,12 +97,9 @@ class TableEnumeration:
 
     def _ranks_of(self, block: int, place: int) -> Floats:
         """[W] 1 for ranks that hold a part of the block."""
-        extent = self._problem.block_extent[block]
-        every = np.arange(self._problem.world)
-        if extent == RANK:
-            return np.asarray((every == place).astype(float))
-        on_node = (self._problem.node_of_rank == place).astype(float)
-        return np.asarray(on_node if extent == NODE else np.ones(len(every)))
+        holds = np.zeros(self._problem.world)
+        holds[self._problem.sites_of(block).ranks(place)] = 1.0
+        return holds
 
     def _placements_of_option(self, option: int, number: dict[tuple[int, int], int]) -> Iterator[list[tuple[int, int]]]:
         """Items of each placement of an option whose blocks may be at their places: the keys of `number`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import COLUMN_WISE, ROWS_OF_NODE, Ints
+from cost_models.shards import COLUMN_WISE, ROWS_OF_NODE
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_model
 from planner.formulation.policy import RUNTIMES, Runtime
@@ -84,10 +84,5 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
     shape = model.workload.stored_rows(profile), profile.dim
-    if fault := coverage_fault(table, shape, first_ranks(nodes), model.node_colocated_shardings):
+    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"
-
-
-def first_ranks(node_of_rank: Ints) -> Ints:
-    """[N + 1] the first rank of each node, and the number of ranks."""
-    return np.concatenate([[0], np.cumsum(np.bincount(node_of_rank))])

@@ -13,7 +13,7 @@ from planner.document.files import replacing, write_file
 from planner.document.plan import Plan, Remap, TablePlan, write_plan
 from planner.document.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
 from planner.exporters.formats import Exported, ExportRequest
-from planner.exporters.refusals import Placed, expect_own_tables, first_ranks
+from planner.exporters.refusals import Placed, expect_own_tables
 from planner.importers.counts import CountSource
 from planner.verification.coverage import coverage_fault
 from topologies.documents import did_you_mean
@@ -132,8 +132,7 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
     for number in split:
         table, profile = placed.plan.tables[number], model.workload.tables[number]
         rows = model.workload.stored_rows(profile)
-        starts = first_ranks(model.node_of_rank)
-        fault = coverage_fault(table, (rows, profile.dim), starts, model.node_colocated_shardings)
+        fault = coverage_fault(table, (rows, profile.dim), model.node_of_rank, model.node_colocated_shardings)
         if fault := fault or numbering_fault(table, rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
         try:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.shards import EXTENT_OF_SHARDING, SHARDINGS, TABLE_WISE, WORLD, Ints
+from cost_models.shards import EXTENT_OF_SHARDING, EXTENTS, SHARDINGS, TABLE_WISE, Ints
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import Group
+from planner.formulation.sites import sites_on
 from planner.problem.regions import TableGroup
+from planner.problem.sites import Sites
 
 
 def groups_of(limits: Narrowing, key: str, groups: Sequence[Group]) -> list[tuple[Path, Group, TableGroup]]:
@@ -44,9 +46,15 @@ def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) ->
         if group.on == "rank":
             whole = [sharding == TABLE_WISE for sharding in range(len(SHARDINGS))]
         else:
-            whole = [EXTENT_OF_SHARDING[sharding] != WORLD for sharding in range(len(SHARDINGS))]
+            sites = sites_on(limits.model.node_of_rank)
+            whole = [_keeps_within(sites[extent], zones) for extent in EXTENT_OF_SHARDING.tolist()]
         limits.narrow("shardings", path, words, tables, whole)
     return labels
+
+
+def _keeps_within(sites: Sites, zones: Ints) -> bool:
+    """Whether blocks have a choice of sites, each of which is in one zone; `zones` [W]."""
+    return sites.reach != "world" and bool((zones[sites.first[sites.of_rank]] == zones).all())
 
 
 def part(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]], labels: dict[str, Ints]) -> None:
@@ -66,5 +74,5 @@ def part(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]], la
                 limits.fault(path, f"cannot keep {len(inside)} tables apart that may only use {few}; name fewer")
         mask = np.zeros(len(limits.names), dtype=bool)
         mask[members.tables] = True
-        extents = [EXTENT_OF_SHARDING[sharding] != WORLD for sharding in range(len(SHARDINGS))]
+        extents = [EXTENTS[extent].reach != "world" for extent in EXTENT_OF_SHARDING]
         limits.narrow("shardings", path, f"separate (separate.{path[1]})", mask, extents)

@@ -14,15 +14,14 @@ from cost_models.model import CostModel
 from cost_models.shards import (
     EXTENT_OF_SHARDING,
     HOME_OF_TIER,
-    NODE,
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
-    WORLD,
     Ints,
 )
 from cost_models.workload.formats import DTYPES
 from planner.formulation.policy import Policy
+from planner.formulation.sites import sites_on
 from planner.problem.numbers import Bools
 from topologies.documents import Document, did_you_mean
 from topologies.errors import Fault
@@ -106,14 +105,13 @@ class Narrowing:
         return matching
 
     def follow_ranks(self) -> None:
-        """World-wide shardings need all ranks, node-wide ones a whole node."""
-        node_of_rank = self.model.node_of_rank
+        """A sharding needs all ranks of one of its sites: world-wide ones all, node-wide ones those of a node."""
+        sites = sites_on(self.model.node_of_rank)
         for number in np.unique(self.set_of).tolist():
             ranks, tables = self.sets[number], self.set_of == number
             if ranks.all() or not ranks.any():
                 continue
-            whole = bool((np.bincount(node_of_rank, weights=~ranks) == 0).any())
-            allowed = [extent != WORLD and (extent != NODE or whole) for extent in EXTENT_OF_SHARDING.tolist()]
+            allowed = [bool(sites[extent].all(ranks).any()) for extent in EXTENT_OF_SHARDING.tolist()]
             last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
             self.narrow("shardings", last.path, last.words, tables, allowed)
 

@@ -20,17 +20,16 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     GRID_SHARD,
     HBM,
-    NODE,
-    RANK,
     SHARDING_ROWS,
     SHARDINGS,
     TABLE_COLUMN_WISE,
     TABLE_WISE,
-    WORLD,
     Ints,
 )
 from planner.formulation.allowed_choices import AllowedChoices
+from planner.formulation.sites import sites_on
 from planner.problem.numbers import Bools
+from planner.problem.sites import Sites
 from topologies.documents import Record
 
 COLUMN_UNIT = 4
@@ -118,6 +117,14 @@ class Space:
         return np.bincount(self.model.node_of_rank)
 
     @cached_property
+    def _sites(self) -> tuple[Sites, ...]:
+        return sites_on(self.model.node_of_rank)
+
+    def sites_of(self, sharding: int) -> Sites:
+        """Where the blocks of a sharding may be."""
+        return self._sites[int(EXTENT_OF_SHARDING[sharding])]
+
+    @cached_property
     def columns_are_splittable(self) -> bool:
         """Whether blocks of `column_wise` may be on any ranks, in any widths."""
         return COLUMN_WISE not in self.model.node_colocated_shardings
@@ -186,14 +193,13 @@ class Space:
 
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that may be cut into so many equal column blocks of a sharding with fixed blocks."""
-        tables, ranks, choices = self.model.tables, self.ranks_of_node, self.choices
-        world = int(ranks.sum())
-        parts = {WORLD: world, NODE: splits * int(ranks.min()), RANK: splits}
+        tables, choices = self.model.tables, self.choices
+        parts = splits * int(self.sites_of(sharding).sizes.min())
         is_legal = self.may(sharding, tier, splits)
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
         is_legal &= tables.dim >= (splits * narrowest if splits > 1 else 0)
         if sharding != DATA_PARALLEL:
-            is_legal &= choices.max_shards >= parts[int(EXTENT_OF_SHARDING[sharding])]
+            is_legal &= choices.max_shards >= parts
         if self.cuts.of(tier) == "few":
             is_legal &= self.is_usual(sharding, tier, splits)
         if sharding == TABLE_COLUMN_WISE:
@@ -222,7 +228,7 @@ class Space:
         `widths` [n] are the columns of its column blocks, which tile its columns; `most_ranks` hold one of them.
         """
         n, most_parts = len(widths), int(self.choices.max_shards[table])
-        if EXTENT_OF_SHARDING[sharding] == NODE and n * most_ranks > most_parts:
+        if self.sites_of(sharding).reach == "group" and n * most_ranks > most_parts:
             return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
         if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.choices.may(TABLE_WISE, tier)[table]:
             sharding = TABLE_WISE  # at the same cost

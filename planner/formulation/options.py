@@ -29,8 +29,8 @@ from planner.formulation.allowed_choices import AllowedChoices, allowed_states
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
+from planner.formulation.sites import sites_on
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools
 
 MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
@@ -290,6 +290,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
+        sites=sites_on(model.node_of_rank),
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
         resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
         stage_constants=model.constants,
@@ -323,22 +324,24 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
 def _within_parts(model: CostModel, options: Options) -> Bools:
     """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
     blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
-    ranks = np.array([np.bincount(model.node_of_rank[model.kind_of_rank == k]).max() for k in range(model.kind_count)])
-    parts = ranks[:, None] * blocks[options.block_option]
     most = options.choices.max_shards[options.table[options.block_option]]
-    return np.asarray((EXTENT_OF_SHARDING[options.block_sharding] != NODE) | (parts <= most))
+    within = np.ones((model.kind_count, len(most)), dtype=bool)
+    for extent, sites in enumerate(sites_on(model.node_of_rank)):
+        if sites.reach == "group":
+            here = EXTENT_OF_SHARDING[options.block_sharding] == extent
+            for k in range(model.kind_count):
+                ranks = int(sites.sizes[sites.of_rank[model.kind_of_rank == k]].max())
+                within[k, here] = (ranks * blocks[options.block_option] <= most)[here]
+    return within
 
 
 def _has_place(problem: Problem) -> Bools:
-    """[K, B] whether the rank set of the block's table has a place for it on some rank or node of the kind."""
+    """[K, B] whether the rank set of the block's table holds a whole site for it on ranks of the kind."""
     has_place = np.zeros_like(problem.allowed)
     which = problem.table_rank_set[problem.table_of_block]
-    for k in range(problem.kinds):
-        ranks = np.asarray(problem.rank_sets[:, problem.kind_of_rank == k].any(axis=1))
-        nodes = np.asarray(problem.node_sets[:, problem.kind_of_rank[problem.node_start[:-1]] == k].any(axis=1))
-        has_place[k] = np.select(
-            [problem.block_extent == RANK, problem.block_extent == NODE], [ranks[which], nodes[which]]
-        )
-    world_wide, whole = problem.block_extent == WORLD, np.asarray(problem.rank_sets.all(axis=1))
-    has_place[:, world_wide] = whole[which[world_wide]]
+    for extent, sites in enumerate(problem.sites):
+        here, is_whole = problem.block_extent == extent, sites.all(problem.rank_sets)
+        for k in range(problem.kinds):
+            of_kind = (problem.kind_of_rank[sites.first] == k) | (sites.reach == "world")
+            has_place[k, here] = np.asarray(is_whole[:, of_kind].any(axis=1))[which[here]]
     return has_place

@@ -219,12 +219,11 @@ def _as_costed(table: TablePlan, model: CostModel) -> TablePlan:
 
 
 def _expect_covered(tables: Sequence[TablePlan], model: CostModel, source: str) -> None:
-    node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     shapes = [(model.workload.stored_rows(profile), profile.dim) for profile in model.workload.tables]
     faults = [
         Fault(source, 0, 0, table.name, reason)
         for table, shape in zip(tables, shapes, strict=True)
-        if (reason := coverage_fault(table, shape, node_start, model.node_colocated_shardings))
+        if (reason := coverage_fault(table, shape, model.node_of_rank, model.node_colocated_shardings))
     ]
     if faults:
         raise InputError(faults)

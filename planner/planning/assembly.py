@@ -27,7 +27,6 @@ from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
@@ -198,12 +197,7 @@ def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tu
 
 def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Ints, Ints, Ints]:
     """Ranks, first rows and row counts of one placed block."""
-    if problem.block_extent[block] == RANK:
-        return np.array([place]), np.array([0]), np.array([rows])
-    if problem.block_extent[block] == NODE:
-        ranks = np.arange(problem.node_start[place], problem.node_start[place + 1])
-    else:
-        ranks = np.arange(problem.world)
+    ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
     rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))

@@ -18,7 +18,6 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
 from planner.planning.caches import LEAST_FRACTION, merged
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
@@ -179,12 +178,8 @@ class _CachedParts:
 
 def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, Floats]:
     """The ranks of a placed block, and the share of the rows that each of them holds."""
-    if problem.block_extent[block] == RANK:
-        return np.array([place]), np.ones(1)
-    if problem.block_extent[block] == NODE:
-        ranks = np.arange(problem.node_start[place], problem.node_start[place + 1])
-        return ranks, problem.node_share(block, len(ranks))
-    return np.arange(problem.world), problem.world_share(block)
+    ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
+    return ranks, problem.row_shares.on_site(block, len(ranks))
 
 
 def _at_fractions(old: Formulation, placement: Placement, new: Formulation, fractions: Floats) -> Placement:

@@ -19,10 +19,11 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.extents import WORLD
 from planner.problem.extremes import Extremes
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of
+from planner.problem.row_shares import RowShares
+from planner.problem.sites import Reach, Sites
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Problem:
     """[W]"""
     node_of_rank: Ints
     """[W] ascending; the ranks of a node are consecutive and of one kind."""
+    sites: tuple[Sites, ...]
+    """Where blocks of each extent may be."""
     stage_of_column: Ints
     """[C]"""
     resource_of_rank: Ints
@@ -65,9 +68,9 @@ class Problem:
     block_usual: Bools
     """[B] blocks that the starts of a search keep to, where there are others that seldom help."""
     block_extent: Ints
-    """[B] RANK, NODE or WORLD."""
+    """[B] index into `sites`."""
     block_replicated: Bools
-    """[B] WORLD only: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
+    """[B] of world-wide blocks: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
     fixed: Floats
     """[K, B, C] load of each rank that takes part in the block, whatever rows it holds."""
     by_rows: Floats
@@ -79,16 +82,16 @@ class Problem:
     bytes_by_rows: Floats
     """[K, B, M]"""
     allowed: Bools
-    """[K, B] whether some rank of the kind may hold the block (a NODE block some node, a WORLD block all ranks)."""
+    """[K, B] whether some site of the kind may hold the block; of a world-wide one, whether its ranks may."""
     rank_sets: Bools
     """[R, W] the first one holds all ranks."""
     table_rank_set: Ints
     """[T] the set within which all blocks of the table must stay."""
     affinity_groups: tuple[TableGroup, ...]
-    """Tables that must be together. Where zones are single ranks, each option of the tables is one RANK block; no
-    option has WORLD blocks."""
+    """Tables that must be together. Where zones are single ranks, each option of the tables is one block of one rank;
+    no option has world-wide blocks."""
     anti_affinity_groups: tuple[TableGroup, ...]
-    """Tables of which no two may share a zone. No option of the tables has WORLD blocks."""
+    """Tables of which no two may share a zone. No option of the tables has world-wide blocks."""
 
     def without_seconds(self) -> "Problem":
         """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""
@@ -172,11 +175,6 @@ class Problem:
         return np.asarray(self.rank_sets[self.table_rank_set[tables], ranks])
 
     @cached_property
-    def node_sets(self) -> Bools:
-        """[R, N] whether the set holds all ranks of the node."""
-        return np.asarray(np.logical_and.reduceat(self.rank_sets, self.node_start[:-1], axis=1))
-
-    @cached_property
     def block_is_splittable(self) -> Bools:
         """[B] whether the block belongs to a splittable option."""
         return self.block_units > 0
@@ -211,6 +209,11 @@ class Problem:
         return np.searchsorted(self.node_of_rank, np.arange(self.node_of_rank[-1] + 2))
 
     @cached_property
+    def nodes(self) -> Sites:
+        """The nodes as groups of ranks."""
+        return Sites("group", self.node_of_rank)
+
+    @cached_property
     def ranks_of_kind(self) -> Ints:
         """[K]"""
         return np.bincount(self.kind_of_rank, minlength=self.kinds)
@@ -232,46 +235,46 @@ class Problem:
 
     @cached_property
     def moved_columns(self) -> Bools:
-        """[C] columns that blocks of single ranks or of nodes load; the others are as loaded wherever these are."""
-        placed = self.block_extent != WORLD
+        """[C] columns that blocks with a choice of sites load; the others are as loaded wherever these are."""
         loads = (self.fixed, self.by_rows, self.everywhere)
-        return np.asarray(np.logical_or.reduce([part[:, placed].any(axis=(0, 1)) for part in loads]))
+        return np.asarray(np.logical_or.reduce([part[:, ~self.is_world_wide].any(axis=(0, 1)) for part in loads]))
 
     @cached_property
-    def everywhere_load(self) -> Floats:
-        """[K, B + 1, C] the `everywhere` part, with an empty block at the end."""
-        return _with_nothing(self.everywhere)
+    def group_extents(self) -> tuple[int, ...]:
+        """Extents whose sites are groups of ranks."""
+        return tuple(extent for extent, sites in enumerate(self.sites) if sites.reach == "group")
 
     @cached_property
-    def node_ranks_of_kind(self) -> Ints:
-        """[K] ranks on each node of the kind."""
-        size = np.zeros(self.kinds, dtype=np.int64)
-        size[self.kind_of_rank] = np.diff(self.node_start)[self.node_of_rank]
-        return size
+    def is_on_rank(self) -> Bools:
+        """[B] blocks of one rank."""
+        return self._reaches("rank")
+
+    @cached_property
+    def is_on_group(self) -> Bools:
+        """[B] blocks of a group of ranks, at a choice of several groups."""
+        return self._reaches("group")
+
+    @cached_property
+    def is_world_wide(self) -> Bools:
+        """[B] blocks of all ranks, which have no choice."""
+        return self._reaches("world")
+
+    def _reaches(self, reach: Reach) -> Bools:
+        return np.array([sites.reach == reach for sites in self.sites])[self.block_extent]
+
+    def sites_of(self, block: int) -> Sites:
+        """Where the block may be."""
+        return self.sites[int(self.block_extent[block])]
 
     @cached_property
     def extremes(self) -> Extremes:
         """What blocks ask at most, each by itself."""
         return Extremes(self)
 
-    def world_share(self, block: int) -> Floats:
-        """[W] share of the table's rows that each rank holds of a WORLD block."""
-        if self.block_replicated[block]:
-            return np.ones(self.world)
-        rows = int(self.table_rows[self.option_table[self.block_option[block]]])
-        return row_shares(rows, self.world)
-
-    def node_share(self, block: int, ranks: int) -> Floats:
-        """[ranks] share of the rows that each rank of a node of `ranks` ranks holds of a NODE block."""
-        rows = int(self.table_rows[self.option_table[self.block_option[block]]])
-        if (rows, ranks) not in self._node_shares:
-            self._node_shares[rows, ranks] = row_shares(rows, ranks)
-        return self._node_shares[rows, ranks]
-
     @cached_property
-    def _node_shares(self) -> dict[tuple[int, int], Floats]:
-        """Shares that were asked for before: a local search asks for the same ones all the time."""
-        return {}
+    def row_shares(self) -> RowShares:
+        """What each rank of a block's site holds of the table's rows."""
+        return RowShares(self)
 
 
 def _with_nothing(first: Floats, *others: Floats) -> Floats:
@@ -281,10 +284,3 @@ def _with_nothing(first: Floats, *others: Floats) -> Floats:
     for other in others:
         total[:, :-1] += other
     return total
-
-
-def row_shares(rows: int, ranks: int) -> Floats:
-    """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
-    size = -(-rows // ranks)
-    rows_of_rank = np.clip(rows - np.arange(ranks) * size, 0, size)
-    return rows_of_rank / rows

@@ -3,7 +3,6 @@
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats
 
 
@@ -15,7 +14,7 @@ def block_shares(problem: Problem) -> Floats:
     share = problem.extremes.pool_demand.max(axis=2)
     placed = np.where(problem.allowed, share, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), share.max(axis=0), np.inf)
-    return np.where(problem.block_extent == WORLD, everywhere, placed)
+    return np.where(problem.is_world_wide, everywhere, placed)
 
 
 def choice_shares(problem: Problem, share: Floats) -> Floats:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
+from planner.problem.sites import Sites
 
 if TYPE_CHECKING:
     from planner.problem.arrays import Problem
@@ -30,16 +30,13 @@ class Extremes:
         """
         problem = self.problem
         demand = np.zeros((problem.kinds, len(problem.block_option), len(problem.pool_capacity)))
-        cut = np.where(problem.block_extent == NODE, problem.node_ranks_of_kind[:, None], 1)
-        cut = np.where(problem.block_extent == WORLD, np.where(problem.block_replicated, 1, problem.world), cut)
         rows = problem.table_rows[problem.option_table[problem.block_option]]
-        largest = -(-rows // cut) / rows
+        largest = -(-rows // problem.row_shares.cuts) / rows
         for k in range(problem.kinds):
             first = int(np.flatnonzero(problem.kind_of_rank == k)[0])
-            ranks = int(problem.node_ranks_of_kind[k])
             for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
-                sharing = int((pool[first : first + ranks] == pool[first]).sum())
-                together = np.where(problem.block_extent == RANK, 1, sharing)
+                sharing = int(self._sharing_in_node(pool[None])[k, 0])
+                together = self._sharing_in_sites(pool[None])[k, :, 0][problem.block_extent]
                 share = np.minimum(largest[k] * together, np.where(problem.block_replicated, sharing, 1.0))
                 size = problem.bytes_fixed[k, :, m] * together + problem.bytes_by_rows[k, :, m] * share
                 free = capacity[pool[first]] - sharing * problem.base_bytes[m]
@@ -49,13 +46,29 @@ class Extremes:
     @cached_property
     def sharing(self) -> Ints:
         """[K, C] how many ranks of one node use the same instance of a column's resource."""
-        problem = self.problem
-        ranks_of_instance = np.ones((problem.kinds, len(problem.stage_of_column)), dtype=np.int64)
-        for k in range(problem.kinds):
-            first = int(np.flatnonzero(problem.kind_of_rank == k)[0])
-            members = problem.resource_of_rank[:, first : first + int(problem.node_ranks_of_kind[k])]
-            ranks_of_instance[k] = (members == members[:, :1]).sum(axis=1)
-        return ranks_of_instance
+        return self._sharing_in_node(self.problem.resource_of_rank)
+
+    @cached_property
+    def _sharing_of_resources(self) -> Ints:
+        """[K, E, C] how many ranks of one site of each extent use the same instance of a column's resource."""
+        return self._sharing_in_sites(self.problem.resource_of_rank)
+
+    def _sharing_in_sites(self, instances: Ints) -> Ints:
+        """[K, E, n] how many ranks of one site of each extent use one of the `instances` [n, W]; of a world-wide one,
+        how many of a node."""
+        sites = (self.problem.nodes if each.reach == "world" else each for each in self.problem.sites)
+        return np.stack([self._sharing_in(each, instances) for each in sites], axis=1)
+
+    def _sharing_in_node(self, instances: Ints) -> Ints:
+        return self._sharing_in(self.problem.nodes, instances)
+
+    def _sharing_in(self, sites: Sites, instances: Ints) -> Ints:
+        """[K, n] how many ranks of a kind's first site use the instance [n, W] of its first rank."""
+        sharing = np.ones((self.problem.kinds, len(instances)), dtype=np.int64)
+        for k in range(self.problem.kinds):
+            members = instances[:, sites.ranks(int(sites.of_rank[self.problem.kind_of_rank == k][0]))]
+            sharing[k] = (members == members[:, :1]).sum(axis=1)
+        return sharing
 
     @cached_property
     def base_of_instance(self) -> Floats:
@@ -69,15 +82,14 @@ class Extremes:
         return least
 
     def peak_load(self, kind: int, blocks: Ints) -> Floats:
-        """[n, C] the most that one instance of each resource is loaded by a RANK or NODE block; by a WORLD one, 0."""
+        """[n, C] the most that one instance of each resource is loaded by a block on a site; by a world-wide one, 0."""
         problem = self.problem
-        on_node = (problem.block_extent[blocks] == NODE)[:, None]
-        ranks = np.where(on_node, self.sharing[kind], 1)
+        ranks = self._sharing_of_resources[kind][problem.block_extent[blocks]]
         rows = problem.table_rows[problem.option_table[problem.block_option[blocks]]]
-        cut = int(problem.node_ranks_of_kind[kind])
-        share = np.where(on_node, np.minimum(ranks * (-(-rows // cut) / rows)[:, None], 1.0), 1.0)
+        largest = -(-rows // problem.row_shares.cuts[kind, blocks]) / rows
+        share = np.minimum(ranks * largest[:, None], 1.0)
         load = problem.fixed[kind, blocks] * ranks + problem.by_rows[kind, blocks] * share
-        load[problem.block_extent[blocks] == WORLD] = 0.0
+        load[problem.is_world_wide[blocks]] = 0.0
         return np.asarray(load)
 
     @cached_property

@@ -7,7 +7,6 @@ is Chvátal–Gomory rounding (Chvátal, Discrete Math. 4, 1973) of the sum of a
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.numbers import Floats, Ints
 from planner.problem.rounding import ROUNDING
 
@@ -25,7 +24,7 @@ def integrality_floors(problem: Problem) -> Floats:
     floors = np.zeros(len(problem.stage_constants))
     if problem.kinds > 1:
         return floors
-    wide = np.flatnonzero(problem.block_extent != RANK)
+    wide = np.flatnonzero(~problem.is_on_rank)
     shared = problem.everywhere.any(axis=(0, 1))
     for part in (problem.fixed, problem.by_rows):
         shared |= part[0, wide].any(axis=0)

@@ -5,7 +5,6 @@ import copy
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 
@@ -104,13 +103,13 @@ def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
 def load_state(problem: Problem, placement: Placement) -> LoadState:
     """The state of a complete placement: blocks of single ranks summed at once, the others one by one."""
     state = LoadState(problem)
-    extent = problem.block_extent[placement.item_block]
-    place_everywhere(problem, state, placement.item_block)
-    place_world(problem, state, placement.item_block[extent == WORLD])
-    place_on_ranks(problem, state, placement.item_block[extent == RANK], placement.item_place[extent == RANK])
-    on_node = extent == NODE
-    for block, node in zip(placement.item_block[on_node].tolist(), placement.item_place[on_node].tolist(), strict=True):
-        place_block(problem, state, block, node)
+    block, place = placement.item_block, placement.item_place
+    place_everywhere(problem, state, block)
+    place_world(problem, state, block[problem.is_world_wide[block]])
+    on_rank, on_group = problem.is_on_rank[block], problem.is_on_group[block]
+    place_on_ranks(problem, state, block[on_rank], place[on_rank])
+    for group_block, site in zip(block[on_group].tolist(), place[on_group].tolist(), strict=True):
+        place_block(problem, state, group_block, site)
     return state
 
 
@@ -122,7 +121,7 @@ def place_everywhere(problem: Problem, state: LoadState, item_block: Ints) -> No
 
 
 def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
-    """Charge WORLD blocks, the replicated ones all at once."""
+    """Charge world-wide blocks, the replicated ones all at once."""
     replicated = problem.block_replicated[blocks]
     for block in blocks[~replicated].tolist():
         place_block(problem, state, block, -1)
@@ -134,7 +133,7 @@ def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
 
 
 def place_on_ranks(problem: Problem, state: LoadState, blocks: Ints, ranks: Ints) -> None:
-    """Charge RANK blocks, each at its rank, without their `everywhere` parts."""
+    """Charge blocks of one rank, each at its rank, without their `everywhere` parts."""
     kind = problem.kind_of_rank[ranks]
     load = problem.fixed[kind, blocks] + problem.by_rows[kind, blocks]
     size = problem.bytes_fixed[kind, blocks] + problem.bytes_by_rows[kind, blocks]
@@ -146,23 +145,19 @@ def place_on_ranks(problem: Problem, state: LoadState, blocks: Ints, ranks: Ints
 
 
 def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:
-    """Charge one block at its place (rank, node, or -1 for the world), without its `everywhere` part.
+    """Charge one block at its place, without its `everywhere` part.
 
     A `sign` of -1 takes it away.
     """
-    extent = problem.block_extent[block]
-    if extent == RANK:
+    sites = problem.sites_of(block)
+    if sites.reach == "rank":
         kind = problem.kind_of_rank[place]
         load = problem.fixed[kind, block] + problem.by_rows[kind, block]
         size = problem.bytes_fixed[kind, block] + problem.bytes_by_rows[kind, block]
         state.add_on_rank(sign * load, sign * size, place)
         return
-    if extent == NODE:
-        ranks = slice(int(problem.node_start[place]), int(problem.node_start[place + 1]))
-        share = problem.node_share(block, ranks.stop - ranks.start)
-    else:
-        ranks = slice(0, problem.world)
-        share = problem.world_share(block)
+    ranks = sites.ranks(place)
+    share = problem.row_shares.on_site(block, ranks.stop - ranks.start)
     load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
     state.add(sign * load, sign * size, ranks)
 

@@ -15,7 +15,7 @@ class Placement:
     item_block: Ints
     """[I] block type; one that is taken n times has n items."""
     item_place: Ints
-    """[I] the rank of a RANK block, the node of a NODE block, -1 for a WORLD block."""
+    """[I] the number of the block's site among those of its extent; -1 for a world-wide block, which has no choice."""
 
     def option_of_table(self, problem: Problem) -> Ints:
         """[T] the option that each table's blocks belong to."""

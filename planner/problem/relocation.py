@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 
@@ -230,11 +229,11 @@ def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> floa
 
 def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints]:
     """First rank and number of ranks of placed blocks."""
-    extent = problem.block_extent[block]
-    node = np.where(extent == NODE, place, 0)
-    first = np.select([extent == RANK, extent == NODE], [place, problem.node_start[node]], 0)
-    size = np.diff(problem.node_start)[node]
-    return first, np.select([extent == RANK, extent == NODE], [1, size], problem.world)
+    first, size = np.empty_like(place), np.empty_like(place)
+    for extent, sites in enumerate(problem.sites):
+        here = problem.block_extent[block] == extent
+        first[here], size[here] = sites.first[place[here]], sites.sizes[place[here]]
+    return first, size
 
 
 def _rows(problem: Problem, block: Ints, ranks: Ints, position: Ints) -> tuple[Ints, Ints]:

@@ -5,9 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.problem.arrays import Problem, row_shares
-from planner.problem.extents import NODE, WORLD
+from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.row_shares import row_shares
+from planner.problem.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class RankSymmetry:
     def _alike(self) -> tuple[list[Ints], list[Ints]]:
         """Ranks of one node that are alike, and nodes that are; each of at least two."""
         start = self.problem.node_start
-        nodes = node_labels(self.problem, self.color)
+        nodes = site_labels(self.problem.nodes, self.color)
         within = [
             first + np.flatnonzero(self.color[first:last] == color)
             for first, last in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
@@ -64,6 +65,10 @@ def rank_symmetry(problem: Problem) -> RankSymmetry:
         within = (first >= start) & (last <= stop)
         part = within & (last - first > 1) & (last - first < stop - start)
         marks += [np.where(part, first - start, -1), np.where(within, -1, instance)]
+    for extent in np.unique(problem.block_extent[problem.is_on_group]).tolist():
+        site = problem.sites[extent].of_rank
+        is_within = bool((node[problem.sites[extent].first[site]] == node).all())
+        marks.append(site - site[start] if is_within else site)
     capacity = [of_pool[pool] for pool, of_pool in zip(problem.pool_of_rank, problem.pool_capacity, strict=True)]
     sets = problem.rank_sets[np.unique(problem.table_rank_set)]
     table = [np.array(marks, dtype=float), np.array(capacity), sets.astype(float), *_row_shares(problem)]
@@ -73,13 +78,11 @@ def rank_symmetry(problem: Problem) -> RankSymmetry:
 def _row_shares(problem: Problem) -> list[Floats]:
     """[n, W] what ranks get of the blocks that are cut by rows."""
     by_rows: Bools = np.asarray((problem.by_rows > 0).any(axis=(0, 2)) | (problem.bytes_by_rows > 0).any(axis=(0, 2)))
-    world_wide = np.flatnonzero((problem.block_extent == WORLD) & by_rows)
-    shares = (
-        [np.unique(np.array([problem.world_share(b) for b in world_wide.tolist()]), axis=0)] if len(world_wide) else []
-    )
-    rows = np.unique(problem.table_rows[problem.table_of_block[(problem.block_extent == NODE) & by_rows]])
-    sizes = np.diff(problem.node_start).tolist()
-    shares += [np.concatenate([row_shares(int(n), ranks) for ranks in sizes])[None] for n in rows]
+    by_rows &= ~problem.block_replicated & ~problem.is_on_rank
+    shares = []
+    for extent, sites in enumerate(problem.sites):
+        rows = np.unique(problem.table_rows[problem.table_of_block[(problem.block_extent == extent) & by_rows]])
+        shares += [np.concatenate([row_shares(int(n), ranks) for ranks in sites.sizes.tolist()])[None] for n in rows]
     return shares
 
 
@@ -90,9 +93,8 @@ def labels(table: Floats) -> Ints:
     return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
 
 
-def node_labels(problem: Problem, of_rank: Ints) -> Ints:
-    """[N] equal for nodes whose ranks have the same labels, one by one."""
+def site_labels(sites: Sites, of_rank: Ints) -> Ints:
+    """[N] equal for sites whose ranks have the same labels, one by one."""
     known: dict[bytes, int] = {}
-    starts = problem.node_start
-    nodes = [of_rank[starts[n] : starts[n + 1]].tobytes() for n in range(len(starts) - 1)]
-    return np.array([known.setdefault(node, len(known)) for node in nodes])
+    labels_of_site = [of_rank[sites.ranks(site)].tobytes() for site in range(sites.count)]
+    return np.array([known.setdefault(ranks, len(known)) for ranks in labels_of_site])

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.problem.extents import RANK, WORLD
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -41,7 +40,7 @@ class CarryOver:
             kept = part_of(incumbent.start, ~leaving)
             left = incumbent.start.item_block[leaving]
             is_colocated = problem.option_colocated[problem.block_option[left]]
-            if not ((problem.block_extent[left] == WORLD) | is_colocated).any():
+            if not (problem.is_world_wide[left] | is_colocated).any():
                 completed = self.completed(kept, np.concatenate([incumbent.loose, left]))
                 if completed is not None:
                     return completed[0]
@@ -87,7 +86,7 @@ class CarryOver:
                 here = np.flatnonzero((first < last) & (first + count > rank) & (size[:, m] > 0) & ~leaving)
                 here = here[np.lexsort((size[here, m], problem.block_extent[start.item_block[here]]))]
                 while len(here) and (lack := headroom * capacity[pool[rank]] - float(state.free[m, rank])) > 0:
-                    on_ranks = here[problem.block_extent[start.item_block[here]] == RANK]
+                    on_ranks = here[problem.is_on_rank[start.item_block[here]]]
                     among = on_ranks if len(on_ranks) else here
                     enough = np.searchsorted(size[among, m], lack) if len(on_ranks) else len(among) - 1
                     item = int(among[min(enough, len(among) - 1)])

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
@@ -161,7 +160,7 @@ class _Finish:
     def _sizes(self) -> Floats:
         """Return the bytes [I] of each item on a single rank; 0 of others."""
         now, problem = self.now, self._problem
-        on_rank = problem.block_extent[now.block] == RANK
+        on_rank = problem.is_on_rank[now.block]
         kind = problem.kind_of_rank[np.where(on_rank, now.place, 0)]
         return np.where(on_rank, problem.whole_bytes[kind, now.block, self._memory], 0.0)
 

@@ -5,10 +5,9 @@ import numpy as np
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
-    NODE,
+    EXTENTS,
     SHARDING_ROWS,
     SHARDINGS,
-    WORLD,
     Ints,
     block_rows,
 )
@@ -18,14 +17,14 @@ from planner.formulation.option_space import COLUMN_UNIT
 
 
 def coverage_fault(
-    table: TablePlan, shape: tuple[int, int], node_start: Ints, colocated: tuple[int, ...]
+    table: TablePlan, shape: tuple[int, int], node_of_rank: Ints, colocated: tuple[int, ...]
 ) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
-    `shape` are its stored rows and its columns; `node_start` is [N + 1] the first rank of each node, and the number of
-    ranks; `colocated` are shardings of which the blocks are on different ranks of one node.
+    `shape` are its stored rows and its columns; `node_of_rank` is [W]; `colocated` are shardings of which the blocks
+    are on different ranks of one node.
     """
-    shards, world, (rows, columns) = table.shards, int(node_start[-1]), shape
+    shards, world, (rows, columns) = table.shards, len(node_of_rank), shape
     sharding = SHARDINGS.index(table.sharding)
     if not len(shards) or shards.rank.max() >= world:
         return "has no shards, or one on a rank that does not exist"
@@ -36,17 +35,12 @@ def coverage_fault(
         return "its shards are not in the order of their columns"
     if fault := _block_fault(table, blocks):
         return fault
-    nodes = np.searchsorted(node_start, shards.rank, side="right") - 1
+    nodes = node_of_rank[shards.rank]
     if sharding in colocated and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
+    site_of_rank = EXTENTS[EXTENT_OF_SHARDING[sharding]].site_of_rank(node_of_rank)
     for _, _, index in blocks:
-        node = int(nodes[index[0]])
-        if EXTENT_OF_SHARDING[sharding] == WORLD:
-            ranks = np.arange(world)
-        elif EXTENT_OF_SHARDING[sharding] == NODE:
-            ranks = np.arange(node_start[node], node_start[node + 1])
-        else:
-            ranks = shards.rank[index][:1]
+        ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])
         if not np.array_equal(shards.rank[index], ranks):
             return f"{table.sharding} needs one shard on each of its ranks, in their order"
         rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))

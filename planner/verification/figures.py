@@ -36,10 +36,9 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
         extra = [name for name in planned if name not in set(expected)]
         yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
         return
-    node_start = np.concatenate([[0], np.cumsum(np.bincount(model.node_of_rank))])
     for table, profile in zip(plan.tables, workload.tables, strict=True):
         rows = workload.stored_rows(profile)
-        problem = coverage_fault(table, (rows, profile.dim), node_start, model.node_colocated_shardings)
+        problem = coverage_fault(table, (rows, profile.dim), model.node_of_rank, model.node_colocated_shardings)
         if problem:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from cost_models.model import critical_rank
-from cost_models.shards import Blocks, PlacedShards, block_rows
+from cost_models.shards import NODE, RANK, Blocks, PlacedShards, block_rows
 from cost_models.step import StepModel
 from planner.formulation.options import Options
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.regions import TableGroup
 
 Place = tuple[int, int]
-"""(block, rank or node or -1)."""
+"""(block, number of its site, or -1)."""
 
 
 @dataclass(frozen=True)
@@ -146,22 +145,16 @@ def _tilings(problem: Problem, option: int, types: list[int]) -> Iterator[tuple[
 
 
 def _places(problem: Problem, block: int) -> range:
-    if problem.block_extent[block] == RANK:
-        return range(len(problem.kind_of_rank))
-    if problem.block_extent[block] == NODE:
-        return range(int(problem.node_of_rank[-1]) + 1)
-    return range(-1, 0)
+    sites = problem.sites[problem.block_extent[block]]
+    return range(-1, 0) if sites.reach == "world" else range(int(sites.of_rank[-1]) + 1)
 
 
 def _members(problem: Problem, block: int, place: int) -> list[int]:
     """The ranks that take part in a placed block, in order."""
-    ranks = range(len(problem.kind_of_rank))
-    if problem.block_extent[block] == RANK:
-        return [place]
-    if problem.block_extent[block] == NODE:
-        return [rank for rank in ranks if problem.node_of_rank[rank] == place]
-    assert problem.block_extent[block] == WORLD
-    return list(ranks)
+    sites, ranks = problem.sites[problem.block_extent[block]], range(len(problem.kind_of_rank))
+    if sites.reach == "world":
+        return list(ranks)
+    return [rank for rank in ranks if sites.of_rank[rank] == place]
 
 
 def _is_allowed(problem: Problem, block: int, place: int) -> bool:
@@ -219,7 +212,7 @@ def _costed(problem: Problem, slots: _Slots, option: int, places: tuple[Place, .
 
 
 def _row_share(problem: Problem, block: int, ranks: int, position: int) -> float:
-    if problem.block_extent[block] == RANK or problem.block_replicated[block]:
+    if problem.block_replicated[block]:
         return 1.0
     rows = int(problem.table_rows[problem.option_table[problem.block_option[block]]])
     size = -(-rows // ranks)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cost_models.shards import NODE, RANK
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Floats, Ints
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Ints
 from planner.problem.placement import Placement
@@ -58,13 +57,11 @@ def random_placements(problem: Problem, count: int = 5) -> list[Placement]:
 def _random_place(problem: Problem, block: int, random: np.random.Generator, *, legal: bool) -> int | None:
     """None where no place is legal."""
     allowed = problem.allowed[:, block] if legal else np.ones(problem.kinds, dtype=bool)
-    extent = problem.block_extent[block]
-    if extent == RANK:
-        where = np.flatnonzero(allowed[problem.kind_of_rank])
-    elif extent == NODE:
-        where = np.flatnonzero(allowed[problem.kind_of_rank[problem.node_start[:-1]]])
-    else:
+    sites = problem.sites[problem.block_extent[block]]
+    if sites.reach == "world":
         where = np.array([-1] if allowed.all() else [])
+    else:
+        where = np.unique(sites.of_rank[allowed[problem.kind_of_rank]])
     return int(random.choice(where)) if len(where) else None
 
 
@@ -118,9 +115,8 @@ def faults(problem: Problem, placement: Placement) -> list[str]:
         if not _is_tied_right(problem, option, places.tolist()):
             found.append(f"table {table} is not on different ranks of one node")
     for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
-        extent = problem.block_extent[block]
-        ranks = {RANK: [place], NODE: np.flatnonzero(problem.node_of_rank == place)}.get(extent, range(problem.world))
-        if (extent in (RANK, NODE)) != (place >= 0) or not len(ranks):
+        ranks = _ranks(problem, block, place)
+        if (problem.sites[problem.block_extent[block]].reach == "world") != (place < 0) or not len(ranks):
             found.append(f"block {block} has no place, or one it does not need")
         elif not problem.allowed[problem.kind_of_rank[ranks], block].all():
             found.append(f"block {block} is on a kind that may not hold it")
@@ -129,12 +125,17 @@ def faults(problem: Problem, placement: Placement) -> list[str]:
     return found + _faults_of_groups(problem, placement)
 
 
+def _ranks(problem: Problem, block: int, place: int) -> Ints:
+    """Return the ranks of a placed block."""
+    sites = problem.sites[problem.block_extent[block]]
+    return np.arange(problem.world) if sites.reach == "world" else np.flatnonzero(sites.of_rank == place)
+
+
 def _faults_of_groups(problem: Problem, placement: Placement) -> list[str]:
     """Tables that are not together, or not apart."""
     ranks_of: dict[int, set[int]] = {table: set() for table in range(problem.tables)}
     for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
-        extent = problem.block_extent[block]
-        ranks = {RANK: [place], NODE: np.flatnonzero(problem.node_of_rank == place)}.get(extent, range(problem.world))
+        ranks = _ranks(problem, block, place)
         ranks_of[int(problem.table_of_block[block])] |= {int(rank) for rank in ranks}
     found = []
     for group in problem.affinity_groups:

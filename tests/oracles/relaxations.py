@@ -3,8 +3,9 @@
 import numpy as np
 from ortools.math_opt.python import mathopt
 
-from planner.problem.arrays import Problem, row_shares
-from planner.problem.extents import NODE, RANK, WORLD
+from cost_models.shards import NODE, RANK, WORLD
+from planner.problem.arrays import Problem
+from planner.problem.row_shares import row_shares
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from tests.oracles.instances import tiny_instance
@@ -98,7 +99,9 @@ class FluidProgram:
         for k in np.flatnonzero(problem.allowed[:, block]).tolist():
             part = self._model.add_variable(lb=0.0)
             parts.append(part)
-            ranks = {RANK: 1, NODE: int(problem.node_ranks_of_kind[k])}[int(problem.block_extent[block])]
+            ranks = {RANK: 1, NODE: int(np.bincount(problem.node_of_rank[problem.kind_of_rank == k]).max())}[
+                int(problem.block_extent[block])
+            ]
             self._charge(block, k, part, float(ranks), 1.0)
         self._model.add_linear_constraint(mathopt.fast_sum(parts) == amount)
 

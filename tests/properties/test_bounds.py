@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, PlacementTier, Sharding
+from cost_models.shards import NODE, PLACEMENT_TIERS, RANK, SHARDINGS, PlacementTier, Sharding
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation

@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from planner.problem.arrays import Problem, row_shares
-from planner.problem.extents import WORLD
+from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.row_shares import row_shares
 
 
 def instances_of(problem: Problem) -> Floats:
@@ -31,8 +31,8 @@ def capacity_of(problem: Problem) -> Floats:
 
 
 def row_share_of_kind(problem: Problem, kind: int) -> Floats:
-    """[B] share of the table's rows that the ranks of a kind hold of a WORLD block (ranks, if replicated)."""
-    world = problem.block_extent == WORLD
+    """[B] share of the table's rows that the ranks of a kind hold of a world-wide block (ranks, if replicated)."""
+    world = problem.is_world_wide
     share = np.zeros(len(problem.block_option))
     of_kind = problem.kind_of_rank == kind
     if of_kind.all():

@@ -11,7 +11,6 @@ import numpy as np
 
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 
@@ -188,14 +187,13 @@ def _is_part(amounts: Floats, column: int, holder: int, times: int) -> bool:
 
 def _is_mean(problem: Problem, column: int, holder: int) -> bool:
     """Whether every rank loads a column by no more than all ranks load the holder on average; of one kind of rank."""
-    extent, ranks = problem.block_extent, float(problem.node_ranks_of_kind[0])
+    world_wide = problem.is_world_wide
     if problem.base_loads[0, column] > problem.base_loads[0, holder] * NEAR:
         return False
     placed = problem.fixed[0, :, column] + problem.by_rows[0, :, column]
-    if placed[extent != WORLD].any() or problem.by_rows[0, extent == WORLD, column].any():
+    if placed[~world_wide].any() or problem.by_rows[0, world_wide, column].any():
         return False
-    holders = np.select([extent == RANK, extent == NODE], [1.0, ranks], float(problem.world))
     whole = np.where(problem.block_replicated, float(problem.world), 1.0)
-    held_load = problem.fixed[0, :, holder] * holders + problem.by_rows[0, :, holder] * whole
-    asked = (problem.everywhere[0, :, column] + problem.fixed[0, :, column] * (extent == WORLD)) * problem.world
+    held_load = problem.fixed[0, :, holder] * problem.row_shares.holders[0] + problem.by_rows[0, :, holder] * whole
+    asked = (problem.everywhere[0, :, column] + problem.fixed[0, :, column] * world_wide) * problem.world
     return bool((asked <= (held_load + problem.everywhere[0, :, holder] * problem.world) * NEAR).all())

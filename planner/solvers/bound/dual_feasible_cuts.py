@@ -26,7 +26,6 @@ from planner.certificates.dual_feasible import (
 )
 from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
-from planner.problem.extents import WORLD
 from planner.problem.numbers import Floats, Ints
 from planner.problem.rounding import COARSE_ROUNDING
 from planner.solvers.bound.fluid import Fluid
@@ -152,9 +151,9 @@ class _Relaxation:
         """The bound at the multipliers, and the blocks that attain it: how often each is taken, and on which kind."""
         problem, (plain, of_functions) = self._problem, self._split(multipliers)
         more, anywhere = np.zeros((problem.kinds, len(problem.block_option))), np.zeros(len(problem.block_option))
-        for key, (placed, spread), price in zip(self.keys, self._shares, of_functions, strict=True):
-            more[key[0]] += price * placed
-            anywhere += price * spread
+        for key, (placed, spread), multiplier in zip(self.keys, self._shares, of_functions, strict=True):
+            more[key[0]] += multiplier * placed
+            anywhere += multiplier * spread
         values = np.where(self._usable, self._fluid.block_values(plain, more) + anywhere, np.inf)
         cheapest, chosen, tilings = cheapest_wholes(problem, values, self._widths)
         options_s = float(cheapest.sum())
@@ -171,7 +170,7 @@ class _Relaxation:
         blocks, count, kind = proposal
         seconds, size = self._fluid.usage_of(blocks, count, kind)
         shares = np.zeros((len(size), len(self.keys)))
-        world = self._problem.block_extent[blocks] == WORLD
+        world = self._problem.is_world_wide[blocks]
         for r, (key, (placed, anywhere)) in enumerate(zip(self.keys, self._shares, strict=True)):
             here = world | (kind == key[0])
             shares[key[0], r] = count[here] @ placed[blocks[here]] + count @ anywhere[blocks]
@@ -180,7 +179,9 @@ class _Relaxation:
     def _packed(self, multipliers: Multipliers) -> PackingProof:
         plain, of_functions = self._split(multipliers)
         functions = [
-            PricedFunction(*key, float(price)) for key, price in zip(self.keys, of_functions, strict=True) if price > 0
+            PricedFunction(*key, float(multiplier))
+            for key, multiplier in zip(self.keys, of_functions, strict=True)
+            if multiplier > 0
         ]
         return PackingProof(self._threshold_s, plain, tuple(functions))
 
@@ -191,7 +192,7 @@ class _Relaxation:
         problem, mixed = self._problem, np.zeros((self._problem.kinds, len(self._problem.block_option)))
         spread = np.zeros(mixed.shape[1])
         for share, (blocks, count, of_block) in zip(master.shares(), self._proposals, strict=True):
-            world = problem.block_extent[blocks] == WORLD
+            world = problem.is_world_wide[blocks]
             for k in range(problem.kinds):
                 mixed[k, blocks] += share * count * (world | (of_block == k))
             spread[blocks] += share * count

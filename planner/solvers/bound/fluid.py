@@ -2,14 +2,14 @@
 
 Placement is relaxed: the ranks of one kind that tables may use (a capacity region) share one pool for each resource and
 each memory tier, and a table may take several options in fractions. Ranks to which some tables are confined are a
-capacity region once more: these tables pay its prices on top. Its dual has few variables. Give every stage weights over
-its resources that sum to one, and every memory tier of every capacity region a price per byte; then
+capacity region once more: these tables pay its multipliers on top. Its dual has few variables. Give every stage weights
+over its resources that sum to one, and every memory tier of every capacity region a multiplier per byte; then
 
-    sum over tables of its cheapest option at those weights and prices  -  prices x capacities  +  constants
+    sum over tables of its cheapest option at those weights and multipliers  -  multipliers x capacities  +  constants
 
-is a lower bound on the step of any placement (weak duality), whatever the weights and prices. The best ones are
+is a lower bound on the step of any placement (weak duality), whatever the weights and multipliers. The best ones are
 found by Kelley's cutting planes: each round prices all options with one matrix product, adds the resulting cut to
-a small linear program over weights and prices, and solves that. The bound itself is summed up in plain arithmetic,
+a small linear program over weights and multipliers, and solves that. The bound itself is summed up in plain arithmetic,
 so an inexact solver can only make it weaker, never wrong.
 """
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.aggregates import (
@@ -44,7 +43,7 @@ class Fluid:
         self.problem = problem
         self.floors = np.zeros(len(problem.stage_constants)) if floors is None else floors
         kinds, columns = problem.kinds, len(problem.stage_of_column)
-        self._world = problem.block_extent == WORLD
+        self._world = problem.is_world_wide
         self._table_peaks: dict[int, Floats] = {}
         self._cost: Floats = np.empty((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
@@ -68,12 +67,11 @@ class Fluid:
 
     def _fill_cost(self, kind: int) -> None:
         """Some blocks at a time: what is written down between stays in a cache."""
-        problem, extent = self.problem, self.problem.block_extent
-        of_world, of_node = float(problem.ranks_of_kind[kind]), float(problem.node_ranks_of_kind[kind])
-        ranks = np.select([extent == RANK, extent == NODE], [1.0, of_node], of_world)[:, None]
+        problem = self.problem
+        ranks = problem.row_shares.holders[kind].astype(float)[:, None]
         rows = np.where(self._world, row_share_of_kind(problem, kind), 1.0)[:, None]
         seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
-        for begin in range(0, len(extent), BLOCKS_AT_ONCE):
+        for begin in range(0, len(ranks), BLOCKS_AT_ONCE):
             some = slice(begin, begin + BLOCKS_AT_ONCE)
             seconds[:, some] = (ranks[some] * problem.fixed[kind, some] + rows[some] * problem.by_rows[kind, some]).T
             stored = ranks[some] * problem.bytes_fixed[kind, some] + rows[some] * problem.bytes_by_rows[kind, some]
@@ -124,7 +122,7 @@ class Fluid:
         return np.maximum(1.0 - share, 0.0)
 
     def no_multipliers(self) -> Multipliers:
-        """Nothing has a price."""
+        """All multipliers are 0."""
         return Multipliers(np.zeros_like(self.instances), np.zeros_like(self.capacity))
 
     @cached_property
@@ -219,8 +217,8 @@ class Fluid:
         for number in self._bound_sets:
             mine = np.flatnonzero(of == number)
             if len(mine):
-                price = self._regions.of_set(both, number, kinds)
-                local[:, mine] = np.stack([price[k] @ cost[k][:, mine] for k in range(kinds)])
+                multiplier = self._regions.of_set(both, number, kinds)
+                local[:, mine] = np.stack([multiplier[k] @ cost[k][:, mine] for k in range(kinds)])
         return local
 
     def _everywhere_weight(self, multipliers: Multipliers) -> Floats:
@@ -286,6 +284,6 @@ class Fluid:
 
 
 def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:
-    """Add the rows [n, B], each by its weight [n], to a total [B]; most prices are 0."""
+    """Add the rows [n, B], each by its weight [n], to a total [B]; most multipliers are 0."""
     for n in np.flatnonzero(weight).tolist():
         total += weight[n] * rows[n]

@@ -1,6 +1,6 @@
-"""Proofs that nothing fits: prices per byte at which even the cheapest options cost more than all memory is worth.
+"""Proofs that nothing fits: multipliers per byte at which even the cheapest options cost more than all memory is worth.
 
-These are Farkas certificates of the fluid relaxation, found by cutting planes over the prices.
+These are Farkas certificates of the fluid relaxation, found by cutting planes over the multipliers.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def shortage(fluid: Fluid, usable: Bools | None = None, headroom: float = 1.0) -
 
 
 def _blamed(fluid: Fluid, byte: Floats) -> tuple[Floats, Bools | None]:
-    """The prices of one confined set of ranks [W] alone, where they prove as much; else all prices, and None."""
+    """The multipliers of one confined set of ranks [W] alone, where they prove as much; else all of them, and None."""
     for mine in confined_regions(fluid.problem):
         alone = np.where(mine[:, None], byte, 0.0)
         if _excess_at(fluid, alone, fluid.capacity) > 0:
@@ -76,25 +76,25 @@ def fits(fluid: Fluid) -> bool:
 
 @dataclass(frozen=True)
 class _Excess:
-    """A priced need beyond the priced capacity, over prices that sum to one per capacity."""
+    """A priced need beyond the priced capacity, over multipliers that sum to one per capacity."""
 
     value: float
     """Above 0: a proof that the fluid problem does not fit."""
     byte: Floats
-    """The prices of it."""
+    """The multipliers of it."""
     fits: bool
-    """Whether no prices have one above 0. Neither where no solver ends the programs: then nothing is known."""
+    """Whether no multipliers have one above 0. Neither where no solver ends the programs: then nothing is known."""
 
 
 def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Excess:
-    """The first one whose sign is decided. Options that fit as they are, the cheapest at equal prices, say so without a
-    program."""
-    byte = _equal_prices(capacity)
+    """The first one whose sign is decided. Options that fit as they are, the cheapest at equal multipliers, say so
+    without a program."""
+    byte = _equal_multipliers(capacity)
     multipliers = Multipliers(np.zeros_like(fluid.instances), byte)
     _, choices = fluid.price(multipliers, usable)
     if (fluid.usage(multipliers, choices)[1] <= capacity).all():
         return _Excess(_excess_at(fluid, byte, capacity, usable), byte, True)
-    program, ceiling = _PriceProgram(fluid, capacity, usable), np.nan
+    program, ceiling = _MultiplierProgram(fluid, capacity, usable), np.nan
     program.limit_sum()
     for _ in range(ROUNDS):
         value, ceiling = program.round()
@@ -106,11 +106,11 @@ def _largest_excess(fluid: Fluid, capacity: Floats, usable: Bools | None) -> _Ex
 def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
     """Share by which one tier must grow, in all its pools alike, for the fluid problem to fit; NaN if none suffice.
 
-    The dual of the least growth: the largest priced excess where one byte of the tier has a price of 1.
+    The dual of the least growth: the largest priced excess where one byte of the tier has a multiplier of 1.
     """
     if capacity[:, tier].sum() <= 0:
         return float("nan")
-    program = _PriceProgram(fluid, capacity, None)
+    program = _MultiplierProgram(fluid, capacity, None)
     program.limit_tier(tier, DEAR)
     ceiling = np.inf
     for _ in range(ROUNDS):
@@ -124,13 +124,13 @@ def _growth_of_tier(fluid: Fluid, capacity: Floats, tier: int) -> float:
     return ceiling if _largest_excess(fluid, grown, None).fits else float("nan")
 
 
-def _equal_prices(capacity: Floats) -> Floats:
+def _equal_multipliers(capacity: Floats) -> Floats:
     """[D, M] at which the whole capacity of every tier costs the same, and all of them 1."""
     return 1.0 / capacity.size / np.where(capacity > 0, capacity, 2.0**30)
 
 
-class _PriceProgram:
-    """Cutting planes over the price of each tier's whole capacity: the largest priced need beyond the capacity."""
+class _MultiplierProgram:
+    """Cutting planes over the multipliers of whole capacities: the largest priced need beyond the capacity."""
 
     def __init__(self, fluid: Fluid, capacity: Floats, usable: Bools | None) -> None:
         from ortools.math_opt.python import mathopt
@@ -139,30 +139,30 @@ class _PriceProgram:
         self._unit: Floats = np.where(capacity > 0, capacity, 2.0**30)
         self._model = mathopt.Model()
         self._bound = self._model.add_variable(lb=-np.inf)
-        self._prices = [self._model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
+        self._multipliers = [self._model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
         self._model.maximize(self._bound)
         self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
-        self._price: Floats = np.full(capacity.size, 1.0 / capacity.size)
+        self._multiplier: Floats = np.full(capacity.size, 1.0 / capacity.size)
         self.best, self.best_byte = -np.inf, np.zeros_like(capacity)
 
     def limit_sum(self) -> None:
-        """All prices together are 1."""
-        self._model.add_linear_constraint(self._mathopt.fast_sum(self._prices) == 1.0)
+        """All multipliers together are 1."""
+        self._model.add_linear_constraint(self._mathopt.fast_sum(self._multipliers) == 1.0)
 
     def limit_tier(self, tier: int, dear: float) -> None:
-        """The prices of a tier, by the share of its capacity that each kind has, sum to 1; others are up to `dear`."""
-        for index, price in enumerate(self._prices):
-            price.upper_bound = 1.0 if index % self._capacity.shape[1] == tier else dear
-        own = self._prices[tier :: self._capacity.shape[1]]
+        """Those of a tier, by the share of its capacity that each kind has, sum to 1; others are up to `dear`."""
+        for index, multiplier in enumerate(self._multipliers):
+            multiplier.upper_bound = 1.0 if index % self._capacity.shape[1] == tier else dear
+        own = self._multipliers[tier :: self._capacity.shape[1]]
         self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
 
     def round(self) -> tuple[float, float]:
-        """Price once, cut, and move to the best multipliers known: the best value so far, and what no prices exceed.
+        """Price once, cut, and move to the best multipliers known: the best value so far, and what no others exceed.
 
         The latter is NaN where every solver gives up: then there is nothing more to learn.
         """
         fluid, capacity = self._fluid, self._capacity
-        byte = (self._price / self._unit.ravel()).reshape(capacity.shape)
+        byte = (self._multiplier / self._unit.ravel()).reshape(capacity.shape)
         weight = np.zeros_like(fluid.instances)
         cheapest, choices = fluid.price(Multipliers(weight, byte), self._usable)
         need, paid = float(cheapest.sum()), float((byte * capacity).sum())
@@ -171,11 +171,11 @@ class _PriceProgram:
             self.best, self.best_byte = value, byte
         _, size = fluid.usage(Multipliers(weight, byte), choices)
         excess = ((size - capacity) / self._unit).ravel()
-        terms = [float(amount) * price for amount, price in zip(excess, self._prices, strict=True)]
+        terms = [float(amount) * multiplier for amount, multiplier in zip(excess, self._multipliers, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
         result = optimum(self._model, self._solver)
         if result is None:
             return self.best, float("nan")
         values = result.variable_values()
-        self._price = np.array([max(values[price], 0.0) for price in self._prices])
+        self._multiplier = np.array([max(values[multiplier], 0.0) for multiplier in self._multipliers])
         return self.best, float(values[self._bound])

@@ -8,7 +8,6 @@ ranks off the steps: none of their blocks can make up for it.
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK, WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.cutting_planes import FluidSolution
 
@@ -56,7 +55,7 @@ def blocks_in_steps(problem: Problem, relaxed: FluidSolution) -> Bools:
     World-wide ones load all ranks alike; so do all blocks where there are no steps.
     """
     choices = relaxed.choices[int(relaxed.shares.argmax())]
-    uncut = choices[(problem.block_extent[choices] == RANK) & problem.block_is_splittable[choices]]
+    uncut = choices[problem.is_on_rank[choices] & problem.block_is_splittable[choices]]
     uncut = uncut[problem.block_units[uncut] == problem.option_units[problem.block_option[uncut]]]
     in_steps = np.ones(len(problem.block_option), dtype=bool)
     for kind in range(problem.kinds):
@@ -65,7 +64,7 @@ def blocks_in_steps(problem: Problem, relaxed: FluidSolution) -> Bools:
             step_s = _step(load[uncut], problem.world)
             if step_s:
                 in_steps &= ~problem.allowed[kind] | _are_multiples(load, step_s)
-    return np.asarray(in_steps | (problem.block_extent == WORLD))
+    return np.asarray(in_steps | problem.is_world_wide)
 
 
 def _step(load: Floats, world: int) -> float:

@@ -1,7 +1,7 @@
-"""The master program of Kelley's cutting planes: the best weights and prices under the cuts known so far.
+"""The master program of Kelley's cutting planes: the best weights and multipliers under the cuts known so far.
 
-Its prices lie in a box that grows (Marsten, Hogan & Blankenship, Oper. Res. 23(3), 1975); its dual values mix the cuts'
-proposals as the Dantzig–Wolfe master does (Oper. Res. 8(1), 1960).
+Its multipliers lie in a box that grows (Marsten, Hogan & Blankenship, Oper. Res. 23(3), 1975); its dual values mix the
+cuts' proposals as the Dantzig–Wolfe master does (Oper. Res. 8(1), 1960).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _NO_STAGE: Mapping[int, float] = {}
 
 
 class Master:
-    """A linear program over stage weights (summing to one per stage) and the price of each tier's whole capacity.
+    """A linear program over stage weights (summing to one per stage) and the multiplier of each tier's whole capacity.
 
     Seconds are scaled by the first cut's step, so that all its numbers are near one. Prices start inside a box that
     grows while they press against it.
@@ -39,12 +39,12 @@ class Master:
         kinds, columns = instances.shape
         own = ~shared | (np.arange(kinds)[:, None] == 0)
         self._weight_at = [(k, c) for k in range(kinds) for c in range(columns) if own[k, c] and instances[k, c] > 0]
-        self._price_at = [(k, m) for k in range(kinds) for m in range(capacity.shape[1])]
+        self._multiplier_at = [(k, m) for k in range(kinds) for m in range(capacity.shape[1])]
         self._scale = 0.0
         self._model: mathopt.Model = mathopt.Model()
         self._bound = self._model.add_variable(lb=-np.inf)
         self._weights = [self._model.add_variable(lb=0.0) for _ in self._weight_at]
-        self._prices = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in self._price_at]
+        self._multipliers = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in self._multiplier_at]
         self._model.maximize(self._bound)
         self._simplex: dict[int, mathopt.LinearConstraint] = {}
         self._idle: dict[int, tuple[mathopt.Variable, float]] = {}
@@ -72,7 +72,7 @@ class Master:
         for _, column in self._weight_at:
             sizes[int(self._stages[column])] += 1
         weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
-        return self._as_multipliers(weights, [0.0] * len(self._price_at))
+        return self._as_multipliers(weights, [0.0] * len(self._multiplier_at))
 
     def add_table(self, table: int, stage: int, seconds: list[float]) -> None:
         """Give the table a weight in a stage: the stage lasts at least as long as its largest block.
@@ -100,11 +100,14 @@ class Master:
         terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
         terms += [self._scale * value * w for value, (_, w) in zip(of_table, self._tables, strict=True)]
         terms += [self._scale * value * weight for weight, value in self._idle.values()]
-        terms += [float(excess[at]) * price for at, price in zip(self._price_at, self._prices, strict=True)]
+        terms += [
+            float(excess[at]) * multiplier
+            for at, multiplier in zip(self._multiplier_at, self._multipliers, strict=True)
+        ]
         self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
 
     def attempt(self, most_iterations: int | None = None) -> tuple[Multipliers, float] | None:
-        """The best weights and prices under the cuts, and the value there: no bound can be above it.
+        """The best weights and multipliers under the cuts, and the value there: no bound can be above it.
 
         None where no solver ends, after so many iterations if that is given.
         """
@@ -113,15 +116,17 @@ class Master:
             if result is None:
                 return None
             self._result, values = result, result.variable_values()
-            pressed = [p for p in self._prices if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound]
-            for price in pressed:
-                price.upper_bound *= 10
+            pressed = [
+                p for p in self._multipliers if p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+            ]
+            for multiplier in pressed:
+                multiplier.upper_bound *= 10
             if not pressed:
                 break
         of_table = {pair: values[weight] for pair, weight in self._tables}
         idle = {stage: values[weight] for stage, (weight, _) in self._idle.items()}
         multipliers = self._as_multipliers(
-            [values[w] for w in self._weights], [values[p] for p in self._prices], of_table, idle
+            [values[w] for w in self._weights], [values[p] for p in self._multipliers], of_table, idle
         )
         return multipliers, values[self._bound] / self._scale
 
@@ -139,7 +144,7 @@ class Master:
                 weight[self._instances[:, c] > 0, c] = share
             else:
                 weight[k, c] = share
-        for (k, m), value in zip(self._price_at, multipliers, strict=True):
+        for (k, m), value in zip(self._multiplier_at, multipliers, strict=True):
             byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
         total = self._total(weight)
         for (_, stage), value in of_table.items():

@@ -16,8 +16,8 @@ _FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
 
 class NodeDual:
     """The program over the multipliers of a branch node: equal ranks share them. Its unknowns are shares of a stage's
-    weight, prices of the whole free memory, and of each stage the share of the weight that counts the seconds it takes
-    anyway.
+    weight, multipliers of the whole free memory, and of each stage the share of the weight that counts the seconds it
+    takes anyway.
     """
 
     def __init__(self, rules: BranchingRules, state: NodeState, reduced: ReducedProblem) -> None:
@@ -43,7 +43,7 @@ class NodeDual:
         model = mathopt.Model()
         self._bound = model.add_variable(lb=-np.inf)
         self._shares = [model.add_variable(lb=0.0) for _ in columns]
-        self._prices = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
+        self._multipliers = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
         has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
         self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
         constant = self._constant / len(problem.stage_constants)
@@ -77,12 +77,12 @@ class NodeDual:
     def multipliers(self, values: Floats) -> NodeMultipliers:
         """The multipliers of every rank; those of a stage sum to one exactly, whatever the solver's tolerance."""
         problem = self._problem
-        share, price, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
+        share, multiplier, idle = np.split(np.maximum(values, 0.0), [self._columns, len(self._count)])
         total = np.bincount(self._stage, weights=share, minlength=len(idle)) + idle
         weight = share / total[self._stage] / self._count[: self._columns]
         of_rank, of_pool = (np.zeros(instances.shape) for instances in (problem.resource_of_rank, problem.pool_of_rank))
         of_rank[self._reduced.columns] = weight[self._column_slot]
-        of_pool[self._reduced.tiers] = (price / self._unit_bytes)[self._pool_slot]
+        of_pool[self._reduced.tiers] = (multiplier / self._unit_bytes)[self._pool_slot]
         return NodeMultipliers(of_rank, of_pool)
 
     def add_cut(self, choice: NodeChoice) -> None:
@@ -96,7 +96,7 @@ class NodeDual:
         seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
         size = size / self._unit_bytes
         terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
-        terms += [float(value) * price for value, price in zip(size, self._prices, strict=True)]
+        terms += [float(value) * multiplier for value, multiplier in zip(size, self._multipliers, strict=True)]
         terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
         self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
 
@@ -111,13 +111,13 @@ class NodeDual:
                 return None
             values = result.variable_values()
             pressed = [
-                p for p in self._prices if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+                p for p in self._multipliers if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
             ]
-            for price in pressed:
-                price.upper_bound *= 10
+            for multiplier in pressed:
+                multiplier.upper_bound *= 10
             if not pressed:
                 break
-        point = np.array([values[v] for v in (*self._shares, *self._prices, *self._idle)])
+        point = np.array([values[v] for v in (*self._shares, *self._multipliers, *self._idle)])
         point[self._columns : len(self._count)] /= self._scale
         return point, values[self._bound] / self._scale
 

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import FINE_ROUNDING
@@ -64,7 +63,7 @@ def presolve(problem: Problem) -> Presolved:
     names = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
     arrays = {name: getattr(problem, name).copy() for name in names}
     ask, seconds = _asked(problem)
-    on_rank = problem.block_is_splittable & (problem.block_extent == RANK)
+    on_rank = problem.block_is_splittable & problem.is_on_rank
     for whole in np.unique(problem.option_units[problem.block_option[on_rank]]).tolist():
         block_of = _block_of(problem, whole, on_rank)
         widths = np.flatnonzero((block_of >= 0).any(axis=0)).tolist()

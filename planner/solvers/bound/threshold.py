@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.certificates.multipliers import Bound, Multipliers
-from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
@@ -32,7 +31,7 @@ def step_of_block(fluid: Fluid, multipliers: Multipliers) -> Floats:
     least = least_of_stages(fluid, multipliers)
     step = np.maximum(problem.extremes.stage_peaks_of_kind, least).sum(axis=2) + problem.stage_constants.sum()
     least_step = step.min(axis=0)
-    least_step[problem.block_extent == WORLD] = least.sum() + problem.stage_constants.sum()
+    least_step[problem.is_world_wide] = least.sum() + problem.stage_constants.sum()
     return np.asarray(least_step * (1 - ROUNDING))
 
 

@@ -48,17 +48,17 @@ class BlockPlacer:
             at += placed
         return True
 
-    def put_on_node(self, block: int) -> bool:
-        """Put a node-wide block on the node where the potential grows least."""
-        problem = self._problem
-        growth, size = self._potential.by_block_on_node(block)
-        of_node = np.add.reduceat(growth, problem.node_start[:-1])
-        for node in np.argsort(of_node, kind="stable").tolist():
-            if of_node[node] == np.inf:
+    def put_on_group(self, block: int) -> bool:
+        """Put a group-wide block on the site where the potential grows least."""
+        sites = self._problem.sites_of(block)
+        growth, size = self._potential.by_block_on_group(block)
+        of_site = sites.sum(growth)
+        for site in np.argsort(of_site, kind="stable").tolist():
+            if of_site[site] == np.inf:
                 return False
-            ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
-            if self._node_has_room(size[:, ranks], ranks):
-                self._partial.put(block, node, np.arange(ranks.start, ranks.stop))
+            ranks = sites.ranks(site)
+            if self._have_room(size[:, ranks], ranks):
+                self._partial.put(block, site, np.arange(ranks.start, ranks.stop))
                 return True
         return False
 
@@ -122,7 +122,7 @@ class BlockPlacer:
             )
         return len(ranks)
 
-    def _node_has_room(self, size: Floats, ranks: slice) -> bool:
+    def _have_room(self, size: Floats, ranks: slice) -> bool:
         """Return whether the shared pools, too, hold what all ranks of the node bring together."""
         for m, pool in enumerate(self._problem.pool_of_rank):
             members = pool[ranks]

@@ -8,7 +8,6 @@ import itertools
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.load_steps import blocks_in_steps
@@ -77,13 +76,13 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
     somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
-    return np.where(problem.block_extent == WORLD, everywhere, somewhere)
+    return np.where(problem.is_world_wide, everywhere, somewhere)
 
 
 def _largest_pool_shares(problem: Problem) -> Floats:
     """Return the largest share of a pool of each tier [B, M] that one block takes, world-wide ones aside."""
     share = np.where(problem.allowed[..., None], problem.extremes.pool_demand, 0.0).max(axis=0)
-    share[problem.block_extent == WORLD] = 0.0
+    share[problem.is_world_wide] = 0.0
     return np.asarray(share)
 
 
@@ -97,7 +96,7 @@ def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float) ->
     peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size.max(axis=1)), np.inf)
     start = problem.block_start[:-1]
     worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))
-    worst[problem.block_extent[start] == WORLD] = np.inf
+    worst[problem.is_world_wide[start]] = np.inf
     smallest = np.minimum.reduceat(worst, problem.option_start[:-1])
     smallest[np.isinf(smallest)] = 0.0
     return np.asarray(peak <= np.maximum(1.0, smallest)[problem.option_table[problem.block_option]])

@@ -9,7 +9,6 @@ import itertools
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -96,13 +95,12 @@ class _Greedy:
         blocks = [b for t in np.flatnonzero(unconfined & ~self._colocated).tolist() for b in members[t]]
         by_size = sorted(blocks, key=self._size_of.__getitem__, reverse=True)
         colocated = [members[t] for t in np.flatnonzero(unconfined & self._colocated).tolist()]
-        extent = problem.block_extent
         stored = problem.extremes.pool_demand.min(axis=0).max(axis=1)
-        single = [block for block in by_size if extent[block] == RANK]
+        single = [block for block in by_size if problem.is_on_rank[block]]
         done = (
             all(self._put_unit(unit) for unit in units)
             and placer.put_on_ranks([block for block in single if stored[block] > heavy])
-            and all(placer.put_on_node(block) for block in by_size if extent[block] == NODE)
+            and all(placer.put_on_group(block) for block in by_size if problem.is_on_group[block])
             and all(placer.put_within_one_node(each) for each in sorted(colocated, key=self._total_size, reverse=True))
             and placer.put_on_ranks([block for block in single if stored[block] <= heavy])
         )
@@ -113,8 +111,8 @@ class _Greedy:
 
     def _put_unit(self, unit: TableUnit) -> bool:
         """Put all blocks of a unit in the zone where they cost least, or the next one where they fit."""
-        extent = self._problem.block_extent
-        local = [b for table in unit.tables for b in self._members[table] if extent[b] != WORLD]
+        is_world_wide = self._problem.is_world_wide
+        local = [b for table in unit.tables for b in self._members[table] if not is_world_wide[b]]
         if not unit.zone_of_rank[-1]:
             return self._put_tables(unit)
         if not local:
@@ -139,21 +137,21 @@ class _Greedy:
             return self._potential.by_blocks_on_one_rank(blocks)
         total = np.zeros(len(starts))
         for block in blocks:
-            if problem.block_extent[block] == NODE:
-                total += np.add.reduceat(self._potential.by_block_on_node(block)[0], starts)
+            if problem.is_on_group[block]:
+                total += np.add.reduceat(self._potential.by_block_on_group(block)[0], starts)
             else:
                 total += np.minimum.reduceat(self._potential.by_block_on_rank(block), starts)
         return total
 
     def _put_tables(self, unit: TableUnit) -> bool:
-        members, extent, placer = self._members, self._problem.block_extent, self._placer
+        members, problem, placer = self._members, self._problem, self._placer
         for table in sorted(unit.tables, key=lambda table: -self._total_size(members[table])):
             if self._colocated[table]:
                 done = placer.put_within_one_node(members[table])
             else:
-                local = [block for block in members[table] if extent[block] != WORLD]
+                local = [block for block in members[table] if not problem.is_world_wide[block]]
                 done = all(
-                    placer.put_on_node(block) if extent[block] == NODE else placer.put_on_rank(block)
+                    placer.put_on_group(block) if problem.is_on_group[block] else placer.put_on_rank(block)
                     for block in sorted(local, key=self._size_of.__getitem__, reverse=True)
                 )
             if not done:

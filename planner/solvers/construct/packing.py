@@ -11,10 +11,10 @@ import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.block_sizes import block_shares, choice_shares, smallest_shares
-from planner.problem.extents import NODE, WORLD
 from planner.problem.load_state import LoadState, place_block, place_world, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.sites import NOWHERE
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -81,19 +81,18 @@ def _cut_finer(problem: Problem, choices: Ints, left: Ints, values: Floats, shar
 
 
 def _first_fit(problem: Problem, choices: Ints, share: Floats) -> tuple[Placement | None, Ints]:
-    """Place the blocks of the picked options, world-wide ones first, then those of nodes, then single ranks', the
+    """Place the blocks of the chosen options, world-wide ones first, then those of groups, then single ranks', the
     largest first, each where it first fits; return that, or the tables to cut finer, as some are left over."""
     state = LoadState(problem)
     members = [(block, choice) for choice in choices.tolist() for block in problem.blocks_of_choice(choice)]
     blocks = np.array([block for block, _ in members], dtype=np.int64)
     table = problem.option_table[problem.block_option[blocks]]
-    extent = problem.block_extent[blocks]
-    place_world(problem, state, blocks[extent == WORLD])
+    placed = problem.is_world_wide[blocks]
+    place_world(problem, state, blocks[placed])
     if state.overflow_bytes() > 0:
-        return None, table[extent == WORLD]
-    where = np.full(len(blocks), -1)
-    placed = extent == WORLD
-    order = np.lexsort((np.arange(len(blocks)), -share[blocks], extent != NODE))
+        return None, table[placed]
+    where = np.full(len(blocks), NOWHERE)
+    order = np.lexsort((np.arange(len(blocks)), -share[blocks], ~problem.is_on_group[blocks]))
     together = problem.option_colocated[problem.block_option[blocks]]
     for i in order[~placed[order]].tolist():
         taken = where[(table == table[i]) & placed] if together[i] else where[:0]
@@ -117,10 +116,10 @@ def _to_cut(table: Ints, share: Floats, placed: Bools) -> Ints:
 
 
 def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> int | None:
-    """Return the first rank (or node) with room for the block; of a node-colocated option's, beside its other blocks'
+    """Return the first rank (or group) with room for the block; of a node-colocated option's, beside its other blocks'
     ranks `taken`."""
-    if problem.block_extent[block] == NODE:
-        return _node_for(problem, state, block)
+    if problem.is_on_group[block]:
+        return _group_for(problem, state, block)
     size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
     fits = (state.free >= size[problem.kind_of_rank].T).all(axis=0) & problem.may_hold(block)
     if len(taken):
@@ -130,14 +129,12 @@ def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> i
     return rank if fits[rank] else None
 
 
-def _node_for(problem: Problem, state: LoadState, block: int) -> int | None:
-    """Return the first node whose pools have room for what all its ranks hold of the block."""
-    sizes = np.diff(problem.node_start).tolist()
-    share = np.concatenate([problem.node_share(block, ranks) for ranks in sizes])
-    _, size = spread(problem, block, share, problem.kind_of_rank)
+def _group_for(problem: Problem, state: LoadState, block: int) -> int | None:
+    """Return the first group of ranks whose pools have room for what all its ranks hold of the block."""
+    _, size = spread(problem, block, problem.row_shares.on_every_site(block), problem.kind_of_rank)
     fits = problem.may_hold(block).copy()
     for m, pool in enumerate(problem.pool_of_rank):
         fits &= np.bincount(pool, weights=size[m])[pool] <= state.free[m]
-    of_node = np.logical_and.reduceat(fits, problem.node_start[:-1])
-    node = int(of_node.argmax())
-    return node if of_node[node] else None
+    is_roomy = problem.sites_of(block).all(fits)
+    site = int(is_roomy.argmax())
+    return site if is_roomy[site] else None

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import ranks_of
+from planner.problem.sites import NOWHERE
 from planner.solvers.construct.capacity_regions import OpenRanks, TableUnit
 
 
@@ -39,10 +39,10 @@ class PartialPlacement:
     def charge_everywhere(self, blocks: Ints) -> None:
         """Charge what all blocks that are to be placed cost every rank, and give the world-wide ones their place."""
         place_everywhere(self.problem, self.state, blocks)
-        world_wide = blocks[self.problem.block_extent[blocks] == WORLD]
+        world_wide = blocks[self.problem.is_world_wide[blocks]]
         place_world(self.problem, self.state, world_wide)
         for block in world_wide.tolist():
-            self._record(block, -1)
+            self._record(block, NOWHERE)
 
     def confine(self, units: list[TableUnit]) -> None:
         """Keep the tables of units to the ranks that they may use, beside the blocks that are placed already."""
@@ -51,7 +51,7 @@ class PartialPlacement:
             return
         blocks, places = np.array(self._blocks, dtype=np.int64), np.array(self._places, dtype=np.int64)
         for block, first, count in zip(blocks.tolist(), *ranks_of(self.problem, blocks, places), strict=True):
-            if self.problem.block_extent[block] != WORLD:
+            if not self.problem.is_world_wide[block]:
                 self.open_ranks.take(block, np.arange(first, first + count))
 
     def put(self, block: int, place: int, ranks: Ints) -> None:

@@ -31,7 +31,6 @@ class Potential:
         self._room: Floats = np.maximum(LoadState(problem).free[self._tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._aim: Floats = aim[problem.stage_of_column][:, None]
-        self._node_sizes: list[int] = np.diff(problem.node_start).tolist()
 
     def sizes(self, blocks: Ints) -> dict[int, float]:
         """Return the largest share of a stage or of a rank's memory that each block takes on any kind of rank."""
@@ -62,12 +61,10 @@ class Potential:
         open_to_all = np.logical_and.reduce([self._partial.open_ranks.of(block) for block in blocks])
         return np.where(open_to_all, self._growth(load, size, np.flatnonzero(load.any(axis=1))), np.inf)
 
-    def by_block_on_node(self, block: int) -> tuple[Floats, Floats]:
-        """Return the growth [W] by each rank's part of a node-wide block, and the parts' bytes [M, W]."""
+    def by_block_on_group(self, block: int) -> tuple[Floats, Floats]:
+        """Return the growth [W] by each rank's part of a group-wide block, and the parts' bytes [M, W]."""
         problem = self._problem
-        share_of = {n: problem.node_share(block, n) for n in set(self._node_sizes)}
-        share = np.concatenate([share_of[n] for n in self._node_sizes])
-        load, size = spread(problem, block, share, problem.kind_of_rank)
+        load, size = spread(problem, block, problem.row_shares.on_every_site(block), problem.kind_of_rank)
         growth = self._growth(load, size, self._felt(load))
         return np.where(self._partial.open_ranks.of(block), growth, np.inf), size
 

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -74,7 +73,7 @@ class Changeable:
         node."""
         problem = self.problem
         is_tied = problem.option_colocated[problem.block_option[self.block]]
-        return np.asarray((problem.block_extent[self.block] == RANK) & ~problem.grouped[self.table] & ~is_tied)
+        return np.asarray(problem.is_on_rank[self.block] & ~problem.grouped[self.table] & ~is_tied)
 
     def whole_on_rank(self, table: int) -> Ints:
         """Return the blocks that hold the table as a whole on one rank."""
@@ -89,7 +88,7 @@ class Changeable:
         only = np.diff(problem.block_start)[problem.block_option] == 1
         fixed = (whole == 0) & only & (problem.block_count == 1)
         is_whole = np.where(whole > 0, problem.block_units == whole, fixed)
-        return np.asarray(is_whole & (problem.block_extent == RANK) & problem.allowed.any(axis=0))
+        return np.asarray(is_whole & problem.is_on_rank & problem.allowed.any(axis=0))
 
     # -- what changes would make of it -------------------------------------------------------------------------
 

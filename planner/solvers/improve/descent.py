@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
+from planner.problem.relocation import ranks_of
 from planner.solvers.improve.changes import Changeable, PlacementChange
 
 WORTH = 1e-7
@@ -85,9 +85,7 @@ class Descent:
         """
         now, problem, load = self.now, self.now.problem, self.now.state.load
         block, place, peak = now.block, now.place, load.max(axis=1)
-        share, on_node = np.zeros(len(block)), problem.block_extent[block] == NODE
-        rank = np.where(on_node, problem.node_start[np.where(on_node, place, 0)], np.maximum(place, 0))
-        kind = problem.kind_of_rank[rank]
+        share, kind = np.zeros(len(block)), problem.kind_of_rank[ranks_of(problem, block, place)[0]]
         for columns in now.columns_of_stage:
             longest = float(peak[columns].max())
             if longest <= 0:
@@ -121,9 +119,11 @@ class Descent:
     def _is_on(self, ranks: Bools) -> Bools:
         """Return which items [I] some of the ranks hold a part of."""
         problem, place = self.now.problem, self.now.place
-        extent, on_node = problem.block_extent[self.now.block], np.logical_or.reduceat(ranks, problem.node_start[:-1])
-        here = np.where(extent == RANK, ranks[np.maximum(place, 0)], True)
-        return np.asarray(here & np.where(extent == NODE, on_node[np.where(extent == NODE, place, 0)], True))
+        extent, is_on = problem.block_extent[self.now.block], np.zeros(len(place), dtype=bool)
+        for number, sites in enumerate(problem.sites):
+            here = extent == number
+            is_on[here] = sites.any(ranks)[place[here]]
+        return is_on
 
     def _elsewhere(self, items: list[int], variants: Ints) -> Iterator[PlacementChange]:
         """Yield the change to one block of each variant in the place of some items, on the rank where that is best."""

@@ -12,7 +12,6 @@ from math import comb
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.bound.load_steps import amounts
@@ -87,7 +86,7 @@ class ExchangeIndex:
         """The fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
         bytes [n, M] that the fullest rank takes of each."""
         problem = self.problem
-        wide = problem.block_extent == WORLD
+        wide = problem.is_world_wide
         if not wide.any():
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 0))
         everywhere = np.asarray(problem.rank_sets.all(axis=1))

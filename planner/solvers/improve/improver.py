@@ -19,7 +19,7 @@ from planner.problem.placement import Placement
 from planner.solvers.improve.convert import convert
 from planner.solvers.improve.cut_tables import cut_tables
 from planner.solvers.improve.load_balancing import LoadBalancer
-from planner.solvers.improve.repartition_nodes import repartition_nodes
+from planner.solvers.improve.repartition_groups import repartition_groups
 from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.smoothing import Smoothing
@@ -46,7 +46,7 @@ class Move:
 
 
 MOVES = (
-    Move(repartition_nodes, (TURNS - 1,)),
+    Move(repartition_groups, (TURNS - 1,)),
     Move(cut_tables, (0, TURNS // 2), least_squarings=5),
     Move(convert, (TURNS // 4,), supports=lambda state: state.has_alternatives, is_exact=True),
     Move(repartition_ranks, tuple(range(TURNS))),

@@ -1,7 +1,7 @@
 """The best way to put one table into a state: all its options and all places, weighed against a target.
 
-Every tiling of a splittable option's columns over ranks is weighed by dynamic programming (`tiling`), every node for a
-node-wide one, every node with its cheapest ranks for a node-colocated one; a world-wide one has one place.
+Every tiling of a splittable option's columns over ranks is weighed by dynamic programming (`tiling`), every group of
+ranks for a group-wide one, every node with its cheapest ranks for a node-colocated one; a world-wide one has one place.
 
 It is the recreate step of ruin and recreate: best insertion, exact for one table at a time.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.sites import NOWHERE
 from planner.solvers.construct.tiling import cheapest_tiling
 from planner.solvers.improve.target import Target
 from planner.solvers.improve.wide import WideBlocks
@@ -53,13 +53,13 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
-class _OnNodes:
-    """The NODE blocks of a table that are worth weighing; n that differ."""
+class _OnGroups:
+    """The blocks of one table and extent, on groups of ranks, that are worth weighing; n that differ."""
 
     which: dict[int, int]
     """Which of the n each block is like."""
     load: Floats
-    """[n, C, W] of the instance that each rank uses, were the block on every node."""
+    """[n, C, W] of the instance that each rank uses, were the block on every site."""
     size: Floats
     """[n, M, W]"""
     allowed: Bools
@@ -83,7 +83,7 @@ class Insertion:
         self._everywhere: Floats = np.einsum("kbc,kc->b", problem.everywhere, weight * counts)
         self._least_wide: dict[int, float] = {}
         self._candidates: dict[int, list[_Candidate]] = {}
-        self._on_nodes: dict[int, _OnNodes] = {}
+        self._on_groups: dict[tuple[int, int], _OnGroups] = {}
         self._everyone = np.arange(problem.world)
         self._unit: Floats = np.eye(problem.world)
         self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
@@ -96,7 +96,7 @@ class Insertion:
         """Put in (1) or take out (-1) a table."""
         problem = self._problem
         block, place = np.array(blocks).T
-        on_rank = problem.block_extent[block] == RANK
+        on_rank = problem.is_on_rank[block]
         if on_rank.any():
             of, rank = (block, place) if on_rank.all() else (block[on_rank], place[on_rank])
             kind = self._kind[rank]
@@ -109,10 +109,8 @@ class Insertion:
             else:
                 state.load[:, rank] += load
                 state.free[:, rank] -= size
-        for b, node in zip(block[~on_rank].tolist(), place[~on_rank].tolist(), strict=True):
-            ranks = slice(0, problem.world)
-            if node >= 0:
-                ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
+        for b, site in zip(block[~on_rank].tolist(), place[~on_rank].tolist(), strict=True):
+            ranks = problem.sites_of(b).ranks(site)
             load, size = self._wide.spread(b)
             state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
         if self._is_everywhere[block].any():
@@ -146,7 +144,7 @@ class Insertion:
         load = problem.fixed[:, blocks] + problem.by_rows[:, blocks]
         size = problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]
         option = int(problem.block_option[blocks[0]])
-        if problem.block_extent[blocks[0]] == RANK:
+        if problem.is_on_rank[blocks[0]]:
             least = np.einsum("knx,kx->kn", np.concatenate([load, size], axis=2), self._price).min(axis=0)
         else:
             least = np.array([self._least_when_wide(block) for block in blocks.tolist()])
@@ -158,14 +156,14 @@ class Insertion:
         return _Candidate(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
 
     def _least_when_wide(self, block: int) -> float:
-        """Return the least that a NODE or WORLD block adds."""
+        """Return the least that a group-wide or world-wide block adds."""
         problem, block = self._problem, self._wide.alike(block)
         if block in self._least_wide:
             return self._least_wide[block]
         load, size = self._wide.spread(block)
         cost = (np.concatenate([load, size]) * self._price[self._kind].T).sum(axis=0)
-        on_node = problem.block_extent[block] == NODE
-        least = float(np.add.reduceat(cost, problem.node_start[:-1]).min() if on_node else cost.sum())
+        is_world_wide = problem.is_world_wide[block]
+        least = float(cost.sum() if is_world_wide else problem.sites_of(block).sum(cost).min())
         return self._least_wide.setdefault(block, least)
 
     # -- offers ------------------------------------------------------------------------------------------------
@@ -174,7 +172,7 @@ class Insertion:
         """Return the way that costs least; None where the table has no place."""
         problem = self._problem
         best: Offer | None = None
-        on_nodes: Floats | None = None
+        on_groups: dict[int, Floats] = {}
         for candidate in self._candidates_of_table(table):
             if best is not None and candidate.least >= best.growth:
                 break
@@ -182,13 +180,15 @@ class Insertion:
                 offer = self._node_colocated(state, candidate)
             elif problem.option_units[candidate.option]:
                 offer = self._tiled(state, candidate)
-            elif problem.block_extent[candidate.blocks[0]] == RANK:
+            elif problem.is_on_rank[candidate.blocks[0]]:
                 offer = self._single(state, candidate)
-            elif problem.block_extent[candidate.blocks[0]] == WORLD:
+            elif problem.is_world_wide[candidate.blocks[0]]:
                 offer = self._world_wide(state, candidate)
             else:
-                on_nodes = self._node_growth(state, table) if on_nodes is None else on_nodes
-                offer = self._node_wide(candidate, on_nodes, self._on_nodes[table].which)
+                extent = int(problem.block_extent[candidate.blocks[0]])
+                if extent not in on_groups:
+                    on_groups[extent] = self._group_growth(state, table, extent)
+                offer = self._group_wide(candidate, on_groups[extent], self._on_groups[table, extent].which)
             if offer is not None and np.isfinite(offer.growth) and (best is None or offer.growth < best.growth):
                 best = offer
         return best
@@ -254,55 +254,54 @@ class Insertion:
                 best = Offer(total, list(zip(candidate.blocks[rows].tolist(), ranks.tolist(), strict=True)))
         return best
 
-    def _node_growth(self, state: LoadState, table: int) -> Floats:
-        """Return the growth [n, N] by each of the table's different NODE blocks on each node; infinite where it may not
-        be."""
-        if table not in self._on_nodes:
-            self._on_nodes[table] = self._gathered(table)
-        blocks = self._on_nodes[table]
+    def _group_growth(self, state: LoadState, table: int, extent: int) -> Floats:
+        """Return the growth [n, N] by each of the table's different blocks of an extent on each of its sites; infinite
+        where it may not be."""
+        if (table, extent) not in self._on_groups:
+            self._on_groups[table, extent] = self._gathered(table, extent)
+        blocks = self._on_groups[table, extent]
         growth = np.where(blocks.allowed, self._target.wide_growth(state, blocks.load, blocks.size), np.inf)
-        return np.asarray(np.add.reduceat(growth, self._problem.node_start[:-1], axis=1))
+        return self._problem.sites[extent].sum(growth)
 
-    def _gathered(self, table: int) -> _OnNodes:
-        """Return the NODE blocks of a table that differ, with what they bring to every node."""
+    def _gathered(self, table: int, extent: int) -> _OnGroups:
+        """Return the blocks of a table and an extent that differ, with what they bring to every site."""
         candidates = [
             candidate
             for candidate in self._candidates_of_table(table)
-            if self._problem.block_extent[candidate.blocks[0]] == NODE
+            if self._problem.block_extent[candidate.blocks[0]] == extent
         ]
         like = {block: self._wide.alike(block) for candidate in candidates for block in candidate.blocks.tolist()}
         different = sorted({*like.values()})
         load, size = (np.stack(of) for of in zip(*(self._wide.total(block) for block in different), strict=True))
         allowed = self._problem.allowed[self._kind[None], np.array(different)[:, None]]
-        return _OnNodes({block: different.index(other) for block, other in like.items()}, load, size, allowed)
+        return _OnGroups({block: different.index(other) for block, other in like.items()}, load, size, allowed)
 
-    def _node_wide(self, candidate: _Candidate, on_nodes: Floats, which: dict[int, int]) -> Offer | None:
-        """Return the blocks of a node-wide option on the nodes where they cost least, each on another node; `on_nodes`
+    def _group_wide(self, candidate: _Candidate, on_sites: Floats, which: dict[int, int]) -> Offer | None:
+        """Return the blocks of a group-wide option on the sites where they cost least, each on another one; `on_sites`
         [n, N] is the growth by those that differ, and `which` of these each block is."""
         problem = self._problem
-        taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
+        taken = np.zeros(on_sites.shape[1], dtype=bool)
         blocks: PlacedBlocks = []
         total = 0.0
         for i, block in enumerate(candidate.blocks.tolist()):
-            growth = on_nodes[which[block]] + candidate.everywhere[i]
+            growth = on_sites[which[block]] + candidate.everywhere[i]
             count = int(problem.block_count[block])
             order = np.argsort(np.where(taken, np.inf, growth), kind="stable")[:count]
             if len(order) < count or taken[order].any():
                 return None
             taken[order] = True
             total += float(growth[order].sum())
-            blocks += [(block, node) for node in order.tolist()]
+            blocks += [(block, site) for site in order.tolist()]
         return Offer(total, blocks)
 
     def _world_wide(self, state: LoadState, candidate: _Candidate) -> Offer:
         """Return the blocks of a world-wide option, which have one place."""
         blocks = np.repeat(candidate.blocks, self._problem.block_count[candidate.blocks]).tolist()
         total = sum(float(self._wide_growth(state, block).sum()) for block in blocks)
-        return Offer(
-            total + float(candidate.everywhere @ self._problem.block_count[candidate.blocks]), [(b, -1) for b in blocks]
-        )
+        everywhere = float(candidate.everywhere @ self._problem.block_count[candidate.blocks])
+        return Offer(total + everywhere, [(block, NOWHERE) for block in blocks])
 
     def _wide_growth(self, state: LoadState, block: int) -> Floats:
-        """Return each rank's part of the growth [W] by a NODE or WORLD block; infinite where it may not be."""
+        """Return each rank's part of the growth [W] by a wide block; infinite where it may not be."""
         growth = self._target.wide_growth(state, *self._wide.total(block))
         return np.where(self._problem.allowed[self._kind, block], growth, np.inf)

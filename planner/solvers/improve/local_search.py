@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Multipliers
-from planner.problem.extents import WORLD
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns, with_options
@@ -123,7 +122,7 @@ def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:
     value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])
     cheapest, _ = fluid.price(multipliers)
     is_splittable = problem.option_units > 0
-    is_wide = np.minimum.reduceat(problem.block_extent, problem.block_start[:-1]) == WORLD
+    is_wide = np.logical_and.reduceat(problem.is_world_wide, problem.block_start[:-1])
     kept = (value <= WORTH_A_LOOK * cheapest[problem.option_table]) & (is_splittable | is_wide)
     if not multipliers.byte.any():
         for some in (np.flatnonzero(is_splittable), np.flatnonzero(~is_splittable & is_wide)):

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -165,8 +164,8 @@ class PathRelinking:
         np.add.at(everywhere, which, problem.everywhere[:, block].swapaxes(0, 1))
         np.subtract.at(everywhere, which_now, problem.everywhere[:, block_now].swapaxes(0, 1))
         is_spread = np.zeros(len(tables), dtype=bool)
-        is_spread[which_now[problem.block_extent[block_now] != RANK]] = True
-        looked_at = np.flatnonzero((problem.block_extent[block] == RANK) & ~is_spread[which])
+        is_spread[which_now[~problem.is_on_rank[block_now]]] = True
+        looked_at = np.flatnonzero(problem.is_on_rank[block] & ~is_spread[which])
         which, block, rank = which[looked_at], block[looked_at], rank[looked_at]
         single = np.flatnonzero(~is_spread[which_now])
         places, at = np.unique(which_now[single] * problem.world + rank_now[single], return_inverse=True)
@@ -221,7 +220,8 @@ class PathRelinking:
         problem, state = self._problem, self._state
         everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
         everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
-        ranks = np.concatenate([self._ranks(block, where) for block, where in new])
+        every = np.arange(problem.world)
+        ranks = np.concatenate([every[problem.sites_of(block).ranks(place)] for block, place in new])
         self._charge(old, new, everywhere)
         where = slice(None) if everywhere.any() else ranks
         is_slow = bool((state.load[:, where] > self._ceiling[:, None]).any())
@@ -230,14 +230,6 @@ class PathRelinking:
             return "done"
         self._charge(new, old, -everywhere)
         return "slow" if is_slow else "full"
-
-    def _ranks(self, block: int, where: int) -> Ints:
-        extent = self._problem.block_extent[block]
-        if extent == RANK:
-            return np.array([where])
-        if extent == NODE:
-            return np.arange(self._problem.node_start[where], self._problem.node_start[where + 1])
-        return np.arange(self._problem.world)
 
     def _charge(self, gone: PlacedBlocks, come: PlacedBlocks, everywhere: Floats) -> None:
         for block, where in gone:

@@ -1,8 +1,8 @@
-"""Recuts of tables over nodes: in another number of blocks, on other nodes.
+"""Recuts of tables over groups of ranks (nodes, say): in another number of blocks, on other groups.
 
-Local search moves and cuts blocks of single ranks, and moves those of nodes; how many of these a table has stays. Other
-numbers may leave all ranks a whole step of room. They are compared by the step that their wide blocks allow, were all
-blocks of single ranks dealt out as well as can be.
+Local search moves and cuts blocks of single ranks, and moves those of groups; how many of these a table has stays.
+Other numbers may leave all ranks a whole step of room. They are compared by the step that their wide blocks allow, were
+all blocks of single ranks dealt out as well as can be.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -20,44 +19,47 @@ from planner.solvers.improve.respread import ROOM
 from planner.solvers.improve.wide import WideBlocks
 
 SQUARINGS = 3
-"""Blocks go to the nodes on which the sum of loads to the power of 2 to this one grows least."""
+"""Blocks go to the sites on which the sum of loads to the power of 2 to this one grows least."""
 
 
 @dataclass(frozen=True)
 class Recut:
-    """A placement with one table over nodes in another option, and the step that it may come to; it need not fit."""
+    """A placement with one table over groups of ranks in another option, and the step that it may come to.
+
+    It need not fit.
+    """
 
     reach_s: float
     placement: Placement
 
 
 class Reach:
-    """Other ways to cut tables over nodes, of one problem."""
+    """Other ways to cut tables over groups of ranks, of one problem."""
 
     def __init__(self, problem: Problem, wide: WideBlocks) -> None:
         self._problem, self._wide = problem, wide
 
     def recuts(self, placement: Placement) -> list[Recut]:
-        """Return every other way to cut one table that is over nodes, on the nodes that are least loaded by wide
-        blocks; the most promising first."""
+        """Return every other way to cut one table that is over groups of ranks, on the sites that are least loaded by
+        wide blocks; the most promising first."""
         problem = self._problem
         on_rank, table = self._on_rank(placement), problem.table_of_block[placement.item_block]
         moved, recuts = self._moved(placement, on_rank), list[Recut]()
-        over_nodes = np.unique(table[problem.block_extent[placement.item_block] == NODE])
-        for number in over_nodes[~problem.grouped[over_nodes]].tolist():
+        over_groups = np.unique(table[problem.is_on_group[placement.item_block]])
+        for number in over_groups[~problem.grouped[over_groups]].tolist():
             own = table == number
             rest = Placement(placement.item_block[~own], placement.item_place[~own])
             base = self._base(rest, on_rank[~own])
-            for option in self._node_wide[number]:
+            for option in self._group_wide[number]:
                 if option == problem.block_option[placement.item_block[own][0]]:
                     continue
-                blocks, nodes = self._placed(base, option)
-                if len(nodes):
+                blocks, places = self._placed(base, option)
+                if len(places):
                     state = base.copy()
-                    for block, node in zip(blocks.tolist(), nodes.tolist(), strict=True):
-                        place_block(problem, state, block, node)
+                    for block, site in zip(blocks.tolist(), places.tolist(), strict=True):
+                        place_block(problem, state, block, site)
                     place_everywhere(problem, state, blocks)
-                    block, place = np.append(rest.item_block, blocks), np.append(rest.item_place, nodes)
+                    block, place = np.append(rest.item_block, blocks), np.append(rest.item_place, places)
                     order = np.lexsort((place, block))
                     recuts.append(Recut(self._step_s(state.load, moved), Placement(block[order], place[order])))
         return sorted(recuts, key=lambda recut: recut.reach_s)
@@ -66,7 +68,7 @@ class Reach:
 
     def _on_rank(self, placement: Placement) -> Bools:
         """Return which items [I] are on single ranks."""
-        return np.asarray(self._problem.block_extent[placement.item_block] == RANK)
+        return self._problem.is_on_rank[placement.item_block]
 
     def _base(self, placement: Placement, on_rank: Bools) -> LoadState:
         """Return what wide blocks load, and what blocks of single ranks cost everywhere."""
@@ -83,10 +85,10 @@ class Reach:
     # -- wide blocks ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def _node_wide(self) -> list[list[int]]:
-        """The options of each table whose blocks are all over nodes and may be there."""
+    def _group_wide(self) -> list[list[int]]:
+        """The options of each table whose blocks are all over groups of ranks of one extent and may be there."""
         problem = self._problem
-        fit = (problem.block_extent == NODE) & problem.allowed.any(axis=0)
+        fit = problem.is_on_group & problem.allowed.any(axis=0)
         options = np.logical_and.reduceat(fit, problem.block_start[:-1])
         return [
             [option for option in range(first, last) if options[option]]
@@ -94,25 +96,26 @@ class Reach:
         ]
 
     def _placed(self, base: LoadState, option: int) -> tuple[Ints, Ints]:
-        """Return the option's blocks, the widest first, each on another node; none where there is no room."""
+        """Return the option's blocks, the widest first, each on another site; none where there is no room."""
         problem = self._problem
         types = np.arange(*problem.block_start[option : option + 2])
         types = types[np.argsort(-problem.fixed[:, types].sum(axis=(0, 2)), kind="stable")]
         aim = np.maximum(base.load.max(axis=1), 1e-15)[:, None]
-        taken = np.zeros(len(problem.node_start) - 1, dtype=bool)
-        nodes: list[int] = []
+        sites = problem.sites_of(int(types[0]))
+        taken = np.zeros(sites.count, dtype=bool)
+        places: list[int] = []
         for block in types.tolist():
             load, size = self._wide.total(block)
             then, now = ((loads / aim) ** 2**SQUARINGS for loads in (base.load + load, base.load))
             fits = problem.may_hold(block) & (base.free >= size).all(axis=0)
             growth = np.where(fits, (then - now).sum(axis=0), np.inf)
-            of_node = np.where(taken, np.inf, np.add.reduceat(growth, problem.node_start[:-1]))
-            best = np.argsort(of_node, kind="stable")[: int(problem.block_count[block])]
-            if len(best) < problem.block_count[block] or np.isinf(of_node[best]).any():
+            of_site = np.where(taken, np.inf, sites.sum(growth))
+            best = np.argsort(of_site, kind="stable")[: int(problem.block_count[block])]
+            if len(best) < problem.block_count[block] or np.isinf(of_site[best]).any():
                 return types[:0], types[:0]
             taken[best] = True
-            nodes += best.tolist()
-        return np.repeat(types, problem.block_count[types]), np.array(nodes, dtype=np.int64)
+            places += best.tolist()
+        return np.repeat(types, problem.block_count[types]), np.array(places, dtype=np.int64)
 
     # -- levels --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
@@ -69,11 +68,7 @@ class _Repair:
         self._problem, self._value, self._cheap_s = problem, value, cheap_s
         blocks = placement.item_block
         option = problem.block_option[blocks]
-        moves = (
-            (problem.block_extent[blocks] == RANK)
-            & problem.block_is_splittable[blocks]
-            & ~problem.option_colocated[option]
-        )
+        moves = problem.is_on_rank[blocks] & problem.block_is_splittable[blocks] & ~problem.option_colocated[option]
         self._fixed = Placement(blocks[~moves], placement.item_place[~moves])
         self._block, self._rank = blocks[moves].copy(), placement.item_place[moves].copy()
         self._table: Ints = problem.table_of_block[self._block]
@@ -101,7 +96,7 @@ class _Repair:
         table = int(problem.table_of_block[block])
         members = np.arange(*problem.table_block_start[table : table + 2])
         whole = problem.block_units[members] == problem.option_units[problem.block_option[members]]
-        may = whole & problem.block_is_splittable[members] & (problem.block_extent[members] == RANK)
+        may = whole & problem.block_is_splittable[members] & problem.is_on_rank[members]
         members = members[may & problem.allowed[0, members] & np.isfinite(self._value[members])]
         stored = (problem.bytes_fixed[0, members] + problem.bytes_by_rows[0, members]) > 0
         best: dict[bytes, int] = {}

@@ -12,7 +12,6 @@ import numpy as np
 
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
@@ -159,7 +158,7 @@ class Ruin:
             near = draw.choice(self._movable)
             if chosen and draw.random() < NEARBY:
                 block, place = draw.choice(self._blocks_of[draw.choice(chosen)])
-                if problem.block_extent[block] == RANK:
+                if problem.is_on_rank[block]:
                     near = draw.choice(sorted(self._tables_on[place]))
             if near not in chosen and self._may_move[near]:
                 chosen.append(near)
@@ -204,10 +203,9 @@ class Ruin:
         problem = self._problem
         ranks: list[int] = []
         for block, place in placed_blocks:
-            if problem.block_extent[block] == RANK:
-                ranks.append(place)
-            elif place >= 0:
-                ranks += range(int(problem.node_start[place]), int(problem.node_start[place + 1]))
+            if not problem.is_world_wide[block]:
+                site = problem.sites_of(block).ranks(place)
+                ranks += range(site.start, site.stop)
         return ranks
 
     def _note(self) -> bool:

@@ -5,11 +5,11 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
-from planner.problem.load_state import LoadState, load_state, place_everywhere, place_world, spread
+from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
+from planner.problem.sites import NOWHERE
 from planner.solvers.improve.exchanges import ExchangeIndex, within_spare
 from planner.solvers.improve.items import Items, difference, merged_items
 
@@ -29,17 +29,17 @@ class SearchState:
         self.random = np.random.default_rng(seed)
         self.block_load: Floats = problem.whole_load
         self.block_bytes: Floats = problem.whole_bytes
-        self.block_everywhere: Floats = problem.everywhere_load
+        self.block_everywhere: Floats = np.pad(problem.everywhere, ((0, 0), (0, 1), (0, 0)))
         self.allowed: Bools = np.concatenate([problem.allowed, np.ones((problem.kinds, 1), dtype=bool)], axis=1)
-        extent, blocks = problem.block_extent[placement.item_block], placement.item_block
+        blocks = placement.item_block
         may_move = ~self._is_grouped(blocks)
         if movable_tables is not None:
             may_move &= movable_tables[problem.table_of_block[blocks]]
         movable = self._movable(placement) & may_move
-        on_node = (extent == NODE) & may_move
-        settled = ~movable & ~on_node
+        on_group = problem.is_on_group[blocks] & may_move
+        settled = ~movable & ~on_group
         self.settled = Placement(blocks[settled], placement.item_place[settled])
-        self.node_block, self.node = blocks[on_node], placement.item_place[on_node]
+        self.group_block, self.group_site = blocks[on_group], placement.item_place[on_group]
         family = self.family_of_option[problem.block_option[blocks[movable]]]
         self.items = merged_items(
             Items(family, problem.block_units[blocks[movable]], placement.item_place[movable]), problem.world
@@ -56,7 +56,7 @@ class SearchState:
         """Return the splittable blocks on single ranks [I], but for parts of a table on one rank whose joint width no
         block type has, and for tables in groups."""
         problem, blocks = self.problem, placement.item_block
-        is_splittable = (problem.block_extent[blocks] == RANK) & problem.block_is_splittable[blocks]
+        is_splittable = problem.is_on_rank[blocks] & problem.block_is_splittable[blocks]
         index = np.flatnonzero(is_splittable & ~self._is_grouped(blocks))
         family = self.family_of_option[problem.block_option[blocks[index]]]
         _, which = np.unique(family * problem.world + placement.item_place[index], return_inverse=True)
@@ -101,8 +101,8 @@ class SearchState:
     def placement(self) -> Placement:
         """Return the state as a placement, in one order of its blocks."""
         items = self.items
-        blocks = (self.settled.item_block, self.node_block, self.block_of[items.family, items.units])
-        places = (self.settled.item_place, self.node, items.rank)
+        blocks = (self.settled.item_block, self.group_block, self.block_of[items.family, items.units])
+        places = (self.settled.item_place, self.group_site, items.rank)
         block, place = np.concatenate(blocks), np.concatenate(places)
         order = np.lexsort((place, block))
         return Placement(block[order], place[order])
@@ -154,7 +154,7 @@ class SearchState:
     def settle(self, blocks: Ints) -> None:
         """Put world-wide blocks in the place of tables that were taken out of the items."""
         if len(blocks):
-            old, nowhere = self.settled, np.full(len(blocks), -1)
+            old, nowhere = self.settled, np.full(len(blocks), NOWHERE)
             self.settled = Placement(
                 np.concatenate([old.item_block, blocks]), np.concatenate([old.item_place, nowhere])
             )
@@ -195,14 +195,10 @@ class SearchState:
         self.loads.add(sign * per_rank, sign * stored, slice(0, world))
         self.loads.add_everywhere(sign * everywhere)
 
-    def charge_nodes(self, index: Ints, sign: float) -> None:
-        """Add node-wide blocks to the loads, or take them away with a `sign` of -1."""
-        problem = self.problem
-        for block, node in zip(self.node_block[index].tolist(), self.node[index].tolist(), strict=True):
-            ranks = slice(int(problem.node_start[node]), int(problem.node_start[node + 1]))
-            share = problem.node_share(block, ranks.stop - ranks.start)
-            load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
-            self.loads.add(sign * load, sign * size, ranks)
+    def charge_groups(self, index: Ints, sign: float) -> None:
+        """Add group-wide blocks to the loads, or take them away with a `sign` of -1."""
+        for block, site in zip(self.group_block[index].tolist(), self.group_site[index].tolist(), strict=True):
+            place_block(self.problem, self.loads, block, site, sign)
 
     @cached_property
     def has_alternatives(self) -> bool:

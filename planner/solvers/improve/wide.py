@@ -1,24 +1,22 @@
-"""Blocks of whole nodes and of the world, as every rank feels them: what does not change while tables come and go."""
+"""Group-wide and world-wide blocks as every rank feels them: what does not change while tables come and go."""
 
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.problem.load_state import spread
 from planner.problem.numbers import Floats
 
 
 class WideBlocks:
-    """NODE and WORLD blocks of one problem; what was asked for once is known.
+    """Group-wide and world-wide blocks of one problem; what was asked for once is known.
 
     Of one table many are alike: grids of several numbers of column blocks have blocks of the same widths.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._shares = bool(problem.extremes.sharing.max() > 1) or any(
-            len(np.unique(pool)) < problem.world for pool in problem.pool_of_rank
-        )
+        instances = (*problem.resource_of_rank, *problem.pool_of_rank)
+        self._shares = any(len(np.unique(instance)) < problem.world for instance in instances)
         self._alike: dict[int, int] = {}
         self._known: dict[tuple[bytes, ...], int] = {}
         self._spreads: dict[int, tuple[Floats, Floats]] = {}
@@ -42,15 +40,11 @@ class WideBlocks:
         return self._alike[block]
 
     def spread(self, block: int) -> tuple[Floats, Floats]:
-        """Return the loads [C, W] and bytes [M, W] of a NODE block, were it on every node, or of a WORLD one."""
+        """Return the loads [C, W] and bytes [M, W] of a block, were it on every one of its sites."""
         block = self.alike(block)
         if block not in self._spreads:
             problem = self._problem
-            if problem.block_extent[block] == WORLD:
-                share = problem.world_share(block)
-            else:
-                sizes = np.diff(problem.node_start).tolist()
-                share = np.concatenate([problem.node_share(block, n) for n in sizes])
+            share = problem.row_shares.on_every_site(block)
             self._spreads[block] = spread(problem, block, share, problem.kind_of_rank)
         return self._spreads[block]
 

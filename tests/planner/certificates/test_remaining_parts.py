@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from cost_models.shards import RANK
 from planner.certificates.block_costs import BlockCosts
 from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.parts import Part
 from planner.certificates.remaining_parts import RemainingParts
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from tests.oracles.instances import tiny_instance
 from tests.oracles.node_places import cost_at, random_multipliers
 

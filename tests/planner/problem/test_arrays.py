@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.problem.arrays import row_shares
-from planner.problem.extents import RANK
+from cost_models.shards import RANK
 from planner.problem.load_state import LoadState, place_block
+from planner.problem.row_shares import row_shares
 from tests.oracles.instances import tiny_instance
 
 

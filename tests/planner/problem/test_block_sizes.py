@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import WORLD
 from planner.problem.arrays import Problem
 from planner.problem.block_sizes import block_shares, choice_shares, smallest_shares
-from planner.problem.extents import WORLD
 from planner.problem.load_state import LoadState, place_block
 from tests.oracles.instances import tiny_instance
 from tests.oracles.node_places import places

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.problem.extents import NODE, RANK, WORLD
+from cost_models.shards import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, place_block
 from tests.oracles.instances import tiny_instance
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from planner.problem.arrays import Problem, row_shares
-from planner.problem.extents import RANK
+from cost_models.shards import RANK
+from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state, spread
 from planner.problem.placement import Placement
+from planner.problem.row_shares import row_shares
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import random_placement
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from cost_models.shards import NODE, RANK
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.problem.symmetry import labels, node_labels, rank_symmetry
+from planner.problem.symmetry import labels, rank_symmetry, site_labels
 from tests.oracles.instances import confined_instance, tiny_instance
 from tests.oracles.placements import faults, random_placement
 
@@ -43,7 +43,7 @@ def test_alike_ranks_and_nodes_change_places(make: object) -> None:
             continue
         problem = instance.problem
         color = rank_symmetry(problem).color
-        nodes = node_labels(problem, color)
+        nodes = site_labels(problem.nodes, color)
         placement = random_placement(problem, np.random.default_rng(seed))
         before = load_state(problem, placement)
         swaps = []

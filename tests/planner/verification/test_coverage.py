@@ -10,7 +10,7 @@ from planner.document.shards import Shards
 from planner.verification.coverage import coverage_fault
 from tests.oracles.instances import workload
 
-NODE_START = np.array([0, 2, 4])
+NODE_OF_RANK = np.array([0, 0, 1, 1])
 PROFILE: TableProfile = workload([{"rows": 10, "dim": 8}]).tables[0]
 
 
@@ -20,7 +20,7 @@ def fault(sharding: Sharding, *shards: tuple[int, int, int, int, int]) -> str | 
     table = TablePlan(
         name="t", sharding=sharding, tier="hbm", dtype="fp32", cache_fraction=None, shards=Shards.from_matrix(matrix)
     )
-    return coverage_fault(table, (PROFILE.rows, PROFILE.dim), NODE_START, (TABLE_COLUMN_WISE,))
+    return coverage_fault(table, (PROFILE.rows, PROFILE.dim), NODE_OF_RANK, (TABLE_COLUMN_WISE,))
 
 
 SOUND: list[tuple[Sharding, list[tuple[int, int, int, int, int]]]] = [

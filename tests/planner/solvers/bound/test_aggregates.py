@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import WORLD
 from planner.problem.arrays import Problem
-from planner.problem.extents import WORLD
 from planner.solvers.bound.aggregates import blocks_of_choices, capacity_of, instances_of, row_share_of_kind
 from tests.oracles.instances import confined_instance, tiny_instance
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import NODE, RANK, WORLD
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.load_steps import blocks_in_steps, common_amount, level_below

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.shards import NODE, RANK
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK
 from planner.problem.load_state import load_state
 from planner.solvers.construct.block_placer import BlockPlacer
 from planner.solvers.construct.partial_placement import PartialPlacement
@@ -85,7 +85,7 @@ def test_colocated_blocks_and_wide_ones_stay_on_one_node(extent: int) -> None:
         partial, placer = placer_of(problem)
         if extent == NODE:
             for block in np.flatnonzero(problem.block_extent == NODE).tolist():
-                if placer.put_on_node(block):
+                if placer.put_on_group(block):
                     placement, _ = partial.finished()
                     ranks = problem.node_of_rank == placement.item_place[placement.item_block == block][-1]
                     assert problem.may_hold(block)[ranks].all()
@@ -117,7 +117,7 @@ def test_a_wide_block_goes_to_the_emptier_node() -> None:
         partial, placer = placer_of(problem)
         free = partial.state.free.copy()
         first = int(wide[0])
-        if placer.put_on_node(first) and placer.put_on_node(first):
+        if placer.put_on_group(first) and placer.put_on_group(first):
             placement, state = partial.finished()
             assert (state.free <= free).all()
             assert placement.item_place[0] != placement.item_place[1]

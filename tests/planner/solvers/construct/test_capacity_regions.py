@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.problem.extents import RANK
+from cost_models.shards import RANK
 from planner.solvers.construct.capacity_regions import OpenRanks, units_of
 from tests.oracles.instances import confined_instance
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import WORLD
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
-from planner.problem.extents import WORLD
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks

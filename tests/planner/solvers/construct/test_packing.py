@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from cost_models.shards import NODE
 from cost_models.step import StepModel
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.block_sizes import block_shares, smallest_shares
-from planner.problem.extents import NODE
 from planner.problem.load_state import load_state
 from planner.solvers.construct.packing import pack
 from tests.oracles.brute_force import optimum

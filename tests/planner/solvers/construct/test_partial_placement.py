@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.problem.extents import NODE, RANK
+from cost_models.shards import NODE, RANK
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.placement import Placement
 from planner.solvers.construct.partial_placement import PartialPlacement

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import RANK
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import LoadState
 from planner.solvers.construct.partial_placement import PartialPlacement
 from planner.solvers.construct.potential import Potential

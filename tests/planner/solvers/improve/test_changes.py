@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cost_models.shards import RANK
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from cost_models.shards import RANK
 from planner.problem.arrays import Problem
-from planner.problem.extents import RANK
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.improve.descent import WORTH, descended

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.problem.extents import RANK
+from cost_models.shards import RANK
 from planner.problem.load_state import LoadState, place_block
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid

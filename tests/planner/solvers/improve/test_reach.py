@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from cost_models.shards import NODE
 from cost_models.step import StepModel
 from cost_models.workload import load_workload
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE
 from planner.problem.placement import Placement
 from planner.solvers.improve.reach import Reach, _level
 from planner.solvers.improve.wide import WideBlocks

@@ -98,7 +98,7 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     kept[moved] = False
     items = improver.state.items
     blocks = np.concatenate([np.flatnonzero(problem.block_option == options[n]) for n in numbers])
-    free = (improver.state.settled, Placement(improver.state.node_block, improver.state.node))
+    free = (improver.state.settled, Placement(improver.state.group_block, improver.state.group_site))
     singles = improver.state.block_of[items.family[kept], items.units[kept]]
     block = np.concatenate([part.item_block for part in free] + [singles, blocks])
     place = np.concatenate([part.item_place for part in free] + [items.rank[kept], np.full(len(blocks), -1)])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.problem.extents import NODE, RANK
+from cost_models.shards import NODE, RANK
 from planner.problem.load_state import LoadState, place_block
 from planner.solvers.improve.wide import WideBlocks
 from tests.oracles.instances import tiny_instance

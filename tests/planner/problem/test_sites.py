@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from cost_models.shards import NODE, RANK, WORLD
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE, RANK, WORLD
 from planner.problem.load_state import LoadState, place_block
+from planner.problem.sites import NOWHERE, Sites
 from tests.oracles.instances import tiny_instance
 
 
@@ -36,3 +37,21 @@ def test_a_block_loads_the_ranks_of_its_extent_only() -> None:
                 assert not (changed & ~_sharing(problem, within)).any()
                 seen[extent] += 1
     assert min(seen.values()) > 20
+
+
+def test_sites_are_runs_of_ranks() -> None:
+    """Their ranks, sums and flags, counted by hand: two ranks, one rank, three ranks."""
+    sites = Sites("group", np.array([0, 0, 1, 2, 2, 2]))
+    assert sites.count == 3
+    assert sites.first.tolist() == [0, 2, 3]
+    assert sites.sizes.tolist() == [2, 1, 3]
+    assert [sites.ranks(place) for place in range(3)] == [slice(0, 2), slice(2, 3), slice(3, 6)]
+    assert sites.sum(np.array([[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]])).tolist() == [[3.0, 4.0, 56.0]]
+    flags = np.array([True, False, True, False, False, False])
+    assert sites.all(flags).tolist() == [False, True, False]
+    assert sites.any(flags).tolist() == [True, True, False]
+
+
+def test_a_world_wide_block_has_one_place() -> None:
+    """It is nowhere in particular: on all ranks."""
+    assert Sites("world", np.zeros(4, dtype=np.int64)).ranks(NOWHERE) == slice(0, 4)

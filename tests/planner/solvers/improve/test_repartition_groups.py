@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
+from cost_models.shards import NODE
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
-from planner.problem.extents import NODE
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.improve.repartition_nodes import repartition_nodes
+from planner.solvers.improve.repartition_groups import repartition_groups
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 from tests.oracles.instances import node_group, topology, workload
@@ -42,7 +42,7 @@ def test_two_nodes_divide_their_tables_in_the_best_way(seed: int) -> None:
     problem, blocks = tables_over_nodes(7, 2, seed)
     state = SearchState(problem, Placement(blocks, np.zeros(7, dtype=np.int64)), seed)
     for squarings in (3, 5, 7, 7):
-        repartition_nodes(state, Smoothing(problem, state.loads, squarings))
+        repartition_groups(state, Smoothing(problem, state.loads, squarings))
         state.note()
         check_books(state)
     steps = [
@@ -57,15 +57,15 @@ def test_tables_stay_on_nodes_that_they_may_use() -> None:
     problem, blocks = tables_over_nodes(30, 6, 1)
     state, moved = SearchState(problem, Placement(blocks, np.zeros(30, dtype=np.int64)), 0), 0
     for _ in range(6):
-        moved += repartition_nodes(state, Smoothing(problem, state.loads, 3))
+        moved += repartition_groups(state, Smoothing(problem, state.loads, 3))
         check_books(state)
     assert moved
     assert faults(problem, state.placement()) == []
-    assert len(np.unique(state.node)) == 6
+    assert len(np.unique(state.group_site)) == 6
 
 
 def test_one_node_has_nothing_to_divide() -> None:
     """Without a partner nothing moves."""
     problem, blocks = tables_over_nodes(3, 1, 0)
     state = SearchState(problem, Placement(blocks, np.zeros(3, dtype=np.int64)), 0)
-    assert repartition_nodes(state, Smoothing(problem, state.loads, 3)) == 0
+    assert repartition_groups(state, Smoothing(problem, state.loads, 3)) == 0

@@ -1,0 +1,60 @@
+"""Rows of blocks that are cut by rows: over how many ranks, and which share each rank holds."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.problem.numbers import Floats, Ints
+
+if TYPE_CHECKING:
+    from planner.problem.arrays import Problem
+
+
+@dataclass(frozen=True)
+class RowShares:
+    """The shares of all blocks of one problem; `planner.problem.arrays` explains the letters."""
+
+    problem: "Problem"
+    _known: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    """Shares that were asked for before: a local search asks for the same ones all the time."""
+
+    @cached_property
+    def holders(self) -> Ints:
+        """[K, B] ranks of the kind that hold a part of the block, if it is on a site of the kind."""
+        problem = self.problem
+        ranks = np.empty((problem.kinds, len(problem.sites)), dtype=np.int64)
+        for extent, sites in enumerate(problem.sites):
+            if sites.reach == "world":
+                ranks[:, extent] = problem.ranks_of_kind
+            else:
+                ranks[problem.kind_of_rank, extent] = sites.sizes[sites.of_rank]
+        return ranks[:, problem.block_extent]
+
+    @cached_property
+    def cuts(self) -> Ints:
+        """[K, B] ranks over which the table's rows are cut, if the block is on a site of the kind."""
+        cuts = np.where(self.problem.is_world_wide, self.problem.world, self.holders)
+        return np.where(self.problem.block_replicated, 1, cuts)
+
+    def on_site(self, block: int, ranks: int) -> Floats:
+        """[ranks] share of the table's rows that each rank of a site of `ranks` ranks holds of the block."""
+        problem = self.problem
+        if problem.block_replicated[block]:
+            return np.ones(ranks)
+        rows = int(problem.table_rows[problem.option_table[problem.block_option[block]]])
+        if (rows, ranks) not in self._known:
+            self._known[rows, ranks] = row_shares(rows, ranks)
+        return self._known[rows, ranks]
+
+    def on_every_site(self, block: int) -> Floats:
+        """[W] share of the table's rows that each rank holds of the block, were it on every site."""
+        return np.concatenate([self.on_site(block, ranks) for ranks in self.problem.sites_of(block).sizes.tolist()])
+
+
+def row_shares(rows: int, ranks: int) -> Floats:
+    """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
+    size = -(-rows // ranks)
+    rows_of_rank = np.clip(rows - np.arange(ranks) * size, 0, size)
+    return rows_of_rank / rows
