@@ -99,7 +99,7 @@ def rows() -> list[Row]:
     found = []
     for name, pipeline, allocated, reserved in PIPELINES:
         made = plan(cluster, workload(pipeline), policy=policy, effort=0, simulate=False)
-        held = sum(rank.bytes.hbm for rank in made.ranks) / RANKS
+        held = sum(rank.bytes["hbm"] for rank in made.ranks) / RANKS
         more = next(float(record["hbm_bytes"] or 0) for record in of_plan(made) if record["part"] == ALLOCATOR)
         found.append(Row(name, held / GB, (held + more / RANKS) / GB, allocated, reserved))
     return found

@@ -84,8 +84,8 @@ def _memory(plan: Plan) -> Record:
     figures: Record = {}
     for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]
-        room = np.array([getattr(plan.ranks[rank].capacity, tier) for rank in first], dtype=float)
-        taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
+        room = np.array([plan.ranks[rank].capacity[tier] for rank in first], dtype=float)
+        taken = np.bincount(pool, weights=[rank.bytes[tier] for rank in plan.ranks])
         figures[f"{tier}_used_bytes"] = int(taken.sum())
         figures[f"{tier}_capacity_bytes"] = int(room.sum())
         figures[f"{tier}_fullest"] = float((taken / np.maximum(room, 1)).max())

@@ -164,8 +164,8 @@ def _memory_table(plan: Plan, model: CostModel) -> TextGrid:
         ("", "right"),
     )
     for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
-        taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
-        capacity = np.array([getattr(rank.capacity, tier) for rank in plan.ranks], dtype=float)
+        taken = np.bincount(pool, weights=[rank.bytes[tier] for rank in plan.ranks])
+        capacity = np.array([rank.capacity[tier] for rank in plan.ranks], dtype=float)
         capacity = capacity[np.unique(pool, return_index=True)[1]]
         if not capacity.any():
             continue
@@ -183,11 +183,11 @@ def _memory_table(plan: Plan, model: CostModel) -> TextGrid:
 
 def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     """What moves, by the memory that it goes to; and who is busiest with it."""
-    tiers = [tier for tier in MEMORY_TIERS if any(getattr(rank.capacity, tier) for rank in plan.ranks)]
+    tiers = [tier for tier in MEMORY_TIERS if any(rank.capacity[tier] for rank in plan.ranks)]
     table = TextGrid(("weights and state", "left"), ("in all", "right"), *((tier, "right") for tier in tiers))
     rows = [("moved between ranks", moves.moved), ("copied within hosts", moves.copied), ("new", moves.new)]
     for name, size in rows:
-        sizes = [getattr(size, tier) for tier in tiers]
+        sizes = [size[tier] for tier in tiers]
         if any(sizes) or size is moves.moved:
             table.add_row(name, format_bytes(sum(sizes)), *(format_bytes(part) if part else "" for part in sizes))
     console.print(table)

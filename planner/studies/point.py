@@ -227,7 +227,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
             "simulated_step_s": plan.simulated.step_s,
             "simulated_samples_per_s": plan.simulated.samples_per_s,
         }
-    used = {tier: sum(getattr(rank.bytes, tier) for rank in plan.ranks) for tier in model.memories}
+    used = {tier: sum(rank.bytes[tier] for rank in plan.ranks) for tier in model.memories}
     placed = placed_shards(plan)
     return {
         **record,

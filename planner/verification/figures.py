@@ -67,9 +67,9 @@ def rank_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterato
     """Ranks whose node, bytes, capacity or seconds are not those of the placement."""
     absent = [tier for tier in MEMORY_TIERS if tier not in model.memories]
     for rank in plan.ranks:
-        if any(getattr(rank.bytes, tier) or getattr(rank.capacity, tier) for tier in absent):
+        if any(rank.bytes[tier] or rank.capacity[tier] for tier in absent):
             yield f"rank {rank.rank}: has bytes in a memory that its costs do not know"
-        stored = np.array([getattr(rank.bytes, tier) for tier in model.memories])
+        stored = np.array([rank.bytes[tier] for tier in model.memories])
         if np.abs(stored - evaluation.rank_bytes[rank.rank]).max() > 1:
             taken = evaluation.rank_bytes[rank.rank].round().astype(int).tolist()
             yield f"rank {rank.rank}: takes {taken} bytes, the document says {stored.tolist()}"
@@ -88,7 +88,7 @@ def capacity_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Ite
         for k in np.flatnonzero(taken > capacity + 1).tolist():
             where = "rank" if len(capacity) == len(pool) else SHARED_BY[tier]
             yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
-        stated = np.array([getattr(rank.capacity, tier) for rank in plan.ranks])
+        stated = np.array([rank.capacity[tier] for rank in plan.ranks])
         if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:
             yield f"{tier}: the capacity in the document is not the topology's less its reserve"
 

@@ -9,7 +9,11 @@ import pytest
 import planner
 from cost_models.workload.formats import FORMATS
 from planner.document.plan import Plan, write_plan
+from planner.document.planned import planned_inputs
+from planner.exporters.torchrec import torchrec_plan
 from planner.formulation.policy import Policy
+from planner.importers.adoption import AdoptionInputs, adopted
+from planner.importers.torchrec import parameters_of, torchrec_tables, with_settings
 from planner.verification.loading import load_plan
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
@@ -78,6 +82,19 @@ def test_another_cost_model_counts_the_same_rows() -> None:
     found = _planned("hashed, rated", tiers=["hbm"], cost_model="torchrec")
     assert verify(found) == []
     assert [int((table.shards.row_start + table.shards.rows).max()) for table in found.tables] == STORED
+
+
+def test_files_of_runtimes_state_stored_rows() -> None:
+    """An exported plan of a format that the runtime knows is one of tables with as many rows as are stored, and comes
+    back as the same plan."""
+    found = _planned("hashed, exported", policy=Policy.model_validate({"runtime": "torchrec", "tiers": ["hbm"]}))
+    exported = torchrec_plan(found, modules=["m"])
+    assert [exported["plan"]["m"][f"t{i}"]["num_embeddings"] for i in range(len(TABLES))] == STORED
+    parameters = parameters_of(exported, "their.json")
+    told = AdoptionInputs(*planned_inputs(found), "physical", Policy(runtime="torchrec"))
+    held, told = torchrec_tables(parameters, told, "their.json"), with_settings(parameters, told, "their.json")
+    again = adopted(held, told, "torchrec", "their.json")
+    assert [table.shards for table in again.tables] == [table.shards for table in found.tables]
 
 
 def test_fewer_distinct_rows_make_the_update_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
