@@ -1,6 +1,8 @@
 """Versions of the plan document, and how an older one becomes the present one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from topologies.errors import InputError
@@ -33,6 +35,22 @@ RENAMED_IN_2 = (
 """In this order: a path has the names that the fields before it have given."""
 
 
+@dataclass(frozen=True)
+class Reworded:
+    """The first words of a text, which are others since a version."""
+
+    where: str
+    old: str
+    new: str
+
+
+REWORDED_IN_2 = tuple(
+    Reworded(f"{bar}.spec_only.*", old, new)
+    for bar in ("objective.error_bar", "stages.*.error_bar")
+    for old, new in (("storage of ", "SSD of "), ("hosts of ", "remote hosts of "))
+)
+
+
 def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
     """The mapping of a plan document in the present version.
 
@@ -46,21 +64,35 @@ def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
         raise InputError.at(source, f"has version {version!r}; this planner reads {readable}", path="schema_version")
     present = {**data, "schema_version": SCHEMA_VERSION}
     for field in RENAMED_IN_2:
-        present = _renamed(present, field.where.split("."), field, source)
+        present = _changed(present, field.where.split("."), partial(_renamed, field=field, source=source))
+    for text in REWORDED_IN_2:
+        present = _changed(present, text.where.split("."), partial(_reworded, text=text))
     return present
 
 
-def _renamed(value: Any, path: list[str], field: Renamed, source: str) -> Any:
-    """A copy of a document's value with a field renamed in what lies at the path; what is not there stays as it is."""
+def _changed(value: Any, path: list[str], change: Callable[[Any], Any]) -> Any:
+    """A copy of a document's value with a change to all that lies at the path; what is not there stays as it is."""
     if not path:
-        if not isinstance(value, dict):
-            return value
-        if field.new in value:
-            message = f"{field.new!r} is a field of version {SCHEMA_VERSION}, and the document has version 1"
-            raise InputError.at(source, message, path=field.where)
-        return {field.new if key == field.old else key: each for key, each in value.items()}
+        return change(value)
     if path[0] == "*" and isinstance(value, list):
-        return [_renamed(each, path[1:], field, source) for each in value]
+        return [_changed(each, path[1:], change) for each in value]
     if isinstance(value, dict) and path[0] in value:
-        return {**value, path[0]: _renamed(value[path[0]], path[1:], field, source)}
+        return {**value, path[0]: _changed(value[path[0]], path[1:], change)}
+    return value
+
+
+def _renamed(value: Any, field: Renamed, source: str) -> Any:
+    """A mapping with a field under its new name."""
+    if not isinstance(value, dict):
+        return value
+    if field.new in value:
+        message = f"{field.new!r} is a field of version {SCHEMA_VERSION}, and the document has version 1"
+        raise InputError.at(source, message, path=field.where)
+    return {field.new if key == field.old else key: each for key, each in value.items()}
+
+
+def _reworded(value: Any, text: Reworded) -> Any:
+    """A text with its first words as they are now."""
+    if isinstance(value, str) and value.startswith(text.old):
+        return text.new + value.removeprefix(text.old)
     return value

@@ -16,10 +16,17 @@ OLD_NAMES = {
 
 
 def version_1(plan: Plan) -> dict[str, Any]:
-    """The mapping that version 1 wrote for a plan: the proofs under their old names, everything else as it is."""
+    """The mapping that version 1 wrote for a plan: proofs under old names, error bars in old words."""
     document = json.loads(plan.to_json())
     old = {key: _old(value) if key in ("proof", "infeasibility") else value for key, value in document.items()}
+    bars = [each.get("error_bar") for each in (*old["stages"], old.get("objective") or {})]
+    for bar in filter(None, bars):
+        bar["spec_only"] = [_old_words(words) for words in bar["spec_only"]]
     return {**old, "schema_version": 1}
+
+
+def _old_words(words: str) -> str:
+    return words.replace("SSD of", "storage of").replace("remote hosts of", "hosts of")
 
 
 def _old(value: Any) -> Any:
