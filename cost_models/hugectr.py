@@ -125,8 +125,7 @@ def memory_communication_ratio(topology: Topology, group: NodeGroup) -> float:
     """HBM bandwidth over the bandwidth that a rank has to the others: scale-up, or its cards where there are hosts
     outside of the scale-up domain (train.py: --mem_comm_bw_ratio, by default 3.35e12 / 450e9, a DGX H100's)."""
     up, cards = group.links.scale_up, group.links.scale_out
-    domain = (up.domain or group.accelerators.count) if up else group.accelerators.count
     rate = up.bandwidth if up else group.links.pcie.bandwidth
-    if topology.world_size > domain and cards is not None:
+    if topology.world_size > group.domain_ranks and cards is not None:
         rate = cards.count * cards.bandwidth / group.accelerators.count
     return group.accelerators.hbm.bandwidth / rate

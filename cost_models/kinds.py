@@ -184,7 +184,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     device, software = device_coefficients(group.accelerators.device), software_coefficients(workload.software)
     ranks = group.accelerators.count
     up = group.links.scale_up
-    domain = ranks if up is None or up.domain is None else up.domain
+    domain = group.domain_ranks
     domains = max(1.0, topology.world_size / domain)
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth

@@ -202,10 +202,11 @@ class NodeGroup(Record):
         up = self.links.scale_up
         if up is not None and up.domain is not None:
             total = accelerators * self.count
-            if (accelerators % up.domain and up.domain % accelerators) or total % up.domain:
+            is_part = total < up.domain and up.domain % accelerators == 0
+            if not is_part and ((accelerators % up.domain and up.domain % accelerators) or total % up.domain):
                 raise ValueError(
                     f"a scale-up domain of {up.domain} does not divide {self.count} nodes of {accelerators}"
-                    f" evenly; choose a domain or a count so that whole nodes fill whole domains"
+                    f" evenly; choose a domain or a count so that whole nodes fill whole domains, or a part of one"
                 )
         if (nics := self.links.scale_out) and accelerators % nics.count and nics.count % accelerators:
             raise ValueError(
@@ -239,6 +240,17 @@ class NodeGroup(Record):
         if memory is None:
             return 0
         return memory.capacity * (memory.count if isinstance(memory, RemoteHosts) else 1)
+
+    @property
+    def domain_ranks(self) -> int:
+        """Accelerators of the group that share a scale-up domain: a node's where none is stated; all of them where the
+        group is a part of a larger one, as two trays of a rack are."""
+        up = self.links.scale_up
+        return (
+            self.accelerators.count
+            if up is None or up.domain is None
+            else min(up.domain, self.accelerators.count * self.count)
+        )
 
     @property
     def stride(self) -> int:

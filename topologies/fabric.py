@@ -59,8 +59,7 @@ class Fabric:
         self.local_rank: Ints = np.arange(len(self.node_of_rank)) - first_rank[self.node_of_rank]
 
         ups = [group.links.scale_up for group in groups]
-        domain_size = [up.domain or 0 if up else 0 for up in ups]
-        self.domain_of_rank: Ints = self._shares([size or n for size, n in zip(domain_size, per_node, strict=True)])
+        self.domain_of_rank: Ints = self._shares([group.domain_ranks for group in groups])
         self.scale_up_bytes_per_s: Floats = self._per_rank([up.bandwidth if up else 0.0 for up in ups])
 
         pcie = [group.links.pcie for group in groups]

@@ -141,7 +141,6 @@ def _inter_host(group: NodeGroup) -> float:
 
 def _pod_size(groups: tuple[NodeGroup, ...], local: int) -> int | None:
     """Whole hosts in the smallest scale-up domain; None where it does not reach beyond one, or not evenly."""
-    ups = [group.links.scale_up for group in groups]
-    hosts = min((up.domain or local) // local if up else 1 for up in ups)
+    hosts = min(group.domain_ranks // local for group in groups)
     even = all(group.count % hosts == 0 for group in groups if hosts)
     return hosts if hosts > 1 and even else None

@@ -203,8 +203,7 @@ class ModuleReader:
     @property
     def _has_pods(self) -> bool:
         """Whether scale-up domains join hosts."""
-        ups = [(group.links.scale_up, group.accelerators.count) for group in self.topology.nodes]
-        return any(up is not None and (up.domain or 0) > count for up, count in ups)
+        return any(group.domain_ranks > group.accelerators.count for group in self.topology.nodes)
 
     @property
     def _most_of_node(self) -> int:

@@ -146,6 +146,16 @@ def test_nvl72_is_one_domain_over_18_nodes() -> None:
     assert all_to_all_bottleneck(two, range(144)).bytes_per_s == pytest.approx(50e9 * 143 / 72)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 7, 18])
+def test_a_part_of_a_rack_is_one_domain(nodes: int) -> None:
+    """Trays of an NVL72 are all of their domain that there is, and no exchange of theirs needs a card."""
+    topology = load_topology("gb200-nvl72", nodes=nodes)
+    fabric = Fabric(topology)
+    assert set(fabric.domain_of_rank) == {0}
+    assert topology.nodes[0].domain_ranks == 4 * nodes
+    assert all_to_all_bottleneck(fabric, range(4 * nodes)).bytes_per_s == 900e9
+
+
 def test_oversubscribed_leaves_bind() -> None:
     """Leaves of two nodes with 4:1 uplinks: 16 of 31 parts of 16 ranks leave over 2 x 8 x 25 / 4 GB/s."""
     overrides = ["network={levels: [{name: leaf, nodes: 2, oversubscription: 4}]}"]
