@@ -49,6 +49,8 @@ class CollectiveLaw:
     """Smallest and largest buffer of the measurements."""
     sums_apart: bool = False
     """Whether partial sums travel by laws of their own."""
+    takes_turns: bool = False
+    """Whether what a rank sends and what it gets take turns."""
 
     def error_90(self) -> float:
         """Relative error inside the validity range: the measurements', and of laws of another system their spread."""
@@ -107,6 +109,7 @@ def collective_law(
                 ranks=law.ranks,
                 buffer_bytes=law.buffer_bytes,
                 sums_apart=file.sums_apart,
+                takes_turns=file.takes_turns,
             )
     return None
 

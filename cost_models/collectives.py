@@ -29,12 +29,16 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
     holders = np.array([group.size for group in kind.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
     got, got_lengths = (all_to_all(world, batching.global_samples * each / world.size) for each in (ids, lengths))
     sent = all_to_all(world, batching.samples_per_rank * (ids + holders * lengths) / world.size)
-    return {
-        LINK_IN: BlockLoad(fixed=got_lengths.port, by_rows=got.port) / kind.link_all_to_all,
-        LINK_OUT: BlockLoad(everywhere=sent.port) / kind.link_all_to_all,
-        NIC_IN: BlockLoad(fixed=got_lengths.card, by_rows=got.card) / kind.nic_all_to_all,
-        NIC_OUT: BlockLoad(everywhere=sent.card) / kind.nic_all_to_all,
+    link, nic = kind.link_all_to_all, kind.nic_all_to_all
+    loads = {
+        LINK_IN: BlockLoad(fixed=got_lengths.port, by_rows=got.port) / link,
+        LINK_OUT: BlockLoad(everywhere=sent.port) / link,
+        NIC_IN: BlockLoad(fixed=got_lengths.card, by_rows=got.card) / nic,
+        NIC_OUT: BlockLoad(everywhere=sent.card) / nic,
     }
+    own, own_lengths = (batching.global_samples * each / world.size for each in (ids, lengths))
+    kept = BlockLoad(fixed=own_lengths, by_rows=own, everywhere=(own + holders * own_lengths) / world.size)
+    return _in_turns(loads, kept / link, kind)
 
 
 def output_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
@@ -70,12 +74,27 @@ def _exchange(
         in_port[here], in_card[here] = summed.port, summed.card
         in_port_all[here], in_card_all[here] = got.port, got.card
     link, nic = kind.link_all_to_all, kind.nic_all_to_all
-    return {
+    loads = {
         LINK_OUT: BlockLoad(fixed=out_port) / link,
         LINK_IN: BlockLoad(fixed=in_port, everywhere=in_port_all) / link,
         NIC_OUT: BlockLoad(fixed=out_card) / nic,
         NIC_IN: BlockLoad(fixed=in_card, everywhere=in_card_all) / nic,
     }
+    own = np.where(extent == RANK, batching.samples_per_rank * per_sample, 0.0)
+    return _in_turns(loads, BlockLoad(fixed=own, everywhere=own / world.size) / link, kind)
+
+
+def _in_turns(loads: Loads, kept: BlockLoad, kind: RankKind) -> Loads:
+    """The same where both ways of a port take turns: each is busy for half of what both carry, since the measured rate
+    is that of as many bytes out as in.
+
+    Both are known of one rank then: a holder does not exchange what it has `kept` for itself. Elsewhere what comes from
+    holders is that of a random one, itself among them.
+    """
+    if not kind.link_takes_turns or kind.domain_ranks == 1:
+        return loads
+    both = (loads[LINK_OUT] + loads[LINK_IN] + BlockLoad(kept.fixed * -1, kept.by_rows * -1, kept.everywhere)) / 2
+    return loads | {LINK_OUT: both, LINK_IN: both}
 
 
 def all_reduce_seconds(gradient_bytes: Floats | float, kind: RankKind) -> dict[Resource, Floats | float]:

@@ -22,6 +22,7 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.collective_laws import (
+    CollectiveLaw,
     all_reduce_between_domains,
     all_to_all_between_domains,
     collective_law,
@@ -64,6 +65,8 @@ class LookupRates:
     """Time of a row beyond its bytes."""
     distinct_row_s: float | None = None
     """Time of a distinct row of a batch beyond that; None where the caches hold small tables from step to step."""
+    vector_s: float = 0.0
+    """Time of a vector beyond that, with its bag of ids."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class RankKind:
     """Time of a byte of a replicated table's gradient: made, averaged and applied as a whole."""
     regroup_s: float
     """Time of a byte of vectors from several kinds of sharding: joined by sample, its gradient taken apart."""
+    regroup_piece_s: float
+    """Time of a piece of such a vector beyond its bytes."""
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
     flops_per_s: float
@@ -130,6 +135,8 @@ class RankKind:
     link_all_reduce: float
     sums_slowdown: float
     """Time of partial sums that are reduced (or gathered, backwards) over that of an all-to-all of as many bytes."""
+    link_takes_turns: bool
+    """Whether its port carries what goes out and what comes in one after the other."""
     link_all_to_all_latency_s: float | None
     """Latency of the protocol that carries the step's balanced load; None where nothing was measured."""
     link_all_reduce_latency_s: float | None
@@ -211,6 +218,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
             sector_bytes=device.sector_bytes.value,
             row_s=_or(device.lookup_row_s, 0.0),
             distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
+            vector_s=_or(device.lookup_vector_s, 0.0),
         ),
         lookup_launch_s=(device.lookup_launch_s or software.forward_launch_s).value,
         update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
@@ -221,11 +229,13 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         id_cut_s=_or(device.id_cut_s, 0.0),
         dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
+        regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=_achieved_flops(group, workload, device),
         link_all_to_all=all_to_all[1],
         link_all_reduce=all_reduce[1],
-        sums_slowdown=_sums_slowdown(group, domain, exchanged),
+        sums_slowdown=_sums_slowdown(group, domain, exchanged, topology.world_size),
+        link_takes_turns=_takes_turns(group, domain),
         link_all_to_all_latency_s=all_to_all[0],
         link_all_reduce_latency_s=all_reduce[0],
         nic_all_to_all=nic_all_to_all,
@@ -261,25 +271,38 @@ def _line(
     operation: CollectiveOperation, group: NodeGroup, domain: int, wire: float, spec_rate: float
 ) -> tuple[float | None, float]:
     """(latency in s, bytes/s) of a collective inside the domain; without measurements the rate of the link's share."""
-    up = group.links.scale_up
-    port = up.bandwidth if up else group.links.pcie.bandwidth
-    law = collective_law(operation, group.accelerators.device, up.kind if up else "pcie", port, domain)
+    law = _measured_law(operation, group, domain)
     return law.line_at(wire) if law else (None, spec_rate)
 
 
-def _sums_slowdown(group: NodeGroup, domain: int, wire: float) -> float:
-    """1 unless the measurements of the device's own link tell reduce-scatters and all-gathers apart."""
-    up = group.links.scale_up
-    link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+def _sums_slowdown(group: NodeGroup, domain: int, wire: float, world: int) -> float:
+    """1 unless the measurements of the device's own link tell reduce-scatters and all-gathers apart.
+
+    Sums have collectives of their own, whose latency only plans with such tables pay: it is spread over the bytes that
+    they have where every table's rows are cut, `world` times those of vectors.
+    """
     laws = {
-        operation: collective_law(operation, group.accelerators.device, link, port, domain)
+        operation: _measured_law(operation, group, domain)
         for operation in ("all_to_all", "reduce_scatter", "all_gather")
     }
     apart = [law for law in laws.values() if law is not None and law.sums_apart]
-    if len(apart) < len(laws):
+    if len(apart) < len(laws) or not wire:
         return 1.0
-    whole, *sums = (1 / law.line_at(wire)[1] for law in apart)
-    return max(1.0, sum(sums) / len(sums) / whole)
+    vectors, *sums = apart
+    each = [float(law.seconds(world * wire)) / (world * wire) for law in sums]
+    return max(1.0, sum(each) / len(each) * vectors.line_at(wire)[1])
+
+
+def _takes_turns(group: NodeGroup, domain: int) -> bool:
+    """Whether the measurements say so of the group's ports."""
+    law = _measured_law("all_to_all", group, domain)
+    return law is not None and law.takes_turns
+
+
+def _measured_law(operation: CollectiveOperation, group: NodeGroup, domain: int) -> CollectiveLaw | None:
+    up = group.links.scale_up
+    link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+    return collective_law(operation, group.accelerators.device, link, port, domain)
 
 
 def _memories(group: NodeGroup, device: DeviceCoefficients, host_rate: float) -> dict[MemoryTier, MemoryRates]:

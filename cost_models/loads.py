@@ -18,6 +18,9 @@ class BlockLoad:
     by_rows: Floats | float = 0.0
     everywhere: Floats | float = 0.0
 
+    def __add__(self, other: "BlockLoad") -> "BlockLoad":
+        return BlockLoad(self.fixed + other.fixed, self.by_rows + other.by_rows, self.everywhere + other.everywhere)
+
     def __truediv__(self, rate: float) -> "BlockLoad":
         return BlockLoad(self.fixed / rate, self.by_rows / rate, self.everywhere / rate)
 

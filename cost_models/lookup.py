@@ -125,7 +125,7 @@ class Lookup:
             here = np.where(self._at(name), brought, 0.0)
             host[name] = _Crossing(here * row, terms.read_seconds(here, row, rates))
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
-        by_vector = vectors * (software.vector_s.value if software.vector_s else 0.0)
+        by_vector = vectors * (kind.lookup.vector_s + (software.vector_s.value if software.vector_s else 0.0))
         codec = self._codec_seconds(self._tables.codec_bytes[0])
         on_device = BlockLoad(
             fixed=outputs + by_vector + codec,
@@ -235,8 +235,9 @@ class Lookup:
         once = tables.outputs_per_sample[table] + tables.expanded_per_sample[table]
         seconds = np.where(tables.expanded_per_sample[table] > 0, once, 0.0) / self._kind.hbm_bytes_per_s
         is_cut = (EXTENT_OF_SHARDING[blocks.sharding] == RANK) & (blocks.columns < tables.dim[table])
-        seconds = seconds + np.where(is_cut, tables.outputs_per_sample[table], 0.0) * self._kind.regroup_s / 2
-        return seconds * self._samples_per_rank * blocks.columns * tables.written_bytes
+        pieces = np.where(is_cut, tables.outputs_per_sample[table], 0.0)
+        seconds = (seconds + pieces * self._kind.regroup_s / 2) * blocks.columns * tables.written_bytes
+        return (seconds + pieces * self._kind.regroup_piece_s / 2) * self._samples_per_rank
 
     def _cache_codec_seconds(self) -> Floats:
         """Missed rows decoded into a cache of another format; in training as many are encoded back."""

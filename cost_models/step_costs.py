@@ -209,7 +209,8 @@ class StepCosts(CostModel):
         exchanges_s = self.schedule.constants[exchanges].sum() * max(len(used - {DATA_PARALLEL}) - 1, 0)
         if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
             exchanges_s += max(kind.link_all_reduce_latency_s or 0.0 for kind in self.kinds)
-        joined_s = per_byte * NUMBER_BYTES * vectors * self.batching.samples_per_rank
+        joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
+        joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
 
     def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:

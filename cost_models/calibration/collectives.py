@@ -90,9 +90,11 @@ def calibrated(
     link: str,
     bytes_per_s: float,
     source: str,
-    sums_apart: bool = False,
+    among_processes: bool = False,
 ) -> CollectiveCoefficients:
     """Coefficients of one device from its measurements (see `collective_times`).
+
+    Among processes, whose processors copy what they send and get, both take turns, and sums have laws of their own.
 
     Raises InputError that names every operation and number of ranks that the measurements do not determine.
     """
@@ -109,7 +111,8 @@ def calibrated(
         name=name,
         devices=(device,),
         link=link,
-        sums_apart=sums_apart,
+        sums_apart=among_processes,
+        takes_turns=among_processes,
         bytes_per_s=bytes_per_s,
         unit=COLLECTIVE_UNIT,
         kind="fitted",

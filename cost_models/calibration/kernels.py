@@ -35,6 +35,7 @@ COLUMNS = (
     "alpha",
     "evicted",
     "bytes",
+    "pieces",
     "m",
     "n",
     "k",
@@ -46,8 +47,9 @@ lookup, update: `lookups` rows of `dim` elements are read from tables of `rows` 
 added, `pooling` of them for one output vector, with ids by a power law of exponent `alpha` (0: uniform); before each
 run `evicted` bytes of other data pass through the caches (empty: none), as the other tables of a rank do. copy: `bytes`
 from host to device. stream: `bytes` of device memory read and written. dense_update: `bytes` of a table whose gradient
-is made, averaged and applied as a whole. regroup: `bytes` of vectors joined sample by sample, and as many of gradients
-taken apart. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul: [m, k] x [k, n].
+is made, averaged and applied as a whole. regroup: `bytes` of vectors joined sample by sample out of `pieces` (empty:
+few), and as many of gradients taken apart. id_cut: `lookups` ids sorted by the rank that holds their rows. matmul:
+[m, k] x [k, n].
 """
 NEEDED: dict[KernelOperation, tuple[str, ...]] = {
     "lookup": ("lookups", "dim"),
@@ -185,6 +187,8 @@ def _law(operation: KernelOperation, rows: pd.DataFrame, lookup: Mapping[str, fl
         return update_law(rows, measured, lookup)
     if operation == "id_cut":
         return _id_cut_law(rows, measured)
+    if operation == "regroup" and (rows.pieces > 0).all():
+        return _regroup_law(rows, measured)
     if operation == "matmul":
         work, rate = 2 * rows.m.to_numpy(float) * rows.n.to_numpy(float) * rows.k.to_numpy(float), "matmul_flops_per_s"
     else:
@@ -208,6 +212,20 @@ def _id_cut_law(rows: pd.DataFrame, measured: Floats) -> Law:
     return Law(measured, predict, {"id_cut_s": float(np.min(measured / ids))}, (launch,), {"id_cut_launch_s": 0.0})
 
 
+def _regroup_law(rows: pd.DataFrame, measured: Floats) -> Law:
+    """Bytes, and pieces of vectors however short they are."""
+    parts = {"regroup_launch_s": np.ones_like(measured), "regroup_piece_s": rows.pieces.to_numpy(float)}
+    size = rows.bytes.to_numpy(float)
+
+    def predict(values: Mapping[str, float]) -> Floats:
+        return np.asarray(size / values["regroup_bytes_per_s"] + sum(values[name] * parts[name] for name in parts))
+
+    further = [{name: float(np.median(measured / part)) / 2} for name, part in parts.items()]
+    return Law(
+        measured, predict, {"regroup_bytes_per_s": float(np.max(size / measured))}, further, dict.fromkeys(parts, 0.0)
+    )
+
+
 WITHOUT = {
     "l2_reach_bytes": "no cache shows that keeps tables in these times",
     "l2_speedup": "not determined by these times",
@@ -220,6 +238,7 @@ WITHOUT = {
 UNITS = {
     "lookup_bytes_per_s": "bytes/s of rows, ids and outputs",
     "lookup_row_s": "seconds per row read",
+    "lookup_vector_s": "seconds per vector",
     "lookup_launch_s": "seconds per forward pass",
     "l2_speedup": "times the rate of device memory",
     "l2_reach_bytes": "bytes",
@@ -236,6 +255,7 @@ UNITS = {
     "dense_update_bytes_per_s": "bytes/s of a table's gradient",
     "dense_update_launch_s": "seconds per update",
     "regroup_bytes_per_s": "bytes/s of vectors",
+    "regroup_piece_s": "seconds per piece of a vector",
     "regroup_launch_s": "seconds per step",
     "id_cut_s": "seconds per id",
     "id_cut_launch_s": "seconds per batch of ids",

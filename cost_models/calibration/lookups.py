@@ -40,6 +40,8 @@ class Lookups:
     lookups: Floats
     row_bytes: Floats
     output_bytes: Floats
+    vector_bytes: Floats
+    """Of one output."""
     table_rows: Floats
     """Infinite where not said."""
     alpha: Floats
@@ -53,7 +55,7 @@ class Lookups:
         outputs = np.asarray(lookups / rows.pooling.fillna(1.0).to_numpy(float) * width, dtype=np.float64)
         row_bytes = terms.in_sectors(width, sector_bytes)
         alpha = rows.alpha.fillna(0.0).to_numpy(float)
-        return cls(lookups, row_bytes, outputs, rows.rows.fillna(np.inf).to_numpy(float), alpha)
+        return cls(lookups, row_bytes, outputs, width, rows.rows.fillna(np.inf).to_numpy(float), alpha)
 
     def row_reads(self, reach_bytes: float) -> tuple[Floats, Floats]:
         """Bytes of the rows, and the share that the cache serves: it holds a share of them (`lookup_terms.l2_share`),
@@ -189,13 +191,15 @@ def evicted_law(
         main, *further = ({name: value} for name, value in begin.items())
         return Law(measured, updated, main, further, dict.fromkeys(parts, 0.0), instead=(further[-1],))
     from_memory, again = ids * ID_BYTES + outputs + distinct * width, (ids - distinct) * width
+    vectors = outputs / kernels.vector_bytes
 
     def read(values: Mapping[str, float]) -> Floats:
         moved = (from_memory + again / values["l2_speedup"]) / values["lookup_bytes_per_s"]
         by_row = ids * values["lookup_row_s"] + distinct * values["lookup_distinct_row_s"]
-        return np.asarray(values["lookup_launch_s"] + by_row + moved)
+        return np.asarray(values["lookup_launch_s"] + by_row + vectors * values["lookup_vector_s"] + moved)
 
-    begin = {"lookup_launch_s": float(measured.min()) / 2, "lookup_row_s": each / 4, "lookup_distinct_row_s": each / 4}
+    begin = dict.fromkeys(("lookup_row_s", "lookup_distinct_row_s", "lookup_vector_s"), each / 4)
+    begin = {"lookup_launch_s": float(measured.min()) / 2, **begin}
     further = [{name: value} for name, value in (begin | {"l2_speedup": LIKELY_SPEEDUP}).items()]
     absent = {**dict.fromkeys(begin, 0.0), "l2_speedup": LIKELY_SPEEDUP, "l2_reach_bytes": 0.0}
     return Law(measured, read, {"lookup_bytes_per_s": float(np.median(from_memory / measured))}, further, absent)

@@ -30,7 +30,7 @@ Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 ELEMENT_BYTES = 4
 UPDATE_DIM = 64
-REGROUPED_SAMPLES, REGROUPED_BYTES = 1024, (2**13, 2**22, 2**23, 2**24, 2**25, 2**26)
+REGROUPED_SAMPLES, REGROUPED_PARTS, REGROUPED_WIDTHS = (1024, 4096), (2, 20, 60), (4, 8, 16, 48)
 CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 PASSES, RUNS = 3, 3
 """Through all cases, and of a case in each pass."""
@@ -67,7 +67,7 @@ _CPU = BenchmarkPlan(
     rows=(1000, 30_000, 200_000, 1_000_000),
     poolings=(1, 10, 40),
     alphas=(0.0, 1.05),
-    lookups=(256, 20_000),
+    lookups=(256, 20_000, 120_000),
     largest_table_bytes=2**29,
     copy_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
     stream_bytes=(4096, 2**26, 3 * 2**25, 2**27, 2**28),
@@ -299,17 +299,23 @@ class _Bench:
             yield {"operation": "dense_update", "dtype": "fp32", "bytes": size, "seconds": seconds}
 
     def regroups(self) -> Iterator[dict[str, object]]:
-        """Vectors of two kinds of sharding joined, sample by sample, and as many gradients taken apart again."""
+        """Parts of vectors put in order, sample by sample, and the gradients of these put back."""
         torch = self.torch
-        for size in REGROUPED_BYTES:
-            half = size // (2 * REGROUPED_SAMPLES * ELEMENT_BYTES) or 1
-            halves = [torch.rand((REGROUPED_SAMPLES, half), device=self.device) for _ in range(2)]
+        for samples, parts, width in itertools.product(REGROUPED_SAMPLES, REGROUPED_PARTS, REGROUPED_WIDTHS):
+            vectors = torch.rand((samples, parts * width), device=self.device, requires_grad=True)
+            gradient = torch.rand_like(vectors)
 
-            def regroup(halves: Any = halves, half: int = half) -> list[Any]:
-                return [part.contiguous() for part in torch.cat(halves, dim=1).split(half, dim=1)]
+            def put_in_order(_: int, vectors: Any = vectors, width: int = width) -> Any:
+                vectors.grad, own = None, vectors.split(width, dim=1)
+                return torch.cat(own[::2] + own[1::2], dim=1)
 
-            seconds = self.seconds(_without_run(regroup))
-            yield {"operation": "regroup", "dtype": "fp32", "bytes": size, "seconds": seconds}
+            def put_back(in_order: Any, gradient: Any = gradient) -> None:
+                in_order.backward(gradient)
+
+            seconds = self.evicted_seconds(put_in_order) + self.evicted_seconds(put_back, put_in_order)
+            size = samples * parts * width * ELEMENT_BYTES
+            case = {"operation": "regroup", "dtype": "fp32", "bytes": size, "pieces": samples * parts}
+            yield {**case, "seconds": seconds}
 
     def id_cuts(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -20,6 +20,9 @@ from topologies.errors import InputError
 _DIRECTORY = Path(__file__).parent
 USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 """The environment variable that names a directory of files made by `planner calibrate`."""
+
+NEWER = Field(exclude_if=lambda value: not value)
+"""Of a coefficient that plans already written do not know: files without it have the fingerprint that they had."""
 
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 
@@ -145,6 +148,8 @@ class DeviceCoefficients(NamedCoefficients):
     """Time of a distinct row of a batch beyond that, and its bytes. Where set, the tables of a rank push each other's
     rows out of the caches from step to step: distinct rows come from memory, and a cache (l2_speedup) serves those that
     the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
+    lookup_vector_s: Annotated[Coefficient | None, NEWER] = None
+    """Time of each vector that a forward pass gives beyond that, with its bag of ids. Unset: not counted."""
     lookup_launch_s: Coefficient | None = None
     """Time of a forward pass's launch, instead of the software's."""
     l2_reach_bytes: Coefficient | None = None
@@ -169,6 +174,9 @@ class DeviceCoefficients(NamedCoefficients):
     """Rate at which the gradient of a replicated table is made, averaged and applied as a whole. Unset: not counted."""
     regroup_bytes_per_s: Coefficient | None = None
     """Rate at which vectors from several kinds of sharding are joined by sample. Unset: not counted."""
+    regroup_piece_s: Annotated[Coefficient | None, NEWER] = None
+    """Time of each piece of a vector that is joined by sample, beyond its bytes, and taken apart again. Unset: not
+    counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
     """Rate of matrix products by data type, instead of flop_utilization."""
 
@@ -200,6 +208,9 @@ class CollectiveCoefficients(NamedCoefficients):
     sums_apart: bool = False
     """Whether partial sums (tables cut by rows) travel at the rates of reduce_scatter and all_gather. Unset: at that of
     all_to_all, as NCCL moves them."""
+    takes_turns: Annotated[bool, NEWER] = False
+    """Whether what a rank sends and what it gets take turns, as where its processor copies both. Unset: a link carries
+    both at the same time."""
     bytes_per_s: float
     """Rate of one port in one direction, by the data sheet."""
     unit: str

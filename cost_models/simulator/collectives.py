@@ -41,7 +41,7 @@ class Collectives:
         traffic, other = self._traffic, IN if way == OUT else OUT
         near, near_inside = (1, 1) if beyond is None else (beyond.size, beyond.part_size)
         inside = groups.part_size - near_inside
-        transfers = [Transfer(to_each * inside, traffic.port(way), traffic.to_part(groups, other), True)]
+        transfers = [Transfer(to_each * inside, traffic.port(way, spread=groups), traffic.to_part(groups, other), True)]
         if groups.leave_domains:
             outside = groups.size - near - inside
             uses, hubs = traffic.card(groups, way), traffic.to_group(groups, other)

@@ -79,6 +79,7 @@ class LookupWork:
         forward = forward + (reads.lookups - reads.in_place) * (self._row_s() + rates.row_s)
         forward = forward + (reads.unique - reads.unique_in_place) * (rates.distinct_row_s or 0.0)
         forward = forward + np.where(IS_CACHED[counts.blocks.tier], reads.unique * software.cache_search_s.value, 0.0)
+        forward = forward + counts.vectors * rates.vector_s
         if software.vector_s:
             forward = forward + counts.vectors * software.vector_s.value
         # Rows change their format on the way into a cache of full precision, and back once they were updated.

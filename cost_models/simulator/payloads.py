@@ -61,9 +61,12 @@ def rearranged(
     copied = copied * columns * (counts.replicated | counts.opens)
     copying: Floats = counts.own_samples * copied.sum() * tables.written_bytes / rates
     is_part = counts.opens & alone & (columns < tables.dim[table])
-    parts = tables.outputs_per_sample[table[is_part]] * columns[is_part]
-    torn = counts.own_samples * parts.sum() * tables.written_bytes
-    copying += torn / 2 * np.array([kind.regroup_s for kind in kinds])[kind_of_rank]
+    pieces = counts.own_samples * tables.outputs_per_sample[table[is_part]]
+    torn = (pieces * columns[is_part]).sum() * tables.written_bytes
+    by_byte, by_piece = (
+        np.array(each)[kind_of_rank] for each in zip(*((k.regroup_s, k.regroup_piece_s) for k in kinds), strict=True)
+    )
+    copying += (torn * by_byte + pieces.sum() * by_piece) / 2
     forward, backward = (copying + decoded * codec for codec in tables.codec_bytes)
     cut = counts.opens & ~counts.replicated & (counts.extent != RANK)
     ids = counts.own_samples * tables.lookups_per_sample[table[cut]].sum()

@@ -23,11 +23,29 @@ class LinkTraffic:
         self._first_hub: dict[ProcessGroups, int] = {}
         self._hub_count = 0
 
-    def port(self, way: Way, *, reduction: bool = False) -> list[Use]:
-        """Every rank's traffic over its own port into its domain."""
+    def port(self, way: Way, *, reduction: bool = False, spread: ProcessGroups | None = None) -> list[Use]:
+        """Every rank's traffic over its own port into its domain; what is `spread` over the ranks of its part goes
+        through their hub too.
+
+        Where both ways of a port take turns, a byte keeps half of either busy at both ends. The hub brings a share of
+        what is spread back to its sender, which is taken off here.
+        """
         network = self._network
         rate = network.of_kind([kind.link_all_reduce if reduction else kind.link_all_to_all for kind in network.kinds])
-        return [Use(network.number(Resource("link", way), np.arange(network.world)), 1 / rate)]
+        own: Floats = np.full(network.world, 0.5)
+        if spread is not None:
+            own -= 0.5 / np.maximum(spread.part_size - 1, 1)
+        return self._both_ways(way, 1 / rate, own / rate)
+
+    def _both_ways(self, way: Way, one: Floats, turning: Floats) -> list[Use]:
+        """Uses of ports: `one` [W] seconds for each byte this way, or `turning` [W] both ways where they take turns."""
+        network, ranks = self._network, np.arange(self._network.world)
+        turns = np.array([kind.link_takes_turns for kind in network.kinds])[network.kind_of_rank]
+        uses = [Use(network.number(Resource("link", way), ranks), np.where(turns, turning, one))]
+        if turns.any():
+            other = network.number(Resource("link", IN if way == OUT else OUT), ranks)
+            uses.append(Use(other, np.where(turns, turning, 0.0)))
+        return uses
 
     def card(self, groups: ProcessGroups, way: Way, *, reduction: bool = False) -> list[Use]:
         """Every rank's traffic with the ranks of its group in other domains: over the card that serves it, and over
@@ -77,10 +95,12 @@ class LinkTraffic:
         hub, resource, weight = [], [], []
         for groups in self._first_hub:
             for way in (OUT, IN):
-                (port,) = self.port(way)
-                hub.append(self.to_part(groups, way)[0].of)
-                resource.append(port.of)
-                weight.append(port.weight / groups.part_size)
+                rate = self._network.of_kind([kind.link_all_to_all for kind in self._network.kinds])
+                others = np.maximum(groups.part_size - 1, 1)
+                for port in self._both_ways(way, 1 / rate / groups.part_size, 0.5 / rate / others):
+                    hub.append(self.to_part(groups, way)[0].of)
+                    resource.append(port.of)
+                    weight.append(port.weight)
             if not groups.leave_domains:
                 continue
             for way in (OUT, IN):

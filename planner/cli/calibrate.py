@@ -169,7 +169,7 @@ def collective_laws(
     plot: Path | None,
     output_format: Format,
     *,
-    sums_apart: bool = False,
+    among_processes: bool = False,
 ) -> None:
     """Fit, write and draw the laws of measured collectives."""
     from cost_models.calibration.collectives import calibrated, predicted_beside_measured
@@ -178,7 +178,7 @@ def collective_laws(
     name = output.stem if output else device
     streams.doing("fitting")
     origin = {"device": device, "link": link, "source": source}
-    coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, sums_apart=sums_apart, **origin)
+    coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, among_processes=among_processes, **origin)
     write(output, collective_file(coefficients))
     draw(plot, lambda: predicted_beside_measured(rows, coefficients), f"{device}, {link}")
     streams.write_records(law_records(coefficients), output_format)
@@ -214,7 +214,7 @@ def among_processes(
     source = f"planner calibrate --device cpu --processes {processes}{' --quick' * quick}: {gloo.software()}"
     called = name or microbenchmarks.device_name("cpu")
     where = link or gloo.LINK
-    collective_laws(rows, called, where, bytes_per_s, source, output, plot, output_format, sums_apart=True)
+    collective_laws(rows, called, where, bytes_per_s, source, output, plot, output_format, among_processes=True)
 
 
 def rate_of(bandwidth: str) -> float:

@@ -1,5 +1,7 @@
 """Traffic: what is sent arrives, and small cases by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,13 +56,13 @@ CLUSTERS = {
 class Case:
     """One pooled table of 64 fp32 columns and 10 ids per sample, a block of each sharding, on one cluster."""
 
-    def __init__(self, cluster: Topology, pooled: bool = True) -> None:
+    def __init__(self, cluster: Topology, pooled: bool = True, takes_turns: bool = False) -> None:
         table = {"rows": 1000, "dim": DIM, "pooling_factor": IDS, "pooled": pooled}
         model = StepModel(cluster, workload([table], global_batch=BATCH, communication={"backward": "fp16"}))
         n = len(SHARDINGS)
         zeros = np.zeros(n, dtype=np.int64)
         self.blocks = Blocks(zeros, np.arange(n), zeros, np.full(n, DIM), np.zeros(n))
-        self.kind: RankKind = model.kinds[0]
+        self.kind: RankKind = replace(model.kinds[0], link_takes_turns=takes_turns)
         given = (model.tables, self.blocks, self.kind, model.batching)
         self.ids = collectives.id_exchange(*given)
         self.outputs = collectives.output_exchange(*given)
@@ -130,6 +132,34 @@ def test_ids_all_leave_their_rank_but_for_their_own(cluster: str) -> None:
     moved = BATCH * (IDS * 8 + holders * 4) * (world - 1) / world
     expected = np.where(case.blocks.sharding == DATA_PARALLEL, 0.0, moved)
     assert crossed == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("cluster", [name for name in CLUSTERS if name != "one rank"])
+@pytest.mark.parametrize("exchange", ["ids", "outputs", "gradients"])
+def test_a_port_that_takes_turns_is_busy_for_what_it_sends_and_gets(cluster: str, exchange: str) -> None:
+    """Over all ranks, both ways are as busy as one way is where both go at once; cards are as they were, and nobody is
+    busy for less than nothing."""
+    apart, turning = (Case(CLUSTERS[cluster], takes_turns=turns) for turns in (False, True))
+    once, both = getattr(apart, exchange), getattr(turning, exchange)
+    for way in ("link_out", "link_in"):
+        assert turning.total(both, way) == pytest.approx(apart.total(once, way), rel=1e-12)
+        assert turning.part(both, way, "fixed").min() >= 0
+        assert turning.part(both, way, "by_rows").min() >= 0
+    for way in ("nic_out", "nic_in"):
+        assert turning.total(both, way) == pytest.approx(apart.total(once, way), rel=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_where_a_table_is_matters_less_to_ports_that_take_turns(ranks: int) -> None:
+    """Of a whole table its holder sends the vectors of the others' samples, each of whom gets its own: of two ranks
+    either moves as much, wherever the table is."""
+    case = Case(topology(node_group("a", ranks=ranks)), takes_turns=True)
+    table_wise, to_each = SHARDINGS.index("table_wise"), WHOLE / ranks
+    for way in ("link_out", "link_in"):
+        every = case.part(case.outputs, way, "everywhere")[table_wise]
+        assert every == pytest.approx(to_each / 2)
+        holder = every + case.part(case.outputs, way, "fixed")[table_wise]
+        assert holder == pytest.approx(to_each * (ranks - 1) / 2)
 
 
 def test_gradients_are_outputs_turned_round() -> None:

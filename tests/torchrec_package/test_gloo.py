@@ -1,10 +1,16 @@
 """Steps over gloo: the clock that measures them, and collectives that are calibrated."""
 
+import itertools
+from pathlib import Path
+
+import pandas as pd
 import pytest
+import torch
 
 from benchmarks.gloo.clock import Event, step_seconds
 from cost_models.calibration import gloo
 from cost_models.calibration.collectives import calibrated
+from cost_models.coefficients import CollectiveOperation
 
 BOTH = (0, 1)
 
@@ -30,6 +36,27 @@ def test_collectives_that_do_not_match_are_an_error() -> None:
         step_seconds([alone, []])
 
 
+def test_a_collective_takes_the_median_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all runs of all passes: not the least, in which the ranks happened to meet best."""
+    given = itertools.cycle([1.0, 9.0, 2.0])
+    monkeypatch.setattr(gloo, "_seconds", lambda *_: [next(given)])
+    monkeypatch.setattr(gloo, "PASSES", 3)
+    monkeypatch.setattr(gloo, "OPERATIONS", ("all_to_all",))
+    gloo._measure(0, 1, (1024,), str(tmp_path))
+    assert pd.read_csv(tmp_path / "0.csv").seconds.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("operation", ["reduce_scatter", "all_gather"])
+def test_sums_move_in_whole_buffers(operation: CollectiveOperation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As TorchRec exchanges them; by lists of parts, gloo takes several times as long for small ones."""
+    called: list[list[int]] = []
+    for name in ("reduce_scatter_single", "reduce_scatter_tensor", "all_gather_single", "all_gather_into_tensor"):
+        to_be_called = lambda *tensors: called.append([len(tensor) for tensor in tensors])  # noqa: E731
+        monkeypatch.setattr(torch.distributed, name, to_be_called, raising=False)
+    gloo._collective(operation, 8, 2)()
+    assert called == [[4, 8] if operation == "reduce_scatter" else [8, 4]]
+
+
 def test_collectives_are_measured_and_fitted() -> None:
     """All operations among 2 processes; large buffers take longer, and sums have laws of their own."""
     rows = gloo.measure([2], gloo.QUICK_BYTES)
@@ -38,6 +65,7 @@ def test_collectives_are_measured_and_fitted() -> None:
     for _, own in rows.groupby("operation"):
         assert own.seconds.iloc[-1] > own.seconds.iloc[0]
     told = {"device": "cpu", "link": gloo.LINK, "source": "test"}
-    found = calibrated(rows, name="g", bytes_per_s=1e10, sums_apart=True, **told)
+    found = calibrated(rows, name="g", bytes_per_s=1e10, among_processes=True, **told)
     assert found.sums_apart
+    assert found.takes_turns
     assert len(found.laws) == len(gloo.OPERATIONS)

@@ -82,6 +82,26 @@ def test_dense_updates_and_ids_by_holder() -> None:
     assert held.id_cut_s.value == pytest.approx(1.5e-8, rel=0.01)
 
 
+def test_pieces_of_vectors_are_told_from_their_bytes() -> None:
+    """A rate, and a time of each piece; a table that does not say how many pieces there were has a rate alone."""
+    rows = [
+        {"operation": "regroup", "dtype": "fp32", "bytes": 4.0 * n * width, "pieces": n}
+        for n in (2048, 20_480, 245_760)
+        for width in (4, 16, 64)
+    ]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame["seconds"] = 1e-4 + frame.bytes / 6e9 + frame.pieces * 8e-9
+    found = calibrate(frame, "test", SECTOR)
+    assert values(found)["regroup_piece_s"] == pytest.approx(8e-9, rel=0.02)
+    assert values(found)["regroup_bytes_per_s"] == pytest.approx(6e9, rel=0.02)
+    base = device_coefficients("default")
+    assert base.regroup_piece_s is None
+    held = device_coefficients_of(found, "mine", "test", base)
+    assert held.regroup_piece_s is not None
+    assert held.regroup_piece_s.value == pytest.approx(8e-9, rel=0.02)
+    assert "regroup_piece_s" not in values(calibrate(frame.assign(pieces=None), "test", SECTOR))
+
+
 def test_an_update_may_take_its_time_for_lookups_alone() -> None:
     """On processors a lookup costs what it costs at any width; its row reads are 0 then, not those of the software."""
     rows = lookups()

@@ -9,6 +9,7 @@ from cost_models.coefficients import device_coefficients
 
 LINE = 64.0
 RATE, SPEEDUP, LAUNCH, ROW, DISTINCT = 2e10, 6.0, 3e-4, 2e-9, 6e-9
+VECTOR = 4e-9
 UPDATE_LAUNCH, UPDATE_ROW, UPDATE_DISTINCT, PASSES, ROW_PASSES = 2e-4, 1e-8, 2e-8, 3.0, 5.0
 
 
@@ -23,7 +24,7 @@ def evicted(speedup: float = SPEEDUP, noise: float = 0.0) -> pd.DataFrame:
                 read = (ids * 8 + vectors + distinct * width + (ids - distinct) * width / speedup) / RATE
                 summed = PASSES * (vectors + (ids * width - vectors) / speedup) / RATE
                 rewritten = ROW_PASSES * distinct * width / RATE + distinct * UPDATE_DISTINCT
-                lookup = LAUNCH + ids * ROW + distinct * DISTINCT + read
+                lookup = LAUNCH + ids * ROW + distinct * DISTINCT + ids / pooling * VECTOR + read
                 update = UPDATE_LAUNCH + ids * UPDATE_ROW + summed + rewritten
                 case = {"lookups": ids, "dim": dim, "rows": table, "pooling": pooling, "dtype": "fp32"}
                 case |= {"evicted": 2**26}
@@ -38,7 +39,7 @@ def values(found: Calibration) -> dict[str, float]:
 
 
 def test_terms_of_distinct_rows_come_back() -> None:
-    """What a row costs each time, what it costs once in a batch, and how much faster a cache is."""
+    """What a row costs each time, what it costs once in a batch, what a vector costs, how much faster a cache is."""
     found = values(calibrate(evicted(), "test", LINE))
     expected = {
         "lookup_bytes_per_s": RATE,
@@ -46,6 +47,7 @@ def test_terms_of_distinct_rows_come_back() -> None:
         "lookup_launch_s": LAUNCH,
         "lookup_row_s": ROW,
         "lookup_distinct_row_s": DISTINCT,
+        "lookup_vector_s": VECTOR,
         "update_launch_s": UPDATE_LAUNCH,
         "update_row_s": UPDATE_ROW,
         "update_distinct_row_s": UPDATE_DISTINCT,

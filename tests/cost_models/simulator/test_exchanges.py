@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cost_models.coefficients import software_coefficients
-from cost_models.kinds import rank_kinds
+from cost_models.kinds import RankKind, rank_kinds
 from cost_models.resources import Resource
 from cost_models.shards import NODE, RANK, WORLD, Floats
 from cost_models.simulator.conditions import Conditions
@@ -34,8 +34,15 @@ def cluster(nodes: int, domain: int = 4) -> Topology:
 class Stage:
     """The exchanges of one stage, on ranks that come to it at given times."""
 
-    def __init__(self, topology: Topology, demand: Demand, comes_s: Floats, way: str = OUT) -> None:
-        self.network = SimulatedNetwork(topology, rank_kinds(topology, MODEL))
+    def __init__(
+        self,
+        topology: Topology,
+        demand: Demand,
+        comes_s: Floats,
+        way: str = OUT,
+        kinds: tuple[RankKind, ...] | None = None,
+    ) -> None:
+        self.network = SimulatedNetwork(topology, kinds or rank_kinds(topology, MODEL))
         streams, self.traffic = Streams(self.network.world), LinkTraffic(self.network)
         exchanges = Exchanges(streams, self.network, self.traffic, software_coefficients("torchrec"))
         there = streams.run(Label("before", "lookup", COMPUTE, 0), comes_s)
@@ -117,6 +124,29 @@ def test_two_ranks_and_one_link() -> None:
     assert seconds(steps, "gradient dist (table-wise)") == pytest.approx(
         latency + 30e6 / kind.link_all_to_all, rel=EXACT
     )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("held", ["by one", "by all alike"])
+def test_ports_that_take_turns(ranks: int, held: str) -> None:
+    """Each is busy for half of what it sends and gets: that of a holder of all vectors, or of any of alike ranks."""
+    cluster = topology(node_group("a", ranks=ranks))
+    kinds = tuple(replace(kind, link_takes_turns=True) for kind in rank_kinds(cluster, MODEL))
+    to_each = np.where(np.arange(ranks) == 0, 30e6, 0.0) if held == "by one" else np.full(ranks, 30e6)
+    stage = Stage(cluster, demand(ranks, vectors_to_each_bytes=to_each), np.zeros(ranks), kinds=kinds)
+    sent, got = to_each * (ranks - 1), to_each.sum() - to_each
+    busiest = float((sent + got).max()) / 2 / kinds[0].link_all_to_all
+    latency = kinds[0].link_all_to_all_latency_s or 0.0
+    assert stage.end("dist (table-wise)").max() == pytest.approx(latency + busiest, rel=1e-5)
+
+
+def test_sums_take_as_long_over_ports_that_take_turns() -> None:
+    """All ranks send as much as they get, as in the measurement."""
+    sums, ends = demand(4, sums_bytes=in_extent(WORLD, np.full(4, SUMS))), []
+    for turns in (False, True):
+        kinds = tuple(replace(kind, link_takes_turns=turns) for kind in rank_kinds(cluster(1), MODEL))
+        ends.append(Stage(cluster(1), sums, np.zeros(4), kinds=kinds).end("dist (row-wise)"))
+    assert ends[0] == pytest.approx(ends[1])
 
 
 def test_a_slow_receiver_holds_everybody_up() -> None:
