@@ -58,6 +58,9 @@ class Objective(Record):
     moved bytes; else no rank above 90 % of its usable HBM, then few blocks, then a fullest rank that is less full."""
     given_up_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """step_s - best_step_s."""
+    mixing_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """What several kinds of sharding in use take beyond step_s, on devices where that was measured. It is no sum over
+    tables: neither step_s nor the bound has a part of it."""
 
 
 class Simulated(Record):

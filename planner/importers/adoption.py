@@ -134,7 +134,8 @@ def _with_counted_bytes(tables: Sequence[TablePlan], model: CostModel) -> tuple[
 
 def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound", origin: str) -> Plan:
     """The document of tables with their bytes, beside a bound; not yet simulated."""
-    evaluation = model.evaluate(placed_tables(tables))
+    placed = placed_tables(tables)
+    evaluation, mixing_s = model.evaluate(placed), model.mixing_seconds(placed.blocks.sharding) or None
     stages = tuple(
         StageTime(name=name, seconds=float(seconds), critical_rank=rank)
         for name, seconds, rank in zip(model.stages, evaluation.stage_seconds, evaluation.critical_rank, strict=True)
@@ -144,7 +145,7 @@ def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     return Plan(
         status="feasible",
-        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap),
+        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, mixing_s=mixing_s),
         simulated=None,
         stages=stages,
         tables=tables,

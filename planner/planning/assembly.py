@@ -20,6 +20,7 @@ from cost_models.workload.formats import DTYPES
 from planner.document.moves import Moves
 from planner.document.origin import Provenance
 from planner.document.plan import Objective, Plan, RankPlan, Remap, StageTime, TablePlan
+from planner.document.planned import placed_tables
 from planner.document.reasons import Remedy
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.shards import Shards, TierBytes
@@ -123,7 +124,8 @@ def placed_plan(
     gap = 0.0
     if step_s > bound_s:
         gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
-    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
+    mixing_s = model.mixing_seconds(placed_tables(tables).blocks.sharding) or None
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, mixing_s=mixing_s)
     ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)
     return tables, ranks, stages, objective
 

@@ -11,7 +11,7 @@ from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, 
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
 from planner.reports.tables import TextGrid
-from planner.reports.words import amount, fixed_words, render_error_bar, resource_words
+from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
@@ -64,6 +64,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     if (fixed := fixed_part(objective, model)) is not None:
         console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
     console.print()
+    render_mixing(plan.objective, console)
     render_error_bar(plan.objective, console)
 
 

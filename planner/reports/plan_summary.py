@@ -16,7 +16,7 @@ from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
 from planner.reports.tables import TextGrid
-from planner.reports.words import amount, crowded, fixed_words, render_error_bar, resource_words
+from planner.reports.words import amount, crowded, fixed_words, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
@@ -42,6 +42,7 @@ def render(plan: Plan, console: "Console") -> None:
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan, plan.objective, model, console)
+    render_mixing(plan.objective, console)
     render_error_bar(plan.objective, console)
     if model.quantity == "step":
         words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]

@@ -47,6 +47,14 @@ def crowded(plan: Plan) -> str | None:
     )
 
 
+def render_mixing(objective: Objective, console: "Console") -> None:
+    """Print what several kinds of sharding take beyond the step, where that was measured."""
+    if objective.mixing_s:
+        beyond = format_seconds(objective.mixing_s)
+        console.print(f"Mixing kinds of sharding takes {beyond} more, which the step and its bound leave out.")
+        console.print()
+
+
 def render_error_bar(objective: Objective, console: "Console") -> None:
     """Where the step would be measured, and how that is known."""
     bar = objective.error_bar

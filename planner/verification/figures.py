@@ -116,10 +116,13 @@ def simulation_faults(plan: Plan) -> Iterator[str]:
             yield f"simulated: {name} is {stated!r}; simulated again, it is {repeated!r}"
 
 
-def objective_faults(plan: Plan) -> Iterator[str]:
-    """A step, throughput, bound or gap that does not follow from the rest."""
+def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
+    """A step, throughput, bound or gap that does not follow from the rest; what mixing shardings takes beyond them."""
     objective = plan.objective
     assert objective is not None
+    mixing_s = model.mixing_seconds(placed_shards(plan).blocks.sharding)
+    if not np.isclose(objective.mixing_s or 0.0, mixing_s, rtol=TOLERANCE, atol=0.0):
+        yield f"objective: mixing_s is {objective.mixing_s!r}, not {mixing_s!r}"
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"

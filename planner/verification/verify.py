@@ -99,7 +99,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += rank_faults(plan, model, evaluation)
     faults += capacity_faults(plan, model, evaluation)
     faults += stage_faults(plan, model, evaluation)
-    faults += objective_faults(plan)
+    faults += objective_faults(plan, model)
     faults += _options(plan, model, choices)
     faults += faults_of_error_bars(plan, model)
     faults += _proof(plan, model, choices)

@@ -1,20 +1,25 @@
 """A device whose dense updates, ids by holder and sums were measured: estimate and simulation count them alike."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from cost_models.calibration.files import collective_file
 from cost_models.coefficients import USER_DIRECTORY, CollectiveCoefficients, ProtocolLaw, forget
 from cost_models.lookup import Lookup
 from cost_models.resources import DEVICE
-from cost_models.shards import COLUMN_WISE, DATA_PARALLEL, HBM, TABLE_WISE, Blocks
+from cost_models.shards import COLUMN_WISE, DATA_PARALLEL, HBM, ROW_WISE, TABLE_WISE, Blocks
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
+from planner.diagnosis.explanation import Explainer
 from planner.formulation.policy import Policy
 from planner.planning.planning import plan
+from planner.reports import plan_summary
+from planner.reports.explanation import render_plan
 from planner.verification.verify import verify
 from topologies.cluster import Topology
 from topologies.loading import load_topology
@@ -22,6 +27,7 @@ from topologies.loading import load_topology
 TERMS = {
     "dense_update_bytes_per_s": 2e9,
     "regroup_bytes_per_s": 1e9,
+    "regroup_piece_s": 5e-8,
     "id_cut_s": 2e-7,
     "lookup_launch_s": 3e-4,
     "update_launch_s": 2e-4,
@@ -35,13 +41,14 @@ RATES = {"all_to_all": 4e9, "all_reduce": 2e9, "reduce_scatter": 1e9, "all_gathe
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Coefficients of an A100 that is as slow as a processor; more of them where the test has some."""
     terms = TERMS | getattr(request, "param", {})
+    latencies = {operation: terms.pop(f"{operation}_latency_s", 1e-4) for operation in RATES}
     lines = [f"{name}: {{value: {value}, unit: x, kind: fitted, source: test}}" for name, value in terms.items()]
     (tmp_path / "device.yaml").write_text("\n".join(["name: A100-SXM4-80GB", *lines]) + "\n")
     laws = tuple(
         ProtocolLaw(
             operation=operation,
             ranks=4,
-            protocols=((1e-4, rate),),
+            protocols=((latencies[operation], rate),),
             buffer_bytes=(1e3, 1e9),
             rows=9,
             mean_error=0.1,
@@ -59,6 +66,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         source="test",
         laws=laws,
         sums_apart=True,
+        takes_turns=True,
     )
     (tmp_path / "links.yaml").write_text(collective_file(collectives))
     monkeypatch.setenv(USER_DIRECTORY, str(tmp_path))
@@ -78,10 +86,10 @@ def inputs() -> tuple[Topology, Workload]:
     return cluster, workload
 
 
-def steps(sharding: str) -> tuple[float, float]:
+def steps(sharding: str, **rule: str) -> tuple[float, float]:
     """Estimated and simulated seconds of a step with all tables held in one way."""
     cluster, workload = inputs()
-    policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"]})
+    policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"], **rule})
     made = plan(cluster, workload, policy=policy, effort=0)
     assert made.objective is not None
     assert made.simulated is not None
@@ -97,6 +105,7 @@ EVICTED = {
     "update_passes_per_row": 5.0,
     "l2_reach_bytes": 0.0,
     "l2_speedup": 8.0,
+    "lookup_vector_s": 3e-8,
 }
 """Terms of a processor whose tables push each other's rows out of its caches."""
 
@@ -115,6 +124,13 @@ def test_simulation_and_estimate_agree(sharding: str, measured: None) -> None:
     assert simulated == pytest.approx(estimated, rel=0.03)
 
 
+@pytest.mark.parametrize("measured", [{}, EVICTED], indirect=True)
+def test_simulation_and_estimate_agree_where_one_rank_has_all(measured: None) -> None:
+    """Within 1 %, though no rank sends as much as it gets: ports take turns."""
+    estimated, simulated = steps("table_wise", ranks="0")
+    assert simulated == pytest.approx(estimated, rel=0.01)
+
+
 def test_each_term_is_counted(measured: None) -> None:
     """Gradients of whole tables and their update; ids that are sorted, sums that travel slower."""
     whole = 8 * 50_000 * 64 * 4 / TERMS["dense_update_bytes_per_s"]
@@ -124,13 +140,13 @@ def test_each_term_is_counted(measured: None) -> None:
 
 
 def test_cut_columns_are_put_in_order(measured: None) -> None:
-    """All vectors of a rank's samples, once; the same cut is cheaper where that was not measured."""
+    """All vectors of a rank's samples, once, by their bytes and each piece of them."""
     cluster, workload = inputs()
     model = StepModel(cluster, workload)
     every = np.arange(8)
     halves = Blocks(every, every * 0 + COLUMN_WISE, every * 0 + HBM, every * 0 + 32, every * 0.0)
     on_device = [i for i, column in enumerate(model.columns) if column.resource == DEVICE]
-    torn = 1024 * 32 * 4 / TERMS["regroup_bytes_per_s"]
+    torn = 1024 * (32 * 4 / TERMS["regroup_bytes_per_s"] + TERMS["regroup_piece_s"])
     torn_s = model.block_costs(halves, 0).everywhere[:, on_device].sum(axis=1)
     assert torn_s == pytest.approx(np.full(8, torn))
 
@@ -140,14 +156,58 @@ def test_kinds_in_use_are_weighed(measured: None) -> None:
     cut columns as many as whole tables, replicas one reduction."""
     model = StepModel(*inputs())
     assert model.mixing_seconds(np.array([TABLE_WISE])) == 0
-    joined = 1024 * 8 * 64 * 4 / TERMS["regroup_bytes_per_s"]
+    joined = 1024 * (8 * 64 * 4 / TERMS["regroup_bytes_per_s"] + 2 * TERMS["regroup_piece_s"])
     launches = TERMS["lookup_launch_s"] + TERMS["update_launch_s"]
     replicated = model.mixing_seconds(np.array([TABLE_WISE, DATA_PARALLEL]))
     assert replicated == pytest.approx(joined + launches + 1e-4)
     mixed = model.mixing_seconds(np.array([TABLE_WISE, COLUMN_WISE]))
     assert mixed == pytest.approx(joined + launches + 3 * 1e-4)
     every = model.mixing_seconds(np.array([TABLE_WISE, COLUMN_WISE, DATA_PARALLEL]))
-    assert every == pytest.approx(joined + 2 * launches + 4 * 1e-4)
+    assert every == pytest.approx(joined + 1024 * TERMS["regroup_piece_s"] + 2 * launches + 4 * 1e-4)
+
+
+@pytest.mark.parametrize("measured", [{"reduce_scatter_latency_s": 5e-3, "all_gather_latency_s": 3e-3}], indirect=True)
+def test_latencies_of_sums_are_those_of_tables_cut_by_rows(measured: None) -> None:
+    """Where all tables are, both are counted in full; whole tables have none of them."""
+    cluster, workload = inputs()
+    sums = 4096 * 8 * 64 * 4 * 3 / 4
+    rates = sums / RATES["reduce_scatter"], sums / RATES["all_gather"]
+    model = StepModel(cluster, workload)
+    every, none = np.arange(8), np.zeros(8, dtype=np.int64)
+    exchanged = [i for i, column in enumerate(model.columns) if str(column.resource) == "link_out"]
+    exchanged = [i for i in exchanged if model.stages[model.columns[i].stage] in ("output_dist", "gradient_dist")]
+    rows = Blocks(every, none + ROW_WISE, none + HBM, none + 64, none * 0.0)
+    costs = model.block_costs(rows, 0)
+    busy = (costs.fixed + costs.by_rows / 4 + costs.everywhere)[:, exchanged].sum()
+    assert busy == pytest.approx(sum(rates) + 8e-3)
+    whole = Blocks(every, none + TABLE_WISE, none + HBM, none + 64, none * 0.0)
+    both = model.block_costs(whole, 0)
+    assert (both.fixed / 4 + both.everywhere)[:, exchanged].sum() == pytest.approx(2 * sums / 4 / RATES["all_to_all"])
+
+
+def test_what_mixing_takes_is_told(measured: None) -> None:
+    """A plan of several kinds of sharding says what they take beyond its step, in print too; whole tables have nothing
+    to say, and a document that says something else is refused."""
+    cluster, workload = inputs()
+    thirds = [{"match": f"t{i}", "shardings": ["row_wise" if i < 3 else "table_wise"]} for i in range(8)]
+    mixed, whole = (
+        plan(cluster, workload, policy=Policy.model_validate(policy), effort=0, simulate=False)
+        for policy in ({"tables": thirds, "tiers": ["hbm"]}, {"shardings": ["table_wise"], "tiers": ["hbm"]})
+    )
+    assert mixed.objective is not None
+    assert whole.objective is not None
+    expected = StepModel(cluster, workload).mixing_seconds(np.array([TABLE_WISE, ROW_WISE]))
+    assert mixed.objective.mixing_s == pytest.approx(expected)
+    assert whole.objective.mixing_s is None
+    assert "mixing_s" not in whole.objective.model_dump()
+    assert verify(mixed) == verify(whole) == []
+    console = Console(width=120, record=True, file=io.StringIO())
+    plan_summary.render(mixed, console)
+    render_plan(mixed, Explainer(mixed).plan(), console)
+    assert console.export_text().count("Mixing kinds of sharding takes") == 2
+    for stated in (None, expected / 2):
+        objective = mixed.objective.model_copy(update={"mixing_s": stated})
+        assert any("mixing_s" in fault for fault in verify(mixed.model_copy(update={"objective": objective})))
 
 
 @pytest.mark.parametrize("measured", [{"lookup_bytes_per_s": 5e9}], indirect=True)
@@ -180,6 +240,7 @@ def test_evicted_rows_by_hand(measured: None) -> None:
     ids, vectors, once, again = 4096 * 20, 4096 * 256, 1 / 2e10, 1 / 16e10
     distinct = float(model.tables.access.unique_rows(one, np.array([float(ids)]))[0])
     read = ids * 2e-9 + distinct * (256 * once + 5e-9) + (ids - distinct) * 256 * again + (ids * 8 + vectors) * once
+    read += 4096 * 3e-8
     summed = 3 * (vectors * once + (ids * 256 - vectors) * again)
     rewritten = distinct * (5 * 256 * once + 2e-8) + ids * 1e-8
     for loads, seconds in ((lookup.forward(), read), (lookup.backward(), summed + rewritten)):
