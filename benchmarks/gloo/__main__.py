@@ -200,6 +200,12 @@ def columns_over_all(workload: Workload, cluster: Topology) -> Plan:
     return adopted(torchrec_tables(parameters, told, COLUMNS), told, "torchrec", COLUMNS, simulate=False)
 
 
+def predicted_s(found: Plan) -> float:
+    """The step of a plan, with what its kinds of sharding take beyond the sums over tables."""
+    assert found.objective is not None
+    return found.objective.step_s + (found.objective.mixing_s or 0.0)
+
+
 def race(workload: Workload, processes: Processes, rounds: int) -> Race:
     """All plans of a workload, which take turns."""
     cluster = topology(processes.world)
@@ -218,7 +224,7 @@ def race(workload: Workload, processes: Processes, rounds: int) -> Race:
             measured[name].append(step_seconds([events for events, _ in steps]))
             by_clock[name].append(max(seconds for _, seconds in steps))
     ways = [table.sharding for table in plans[OURS].tables]
-    predicted = {name: found.objective.step_s for name, found in plans.items() if found.objective is not None}
+    predicted = {name: predicted_s(found) for name, found in plans.items()}
     return Race(
         workload.name, cluster.world_size, predicted, measured, by_clock, {way: ways.count(way) for way in ways}
     )
