@@ -10,13 +10,9 @@ from functools import cached_property
 
 from cost_models.coefficients import (
     Coefficient,
-    CollectiveCoefficients,
     CollectiveOperation,
     DeviceCoefficients,
     LinkCoefficients,
-    NamedCoefficients,
-    SoftwareCoefficients,
-    collective_files,
     device_coefficients,
     link_coefficients,
     software_coefficients,
@@ -371,41 +367,3 @@ def _peak_flops(group: NodeGroup, workload: Workload) -> float:
         if (peak := getattr(flops, name)) is not None:
             return float(peak)
     return flops.fp32
-
-
-@dataclass(frozen=True)
-class CoefficientsUsed:
-    """Which coefficient files a cost was computed with."""
-
-    software: NamedCoefficients
-    devices: tuple[DeviceCoefficients, ...] = ()
-    links: tuple[LinkCoefficients, ...] = ()
-    collectives: tuple[CollectiveCoefficients, ...] = ()
-
-
-@dataclass(frozen=True)
-class StepCoefficients(CoefficientsUsed):
-    """Those of the physical cost model."""
-
-    software: SoftwareCoefficients
-
-    @classmethod
-    def of(cls, topology: Topology, workload: Workload) -> "StepCoefficients":
-        """Those for a cluster and a workload, each once, in the order of the node groups."""
-        links: list[LinkCoefficients] = []
-        systems: set[str] = set()
-        for group in topology.nodes:
-            up, out = group.links.scale_up, group.links.scale_out
-            links.append(link_coefficients(up.kind if up else "pcie", "default-scale-up"))
-            kind, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
-            law = collective_law("all_to_all", group.accelerators.device, kind, port, 2)
-            systems.update([law.system] if law else [])
-            cards = [out, *((group.remote, group.links.front_end) if group.remote else ())]
-            links += [link_coefficients(each.kind, "default-scale-out") for each in cards if each is not None]
-        devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
-        return cls(
-            software=software_coefficients(workload.software),
-            devices=tuple({device.name: device for device in devices}.values()),
-            links=tuple(dict.fromkeys(links)),
-            collectives=tuple(file for file in collective_files() if file.name in systems),
-        )

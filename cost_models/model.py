@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
+from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.error_bars import ErrorBars
-from cost_models.kinds import CoefficientsUsed
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,

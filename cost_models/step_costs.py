@@ -8,9 +8,10 @@ import numpy as np
 
 from cost_models import collectives
 from cost_models.amounts import NO_RESERVE, Reserve
+from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
-from cost_models.kinds import RankKind, StepCoefficients, rank_kinds
+from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported

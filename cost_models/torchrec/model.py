@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.amounts import NO_RESERVE, Reserve
-from cost_models.kinds import CoefficientsUsed
+from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import (

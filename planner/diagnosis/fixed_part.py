@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cost_models.coefficients import Coefficient
-from cost_models.kinds import StepCoefficients
+from cost_models.coefficients_used import StepCoefficients
 from cost_models.model import CostModel
 from planner.document.plan import Objective
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.coefficients import Evidence
-from cost_models.kinds import CoefficientsUsed
+from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.model import CostModel
 from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
