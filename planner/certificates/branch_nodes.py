@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.node_weights import NodeMultipliers, WeightRules, opens
-from planner.certificates.parts import Decisions, Part, PartRules
+from planner.certificates.parts import Decisions, PartDecision, PartRules
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
@@ -156,7 +156,7 @@ class BranchingRules:
         alone = float((longest + problem.stage_constants).sum())
         return NodeState(decisions, state.load, state.free, both, of_node, of_site, alone, stages, [])
 
-    def _add(self, state: LoadState, part: Part) -> None:
+    def _add(self, state: LoadState, part: PartDecision) -> None:
         """Charge a decided part with the least of its range."""
         problem, place = self.problem, part.place
         assert place is not None
@@ -170,7 +170,7 @@ class BranchingRules:
         size = (problem.bytes_fixed[kind, types] + problem.bytes_by_rows[kind, types]).min(axis=0)
         state.add_on_rank(load, size, place)
 
-    def _ranks_held(self, placed: Iterable[Part]) -> Bools:
+    def _ranks_held(self, placed: Iterable[PartDecision]) -> Bools:
         """[W] ranks that hold decided parts of one table."""
         problem, holds = self.problem, np.zeros(self.problem.world, dtype=bool)
         for part in placed:
@@ -214,7 +214,7 @@ class BranchingRules:
         labels = self._labels(state, block)
         return int(np.flatnonzero(labels == labels[place])[0])
 
-    def child(self, state: NodeState, table: int, index: int, part: Part) -> NodeState | None:
+    def child(self, state: NodeState, table: int, index: int, part: PartDecision) -> NodeState | None:
         """The branch node with one more decision: the table's part number `index`; None where no plan is of it."""
         problem, place = self.problem, part.place
         before = state.decisions.get(table, ())[:index]
@@ -246,7 +246,7 @@ class BranchingRules:
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
-    def spread(self, multipliers: NodeMultipliers, part: Part) -> float:
+    def spread(self, multipliers: NodeMultipliers, part: PartDecision) -> float:
         """What the widest block of a part's range is worth above the narrowest."""
         rank = part.place
         kind = self.problem.kind_of_rank[rank]

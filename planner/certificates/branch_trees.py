@@ -8,7 +8,7 @@ import numpy as np
 from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_bounds import NodeBounds
 from planner.certificates.node_weights import NodeMultipliers
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 from planner.problem.rounding import ROUNDING
@@ -19,7 +19,7 @@ class BranchNode(NamedTuple):
 
     parent: int
     """-1 for the root."""
-    part: Part | None
+    part: PartDecision | None
     """What the branch node decides of the table and the part by which its parent is divided; None for the root."""
     divides: tuple[int, int] | None
     """Table and number of the part by which the branch node is divided; None for a leaf."""
@@ -55,7 +55,7 @@ class _Walk:
         children: dict[int, list[int]] = {}
         for number, node in enumerate(tree.nodes):
             if (node.parent < 0) != (number == 0) or node.parent >= number or (node.part is None) != (number == 0):
-                self.faults.append(f"case {number}: not in the order of a tree")
+                self.faults.append(f"branch node {number}: not in the order of a tree")
                 return
             children.setdefault(node.parent, []).append(number)
         entered_nodes: dict[int, tuple[NodeState, NodeMultipliers, float]] = {}
@@ -74,10 +74,10 @@ class _Walk:
                 parts = [part for part in (tree.nodes[child].part for child in below) if part is not None]
                 gap = self._gap(state, node.divides, parts)
             if gap:
-                self.faults.append(f"case {number}: {gap}")
+                self.faults.append(f"branch node {number}: {gap}")
                 return
 
-    def _gap(self, state: NodeState, divides: tuple[int, int], parts: list[Part]) -> str | None:
+    def _gap(self, state: NodeState, divides: tuple[int, int], parts: list[PartDecision]) -> str | None:
         table, index = divides
         if not 0 <= table < self.rules.problem.tables:
             return "is divided by a table that does not exist"
@@ -102,16 +102,16 @@ class _Walk:
             state = after
         multipliers = node.multipliers or inherited
         if multipliers is None:
-            self.faults.append("the first case has no multipliers")
+            self.faults.append("the root of the branch tree has no multipliers")
             return None
         even = self.rules.weights.evened(state.labels, multipliers)
         if self.rules.weights.excess_weight(even) > ROUNDING:
-            self.faults.append(f"case {number}: weights of a stage sum to more than 1, or are below 0")
+            self.faults.append(f"branch node {number}: weights of a stage sum to more than 1, or are below 0")
             return None
         return state, multipliers, bound
 
 
-def gap_in(rules: BranchingRules, state: NodeState, table: int, index: int, parts: list[Part]) -> str | None:
+def gap_in(rules: BranchingRules, state: NodeState, table: int, index: int, parts: list[PartDecision]) -> str | None:
     """What a branch node can do with a table's part number `index` that none of the `parts` covers; None for
     nothing."""
     before = state.decisions.get(table, ())
@@ -129,12 +129,16 @@ def gap_in(rules: BranchingRules, state: NodeState, table: int, index: int, part
         covering = [part.place for part in parts if part.first <= block <= part.last]
         if fixed_place is not None:
             places = [] if covering else [fixed_place]
-        elif None in covering or not usable[block] or not rules.parts.is_part(Part(block, block, 0), before[:index]):
+        elif (
+            None in covering
+            or not usable[block]
+            or not rules.parts.is_part(PartDecision(block, block, 0), before[:index])
+        ):
             places = []
         else:
             covered = {rules.stands_for(state, block, place) for place in covering if place is not None}
             places = [place for place in rules.places(state, block) if place not in covered]
         for place in places:
-            if rules.child(state, table, index, Part(block, block, place)) is not None:
+            if rules.child(state, table, index, PartDecision(block, block, place)) is not None:
                 return f"block type {block} on place {place} is left out"
     return None

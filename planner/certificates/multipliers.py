@@ -44,9 +44,9 @@ class Bound:
     seconds: float
     multipliers: Multipliers
     threshold_s: float | None
-    packed: PackingProof | None = None
+    packing: PackingProof | None = None
     """What proves more than the multipliers do, where blocks pack badly."""
     tree: BranchTree | None = None
     """Branch nodes that prove more than the multipliers do."""
-    tried_s: float | None = None
+    exhaustive_search_s: float | None = None
     """Every plan faster than this was tried: there is none."""

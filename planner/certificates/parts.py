@@ -8,7 +8,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 
 
-class Part(NamedTuple):
+class PartDecision(NamedTuple):
     """One decided block of a table: a type from `first` to `last`, on a place (rank, node, -1: the world) or open.
 
     The first part of a splittable option is its widest block, the next one the widest of the rest, and so on; those of
@@ -20,7 +20,7 @@ class Part(NamedTuple):
     place: int | None
 
 
-Decisions = Mapping[int, tuple[Part, ...]]
+Decisions = Mapping[int, tuple[PartDecision, ...]]
 """Parts of some tables. Only the last part of a table may be without a place, and only after parts of one width."""
 
 
@@ -38,7 +38,7 @@ class PartRules:
         """Blocks of a fixed option in the order of its parts."""
         return self._sequences[option]
 
-    def units_left(self, parts: tuple[Part, ...]) -> tuple[int, int]:
+    def units_left(self, parts: tuple[PartDecision, ...]) -> tuple[int, int]:
         """Fewest and most column units of a splittable option that its placed parts leave."""
         problem = self.problem
         whole = int(problem.option_units[problem.block_option[parts[0].first]])
@@ -47,7 +47,7 @@ class PartRules:
         fewest = whole - sum(int(problem.block_units[part.last]) for part in placed)
         return max(fewest, 0), most
 
-    def open_range(self, table: int, parts: tuple[Part, ...]) -> tuple[int, int] | None:
+    def open_range(self, table: int, parts: tuple[PartDecision, ...]) -> tuple[int, int] | None:
         """Block types from which a table's next undecided part is taken; None where nothing is left or not known."""
         problem = self.problem
         if not parts:
@@ -63,15 +63,15 @@ class PartRules:
             return None
         return int(problem.block_start[option]), parts[-1].last
 
-    def placed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def placed(self, parts: tuple[PartDecision, ...]) -> tuple[PartDecision, ...]:
         """Those that have a place."""
         return tuple(part for part in parts if part.place is not None)
 
-    def is_inexact(self, parts: tuple[Part, ...]) -> bool:
+    def is_inexact(self, parts: tuple[PartDecision, ...]) -> bool:
         """Whether the last part is placed with more than one width."""
         return bool(parts) and parts[-1].place is not None and parts[-1].first < parts[-1].last
 
-    def is_unfinished(self, parts: tuple[Part, ...]) -> bool:
+    def is_unfinished(self, parts: tuple[PartDecision, ...]) -> bool:
         """Whether something of the table is still to be placed."""
         if parts[-1].place is None:
             return True
@@ -80,7 +80,7 @@ class PartRules:
             return self.units_left(parts)[1] > 0
         return len(parts) < len(self.sequence(option))
 
-    def undecided_range(self, table: int, before: tuple[Part, ...], index: int) -> tuple[int, int] | None:
+    def undecided_range(self, table: int, before: tuple[PartDecision, ...], index: int) -> tuple[int, int] | None:
         """Block types among which a part is still to be decided."""
         if index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
             return before[-1].first, before[-1].last
@@ -88,7 +88,7 @@ class PartRules:
             return self.open_range(table, before)
         return None
 
-    def is_part(self, part: Part, before: tuple[Part, ...]) -> bool:
+    def is_part(self, part: PartDecision, before: tuple[PartDecision, ...]) -> bool:
         """Whether a part with a place is of one option, and of a fixed one the block whose turn it is."""
         if part.place is None:
             return True

@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.certificates.block_costs import BlockCosts, CheapestBlocks
 from planner.certificates.branch_nodes import NodeState
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.certificates.tilings import cheapest_tilings, tiling_widths
 from planner.problem.numbers import Floats, Ints
 
@@ -22,7 +22,7 @@ class RemainingParts:
         self._costs, self._state = costs, state
         self._problem, self._parts = costs.problem, costs.rules.parts
 
-    def cheapest(self, parts: tuple[Part, ...]) -> CheapestBlocks:
+    def cheapest(self, parts: tuple[PartDecision, ...]) -> CheapestBlocks:
         """What a table with these decided parts still needs at least."""
         problem = self._problem
         last = parts[-1]

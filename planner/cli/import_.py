@@ -99,7 +99,7 @@ def import_(
     adopting = AdoptionInputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)
-    streams.doing(f"bounding and simulating the plan of {file.name}")
+    streams.doing(f"computing the bound and simulating the plan of {file.name}")
     _finish(adopted(tables, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
 
 

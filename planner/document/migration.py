@@ -29,7 +29,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, coarse_fractions
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
-from planner.problem.relocation import IncumbentPlacement, Parts
+from planner.problem.relocation import IncumbentPlacement, Rectangles
 from topologies.cluster import Topology
 from topologies.errors import Fault, InputError
 
@@ -110,17 +110,17 @@ class Migration:
         return np.array([*was, False])[self.table_before]
 
     @cached_property
-    def all_held(self) -> tuple[Parts, Ints]:
+    def all_rectangles(self) -> tuple[Rectangles, Ints]:
         """What the old plan held of the tables, with the new ranks (-1: gone); and the ranks of the old plan."""
         known = np.flatnonzero(self.table_before >= 0)
         parts, ranks = parts_of((i, self.old.tables[self.table_before[i]]) for i in known.tolist())
         after = self.rank_after[ranks]
-        return Parts(parts.table, after, *(getattr(parts, name) for name in PART_KEYS)), ranks
+        return Rectangles(parts.table, after, *(getattr(parts, name) for name in PART_KEYS)), ranks
 
     @cached_property
-    def held(self) -> Parts:
+    def rectangles(self) -> Rectangles:
         """What the old plan held on ranks that are still there, sorted by place."""
-        parts, _ = self.all_held
+        parts, _ = self.all_rectangles
         return parts.take(np.flatnonzero(parts.rank >= 0)).sorted_by_place(len(self.model.kind_of_rank))
 
     def incumbent(self, formulation: Formulation) -> IncumbentPlacement:
@@ -137,7 +137,7 @@ class Migration:
         block, place = np.array(mapped, dtype=np.int64).reshape(-1, 2).T
         there = place >= -1
         return IncumbentPlacement(
-            held=self.held,
+            rectangles=self.rectangles,
             rows_before=self.rows_before,
             table_columns=tables.dim,
             replicated=self.replicated,
@@ -175,7 +175,7 @@ class Migration:
 PART_KEYS = ("row_start", "rows", "column_start", "columns", "memory", "state_memory")
 
 
-def parts_of(tables: Iterable[tuple[int, TablePlan]]) -> tuple[Parts, Ints]:
+def parts_of(tables: Iterable[tuple[int, TablePlan]]) -> tuple[Rectangles, Ints]:
     """The shards of numbered tables as parts, and the ranks that the document says."""
     numbered = list(tables)
     sizes = [len(table.shards) for _, table in numbered]
@@ -190,7 +190,7 @@ def parts_of(tables: Iterable[tuple[int, TablePlan]]) -> tuple[Parts, Ints]:
     number = np.repeat(np.array([i for i, _ in numbered], dtype=np.int64), sizes)
     memory = np.repeat(MEMORY_OF_TIER[tier], sizes)
     state_memory = np.repeat(memory_of_state(tier, state), sizes)
-    return Parts(number, rank, row_start, rows, column_start, columns, memory, state_memory), rank
+    return Rectangles(number, rank, row_start, rows, column_start, columns, memory, state_memory), rank
 
 
 def _width(table: TablePlan) -> int:

@@ -12,7 +12,7 @@ from planner.document.moves import FormerPlan, Moves, RankTraffic
 from planner.document.plan import TablePlan
 from planner.document.shards import TierBytes
 from planner.problem.numbers import Bools
-from planner.problem.relocation import Parts, existing_cells, kept_cells
+from planner.problem.relocation import Rectangles, existing_cells, kept_cells
 from planner.problem.rounding import ROUNDING
 
 
@@ -71,8 +71,8 @@ def moved_bytes_of_tables(migration: Migration, tables: Sequence[TablePlan]) -> 
 def _traffic(migration: Migration, tables: Sequence[TablePlan]) -> "_Traffic":
     world, of = len(migration.model.kind_of_rank), migration.model.tables
     own, rank = parts_of(enumerate(tables))
-    parts = Parts(own.table, rank, *(getattr(own, name) for name in PART_KEYS))
-    kept, *same = kept_cells(parts, migration.held, world)
+    parts = Rectangles(own.table, rank, *(getattr(own, name) for name in PART_KEYS))
+    kept, *same = kept_cells(parts, migration.rectangles, world)
     existing = existing_cells(parts, migration.rows_before)
     dtype = np.array([DTYPES.index(table.dtype) for table in tables])[parts.table]
     row, state = of.row_bytes(parts.table, parts.columns, dtype), of.row_state_bytes(parts.table, parts.columns)
@@ -91,14 +91,19 @@ def _traffic(migration: Migration, tables: Sequence[TablePlan]) -> "_Traffic":
 
 
 def _sent(
-    migration: Migration, tables: Sequence[TablePlan], parts: Parts, moved_cells: Floats, kept: Floats, moved: Floats
+    migration: Migration,
+    tables: Sequence[TablePlan],
+    parts: Rectangles,
+    moved_cells: Floats,
+    kept: Floats,
+    moved: Floats,
 ) -> tuple[Floats, float]:
     """Bytes [ranks before] that each rank of the old plan gives to others, and those that no rank has any more.
 
     Each cell comes from the rank that held it; of a replicated table, from all that are left in equal parts.
     """
     count, world, before = len(tables), len(migration.model.kind_of_rank), migration.topology_before.world_size
-    former, ranks = migration.all_held
+    former, ranks = migration.all_rectangles
     places, at = np.unique(former.table * before + ranks, return_inverse=True)
     table, rank = np.divmod(places, before)
     last_row = np.minimum(former.row_start + former.rows, migration.model.tables.rows[former.table])
@@ -121,7 +126,7 @@ def _sent(
 class _Traffic:
     """Bytes of each of the new parts [rows and optimizer state, n], and of ranks: received [W], sent [ranks before]."""
 
-    parts: Parts
+    parts: Rectangles
     moved: Floats
     copied: Floats
     new: Floats
@@ -141,7 +146,7 @@ class _Traffic:
         return TierBytes.of(MEMORY_TIERS, of_memory.tolist())
 
 
-def _at_places(parts: Parts, cells: Floats, table: Ints, rank: Ints, world: int) -> Floats:
+def _at_places(parts: Rectangles, cells: Floats, table: Ints, rank: Ints, world: int) -> Floats:
     """[n] cells of the parts that are of a `table` and on a `rank` [n]; 0 for rank -1."""
     places, which = np.unique(parts.table * world + parts.rank, return_inverse=True)
     total = np.bincount(which, weights=cells)

@@ -23,9 +23,9 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.improve.shares import MOST_NUMBERS, MemoryDivision
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 
 FINE_DIGITS = 5
 """Those of a share that fills the memory of a rank."""

@@ -25,7 +25,7 @@ EXACT_BLOCKS = 9
 
 
 @dataclass(frozen=True)
-class Parts:
+class Rectangles:
     """Rectangles of tables on ranks. Arrays of [n]."""
 
     table: Ints
@@ -42,20 +42,20 @@ class Parts:
     def __len__(self) -> int:
         return len(self.table)
 
-    def take(self, index: Ints) -> "Parts":
+    def take(self, index: Ints) -> "Rectangles":
         """Those at these positions."""
-        return Parts(*(getattr(self, field.name)[index] for field in fields(self)))
+        return Rectangles(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def sorted_by_place(self, world: int) -> "Parts":
+    def sorted_by_place(self, world: int) -> "Rectangles":
         """In order of table, then rank."""
         return self.take(np.argsort(self.table * world + self.rank, kind="stable"))
 
 
-def kept_cells(parts: Parts, before: Parts, world: int) -> tuple[Floats, Floats, Floats]:
+def kept_cells(parts: Rectangles, before: Rectangles, world: int) -> tuple[Floats, Floats, Floats]:
     """Cells of each of the `parts` [n] that its rank held before: in any memory, in the same memory, and with its
     optimizer state in the same memory.
 
-    `before` is sorted by place. Parts of one table on one rank do not overlap.
+    `before` is sorted by place. Rectangles of one table on one rank do not overlap.
     """
     key, old_key = parts.table * world + parts.rank, before.table * world + before.rank
     first, last = np.searchsorted(old_key, key, side="left"), np.searchsorted(old_key, key, side="right")
@@ -79,7 +79,7 @@ def _shared(start: Ints, length: Ints, old_start: Ints, old_length: Ints, new: I
     return np.asarray(np.maximum(stop - np.maximum(start[new], old_start[old]), 0))
 
 
-def existing_cells(parts: Parts, rows_before: Ints) -> Floats:
+def existing_cells(parts: Rectangles, rows_before: Ints) -> Floats:
     """[n] cells of each part that some rank held before; `rows_before` [T] is 0 for a new table."""
     stop = np.minimum(parts.row_start + parts.rows, rows_before[parts.table])
     return np.asarray(np.maximum(stop - parts.row_start, 0) * parts.columns, dtype=float)
@@ -89,7 +89,7 @@ def existing_cells(parts: Parts, rows_before: Ints) -> Floats:
 class IncumbentPlacement:
     """What an earlier plan held, in the words of a new problem: its tables, blocks and ranks."""
 
-    held: Parts
+    rectangles: Rectangles
     """On the ranks that are still there, sorted by place."""
     rows_before: Ints
     """[T] rows that the table had; 0 for a new one."""
@@ -112,7 +112,7 @@ class IncumbentPlacement:
     block_bytes: Floats
     """[B] weights and optimizer state of all rows of the block."""
 
-    def parts_of(self, problem: Problem, placement: Placement) -> tuple[Parts, Ints]:
+    def parts_of(self, problem: Problem, placement: Placement) -> tuple[Rectangles, Ints]:
         """The parts of placed blocks, each block's at the columns where the most cells are kept; and their blocks."""
         block, place = self.in_column_order(problem, placement)
         table = problem.option_table[problem.block_option[block]]
@@ -124,7 +124,7 @@ class IncumbentPlacement:
         item = np.repeat(np.arange(len(block)), ranks)
         position = np.arange(len(item)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
         row_start, rows = _rows(problem, block[item], ranks[item], position)
-        parts = Parts(
+        parts = Rectangles(
             table=table[item],
             rank=first[item] + position,
             row_start=row_start,
@@ -145,21 +145,21 @@ class IncumbentPlacement:
         stop = np.searchsorted(table, table, side="right")
         cut = np.flatnonzero((stop - start > 1) & (start == np.arange(len(table))))
         for first, last, of in zip(start[cut].tolist(), stop[cut].tolist(), table[cut].tolist(), strict=True):
-            if self._held_start[of + 1] > self._held_start[of]:
+            if self._table_start[of + 1] > self._table_start[of]:
                 items = order[first:last]
                 order[first:last] = items[self._best_order(problem, of, placement, items)]
         return placement.item_block[order], placement.item_place[order]
 
     @cached_property
-    def _held_start(self) -> Ints:
+    def _table_start(self) -> Ints:
         """[T + 1] where each table's parts begin."""
-        return np.searchsorted(self.held.table, np.arange(len(self.rows_before) + 1))
+        return np.searchsorted(self.rectangles.table, np.arange(len(self.rows_before) + 1))
 
     def _best_order(self, problem: Problem, table: int, placement: Placement, items: Ints) -> Ints:
         """The order of some blocks of one table in which the most cells are kept."""
         block, place = placement.item_block[items], placement.item_place[items]
         width = self.block_columns[block] // COLUMN_UNIT
-        before = self.held.take(np.arange(*self._held_start[table : table + 2]))
+        before = self.rectangles.take(np.arange(*self._table_start[table : table + 2]))
         first, ranks = ranks_of(problem, block, place)
         profile = np.zeros((len(items), int(width.sum()) + 1))
         for i, (begin, count) in enumerate(zip(first.tolist(), ranks.tolist(), strict=True)):
@@ -183,7 +183,7 @@ class IncumbentPlacement:
     def moved_bytes(self, problem: Problem, placement: Placement) -> Floats:
         """[T] bytes that move into ranks which did not hold them; 0 for tables that have no block in the placement."""
         parts, block = self.parts_of(problem, placement)
-        kept, _, _ = kept_cells(parts, self.held, problem.world)
+        kept, _, _ = kept_cells(parts, self.rectangles, problem.world)
         moved = existing_cells(parts, self.rows_before) - kept
         cell_bytes = self.block_bytes[block] / (problem.table_rows[parts.table] * parts.columns)
         return np.asarray(np.bincount(parts.table, weights=moved * cell_bytes, minlength=problem.tables), dtype=float)
@@ -197,7 +197,7 @@ class IncumbentPlacement:
         cheapest = np.full(problem.tables, np.inf)
         np.minimum.at(cheapest, table, self.block_bytes / (problem.table_rows[table] * self.block_columns))
         cheapest[np.isinf(cheapest)] = 0.0
-        before, rows = self.held, np.minimum(self.rows_before, problem.table_rows)
+        before, rows = self.rectangles, np.minimum(self.rows_before, problem.table_rows)
         last_row = np.minimum(before.row_start + before.rows, rows[before.table])
         cells = (np.maximum(last_row - before.row_start, 0) * before.columns).astype(float)
         covered = np.bincount(before.table, weights=cells, minlength=problem.tables)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
 from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
 from planner.solvers.start_portfolio import StartPortfolio
 

@@ -42,7 +42,7 @@ class ExhaustiveSearch:
             if tried is None:
                 return
             threshold = self._noted(tried, threshold)
-            incumbent.raise_to(replace(incumbent.bound, seconds=proven_s(threshold), tried_s=threshold))
+            incumbent.raise_to(replace(incumbent.bound, seconds=proven_s(threshold), exhaustive_search_s=threshold))
             if tried.placement is not None:
                 return
 
@@ -63,7 +63,9 @@ class ExhaustiveSearch:
             proven = proven_s(threshold)
             if proven <= incumbent.bound.seconds:
                 return
-            incumbent.raise_to(replace(incumbent.bound, seconds=proven, packed=None, tree=None, tried_s=threshold))
+            incumbent.raise_to(
+                replace(incumbent.bound, seconds=proven, packing=None, tree=None, exhaustive_search_s=threshold)
+            )
 
     def whatever_fits(self) -> ExhaustiveResult | None:
         """Try every placement until one fits, whatever its step; None where that takes too much work."""

@@ -123,7 +123,7 @@ class Portfolio:
         if incumbent.best is None or incumbent.best_s == self._settled_s or incumbent.is_done():
             return
         better = descended(self._search.fluid.problem, incumbent.best[0], incumbent.clock.is_over)
-        incumbent.offer(*better, "last moves")
+        incumbent.offer(*better, "descent")
         self._settled_s = incumbent.best_s
 
     # -- restrictions ------------------------------------------------------------------------------------------

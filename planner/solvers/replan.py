@@ -26,7 +26,6 @@ from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
-from planner.solvers.bounding import TIGHTEN_BLOCKS
 from planner.solvers.carry_over import CarryOver
 from planner.solvers.front import Front, FrontPoint, MoveTerms
 from planner.solvers.improve.improver import Improver
@@ -36,6 +35,7 @@ from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ru
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
+from planner.solvers.lower_bound import TIGHTEN_BLOCKS
 from planner.solvers.search import solve
 
 BUDGETS = (0.0, 1 / 512, 1 / 64, 1 / 16, 1 / 4, 1.0)

@@ -12,10 +12,10 @@ from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.deepening import Deepening
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from planner.solvers.portfolio import Portfolio
 
 

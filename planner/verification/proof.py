@@ -56,13 +56,13 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
         weights=_resource_weights(model, problem, bound.multipliers.weight),
         memory_multipliers=memory_multipliers(model, problem, bound.multipliers.byte),
         table_weights=of_table,
-        packing=None if bound.packed is None else _written_packing(model, problem, bound.packed),
+        packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
-        exhaustive_search_s=bound.tried_s,
+        exhaustive_search_s=bound.exhaustive_search_s,
     )
 
 
-def _written_packing(model: CostModel, problem: Problem, packed: PackingProof) -> ProofPacking:
+def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) -> ProofPacking:
     """What refutes a threshold, in the document's words."""
     groups = [group.name for group in model.topology.nodes]
     functions = tuple(
@@ -74,12 +74,12 @@ def _written_packing(model: CostModel, problem: Problem, packed: PackingProof) -
             parameter=parameter,
             seconds=price_s,
         )
-        for kind, column, family, parameter, price_s in packed.functions
+        for kind, column, family, parameter, price_s in packing.functions
     )
     return ProofPacking(
-        threshold_s=packed.threshold_s,
-        weights=_resource_weights(model, problem, packed.multipliers.weight),
-        memory_multipliers=memory_multipliers(model, problem, packed.multipliers.byte),
+        threshold_s=packing.threshold_s,
+        weights=_resource_weights(model, problem, packing.multipliers.weight),
+        memory_multipliers=memory_multipliers(model, problem, packing.multipliers.byte),
         functions=functions,
     )
 

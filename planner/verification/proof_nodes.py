@@ -5,7 +5,7 @@ import numpy as np
 from cost_models.model import CostModel
 from planner.certificates.branch_trees import BranchNode, BranchTree
 from planner.certificates.node_weights import NodeMultipliers
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.document.certificates import BranchedTable, NodeDecision, ProofNode, ProofTree
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
@@ -55,22 +55,24 @@ def read_tree(proof: ProofTree, model: CostModel, problem: Problem) -> BranchTre
             weight, byte = np.full((len(column_of), world), np.nan), np.full((len(tier_of), world), np.nan)
             for stage, resource, rank, value in entry.weights:
                 if (stage, resource) not in column_of or not 0 <= rank < world:
-                    raise ValueError(f"node {number}: weight on {resource} of {stage}, rank {rank}: does not exist")
+                    raise ValueError(
+                        f"branch node {number}: weight on {resource} of {stage}, rank {rank}: does not exist"
+                    )
                 weight[column_of[stage, resource], rank] = value
             for tier, rank, value in entry.memory_multipliers or ():
                 if tier not in tier_of or not 0 <= rank < world:
-                    raise ValueError(f"node {number}: memory multiplier of {tier}, rank {rank}: does not exist")
+                    raise ValueError(f"branch node {number}: memory multiplier of {tier}, rank {rank}: does not exist")
                 byte[tier_of[tier], rank] = value
             multipliers = NodeMultipliers(_filled(weight), _filled(byte))
         part, places = None, max(world, len(problem.node_start) - 1)
         if entry.decision is not None:
-            part = Part(entry.decision.first, entry.decision.last, entry.decision.place)
+            part = PartDecision(entry.decision.first, entry.decision.last, entry.decision.place)
             if not 0 <= part.first <= part.last < blocks or not -1 <= (part.place or 0) < places:
-                raise ValueError(f"node {number}: a block type or place that does not exist")
+                raise ValueError(f"branch node {number}: a block type or place that does not exist")
         divides = None
         if entry.branches_on is not None:
             if entry.branches_on.table not in tables:
-                raise ValueError(f"node {number}: branches on a table that does not exist")
+                raise ValueError(f"branch node {number}: branches on a table that does not exist")
             divides = tables[entry.branches_on.table], entry.branches_on.part
         nodes.append(BranchNode(-1 if entry.parent is None else entry.parent, part, divides, multipliers))
     if not nodes:

@@ -7,7 +7,7 @@ from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.placement import Placement
-from planner.problem.relocation import IncumbentPlacement, Parts
+from planner.problem.relocation import IncumbentPlacement, Rectangles
 from tests.oracles.instances import node_group, topology, workload
 
 ROW_BYTES = 4
@@ -37,11 +37,11 @@ def incumbent(problem: Problem, rank_of_table: np.ndarray, lost: np.ndarray | No
     gone = np.zeros(problem.tables, dtype=bool) if lost is None else lost
     table = np.flatnonzero(~gone)
     zeros, dims = np.zeros(len(table), dtype=np.int64), np.full(problem.tables, 64)
-    held = Parts(
+    held = Rectangles(
         table, rank_of_table[table], zeros, problem.table_rows[table], zeros, dims[table], zeros.copy(), zeros.copy()
     )
     return IncumbentPlacement(
-        held=held.sorted_by_place(problem.world),
+        rectangles=held.sorted_by_place(problem.world),
         rows_before=problem.table_rows,
         table_columns=dims,
         replicated=np.zeros(problem.tables, dtype=bool),

@@ -21,7 +21,7 @@ from planner.certificates.branch_trees import BranchNode, BranchTree
 from planner.certificates.multipliers import Multipliers
 from planner.certificates.node_bounds import NodeBounds
 from planner.certificates.node_weights import NodeMultipliers
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
@@ -55,7 +55,7 @@ class Node:
     parent: int
     table: int
     index: int
-    part: Part | None
+    part: PartDecision | None
     """The decision that leads here from the parent; none at the root."""
     state: NodeState
     multipliers: NodeMultipliers
@@ -211,7 +211,7 @@ class BranchAndBound:
         self._work[0] += 1
         node = self.nodes[number]
         assert node.choice is not None
-        best: tuple[float, int, list[tuple[int, int, Part, NodeState]]] | None = None
+        best: tuple[float, int, list[tuple[int, int, PartDecision, NodeState]]] | None = None
         for table in self._candidates(node):
             children = self._ways(node, table)
             bounds = [self.bounds.bound(state, node.multipliers) for *_, state in children]
@@ -241,7 +241,7 @@ class BranchAndBound:
         order = np.argsort(-weight, kind="stable")[:CANDIDATES]
         return [int(table) for table in order if weight[table] >= 0]
 
-    def _ways(self, node: Node, table: int) -> list[tuple[int, int, Part, NodeState]]:
+    def _ways(self, node: Node, table: int) -> list[tuple[int, int, PartDecision, NodeState]]:
         """The possible branch nodes of a table's next decision."""
         state, rules = node.state, self.rules
         parts, index = state.decisions.get(table, ()), self._index(node, table)
@@ -257,12 +257,12 @@ class BranchAndBound:
         parts = node.state.decisions.get(table, ())
         return len(parts) - int(bool(parts) and (parts[-1].place is None or self.rules.parts.is_inexact(parts)))
 
-    def _parts(self, node: Node, table: int, parts: tuple[Part, ...]) -> list[Part]:
+    def _parts(self, node: Node, table: int, parts: tuple[PartDecision, ...]) -> list[PartDecision]:
         problem, rules = self.rules.problem, self.rules
         if rules.parts.is_inexact(parts):
             first, last, place = parts[-1]
             middle = (first + last) // 2
-            return [Part(first, middle, place), Part(middle + 1, last, place)]
+            return [PartDecision(first, middle, place), PartDecision(middle + 1, last, place)]
         around = rules.parts.open_range(table, parts)
         assert around is not None
         assert node.choice is not None
@@ -283,9 +283,9 @@ class BranchAndBound:
         else:
             low = high = start
             cuts = [(first, start - 1), (stop, last)]
-        open_parts = [Part(a, b, None) for a, b in cuts if a <= b]
+        open_parts = [PartDecision(a, b, None) for a, b in cuts if a <= b]
         reachable = {place for block in range(low, high + 1) for place in rules.places(node.state, block)}
-        return [*open_parts, *(Part(low, high, place) for place in sorted(reachable))]
+        return [*open_parts, *(PartDecision(low, high, place) for place in sorted(reachable))]
 
 
 def first_last(usable: Bools, first: int, last: int) -> tuple[int, int] | None:

@@ -62,12 +62,12 @@ def strengthen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], 
         relaxation = _Relaxation(fluid, bound.multipliers, z)
         for function in known:
             relaxation.add(*function)
-        packed = relaxation.refuted(is_over)
+        packing = relaxation.refuted(is_over)
         known = relaxation.keys
-        if packed is None:
+        if packing is None:
             high = z
         else:
-            low, step, best = z, 2 * step, replace(bound, seconds=z, packed=packed)
+            low, step, best = z, 2 * step, replace(bound, seconds=z, packing=packing)
     return best
 
 

@@ -1,4 +1,4 @@
-"""Passes over a placement: local search, then, where the problem is not too large, tables in and out.
+"""Passes over a placement: local search, then, where the problem is not too large, ruin and recreate.
 
 An iterated local search (Lourenço, Martin and Stützle, in: Handbook of Metaheuristics, 2003) whose perturbation is ruin
 and recreate.
@@ -125,7 +125,7 @@ class Passes:
         promising = []
         best, cheapest = ruin.best(), ruin.promising()
         if best is not None and ruin.best_s < step_s:
-            incumbent.offer(best, ruin.best_s, "tables in and out")
+            incumbent.offer(best, ruin.best_s, "ruin and recreate")
             promising.append(best)
         if cheapest is not None and cheapest[1] < min(ruin.best_s, step_s) * (1 - WORTH_BALANCING):
             promising.append(cheapest[0])

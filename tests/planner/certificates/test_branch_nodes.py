@@ -4,7 +4,7 @@ import numpy as np
 
 from planner.certificates.branch_nodes import BranchingRules
 from planner.certificates.branch_trees import gap_in
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import Policy, build_problem, enumerate_options
 from tests.oracles.instances import node_group, topology, workload
@@ -20,10 +20,10 @@ def test_only_what_breaks_the_policy_may_be_left_out() -> None:
     model = planning_model("physical", cluster, trained, policy)
     problem = build_problem(model, enumerate_options(model, policy))
     rules = BranchingRules(problem, 1.0, np.zeros(len(problem.stage_constants)))
-    beside = rules.child(rules.state({}), 2, 0, Part(2, 2, 0))
+    beside = rules.child(rules.state({}), 2, 0, PartDecision(2, 2, 0))
     assert beside is not None
-    assert rules.child(beside, 3, 0, Part(3, 3, 0)) is None
-    assert gap_in(rules, beside, 3, 0, [Part(3, 3, 1)]) is None
+    assert rules.child(beside, 3, 0, PartDecision(3, 3, 0)) is None
+    assert gap_in(rules, beside, 3, 0, [PartDecision(3, 3, 1)]) is None
     assert gap_in(rules, beside, 3, 0, []) is not None
-    assert gap_in(rules, beside, 1, 0, [Part(1, 1, 1)]) is not None
-    assert gap_in(rules, beside, 1, 0, [Part(1, 1, 0), Part(1, 1, 1)]) is None
+    assert gap_in(rules, beside, 1, 0, [PartDecision(1, 1, 1)]) is not None
+    assert gap_in(rules, beside, 1, 0, [PartDecision(1, 1, 0), PartDecision(1, 1, 1)]) is None

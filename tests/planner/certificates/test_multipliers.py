@@ -38,5 +38,5 @@ def test_a_bound_is_proven_by_multipliers_alone_unless_it_says_otherwise() -> No
     """No packing, no tree and no exhaustive search belong to it, and no table has a weight."""
     multipliers = Multipliers(np.zeros((1, 2)), np.zeros((1, 1)))
     bound = Bound(1.0, multipliers, None)
-    assert (bound.packed, bound.tree, bound.tried_s) == (None, None, None)
+    assert (bound.packing, bound.tree, bound.exhaustive_search_s) == (None, None, None)
     assert dict(multipliers.of_table) == {}

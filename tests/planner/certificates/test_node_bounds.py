@@ -7,7 +7,7 @@ import pytest
 
 from planner.certificates.branch_nodes import BranchingRules
 from planner.certificates.node_bounds import NodeBounds
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.problem.arrays import Problem
 from tests.oracles.brute_force import Optimum, optimum
 from tests.oracles.instances import confined_instance, tiny_instance
@@ -37,11 +37,11 @@ def test_no_multipliers_prove_more_than_the_best_plan() -> None:
     compared = 0
     for seed, problem, rules, best in _solved():
         bounds, random = NodeBounds(rules), np.random.default_rng(seed)
-        decisions: dict[int, tuple[Part, ...]] = {}
+        decisions: dict[int, tuple[PartDecision, ...]] = {}
         for table, (option, placed) in enumerate([(None, ()), *best.choices]):
             if option is not None:
                 ordered = sorted(placed, reverse=bool(problem.option_units[option]))
-                decisions[int(problem.option_table[option])] = tuple(Part(b, b, place) for b, place in ordered)
+                decisions[int(problem.option_table[option])] = tuple(PartDecision(b, b, place) for b, place in ordered)
             state = rules.state(decisions)
             multipliers = random_multipliers(problem, random, state.labels)
             assert bounds.bound(state, multipliers) <= best.step_s * (1 + 1e-9), (seed, table)
@@ -56,7 +56,7 @@ def test_the_children_of_a_node_hold_its_best_plan() -> None:
         bounds, root = NodeBounds(rules), rules.state({})
         multipliers = random_multipliers(problem, np.random.default_rng(seed), root.labels)
         leads = range(*problem.table_block_start[:2])
-        parts = [Part(block, block, place) for block in leads for place in rules.places(root, block)]
+        parts = [PartDecision(block, block, place) for block in leads for place in rules.places(root, block)]
         children = [rules.child(root, 0, 0, part) for part in parts if rules.parts.is_part(part, ())]
         least = min((bounds.bound(child, multipliers) for child in children if child is not None), default=np.inf)
         assert least <= best.step_s * (1 + 1e-9)

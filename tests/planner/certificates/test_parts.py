@@ -6,12 +6,12 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from planner.certificates.parts import Part, PartRules
+from planner.certificates.parts import PartDecision, PartRules
 from planner.problem.arrays import Problem
 from tests.oracles.instances import tiny_instance
 
 
-def _decided(rules: PartRules, table: int, before: tuple[Part, ...]) -> Iterator[tuple[int, ...]]:
+def _decided(rules: PartRules, table: int, before: tuple[PartDecision, ...]) -> Iterator[tuple[int, ...]]:
     """The blocks of every complete list of parts that the rules allow after `before`."""
     if before and not rules.is_unfinished(before):
         yield tuple(part.first for part in before)
@@ -19,12 +19,12 @@ def _decided(rules: PartRules, table: int, before: tuple[Part, ...]) -> Iterator
     around = rules.open_range(table, before)
     assert around is not None
     for block in range(around[0], around[1] + 1):
-        part = Part(block, block, 0)
+        part = PartDecision(block, block, 0)
         if rules.is_part(part, before) and _are_left(rules, before, part):
             yield from _decided(rules, table, (*before, part))
 
 
-def _are_left(rules: PartRules, before: tuple[Part, ...], part: Part) -> bool:
+def _are_left(rules: PartRules, before: tuple[PartDecision, ...], part: PartDecision) -> bool:
     """Whether the option of the part has as many units left as it takes."""
     problem = rules.problem
     option = int(problem.block_option[part.first])
@@ -68,7 +68,7 @@ def test_a_range_is_decided_again_until_it_is_one_block() -> None:
     option = int(np.flatnonzero((problem.option_units > 0) & (np.diff(problem.block_start) > 1))[0])
     table, first = int(problem.option_table[option]), int(problem.block_start[option])
     last = int(problem.block_start[option + 1]) - 1
-    wide, still_open = (Part(first, last, 0),), (Part(first, last, None),)
+    wide, still_open = (PartDecision(first, last, 0),), (PartDecision(first, last, None),)
     assert rules.is_inexact(wide)
     assert not rules.is_inexact(still_open)
     assert rules.undecided_range(table, wide, 0) == (first, last)

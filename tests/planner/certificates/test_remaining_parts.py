@@ -8,7 +8,7 @@ import pytest
 from cost_models.shards import RANK
 from planner.certificates.block_costs import BlockCosts
 from planner.certificates.branch_nodes import BranchingRules, NodeState
-from planner.certificates.parts import Part
+from planner.certificates.parts import PartDecision
 from planner.certificates.remaining_parts import RemainingParts
 from planner.problem.arrays import Problem
 from tests.oracles.instances import tiny_instance
@@ -43,7 +43,7 @@ def test_the_rest_of_a_splittable_option_is_tiled_best() -> None:
             ]
             expected = min(sums, default=np.inf)
             for place, own in ((0, 0.0), (None, costs.least[block])):
-                found = remaining.cheapest((Part(block, block, place),))
+                found = remaining.cheapest((PartDecision(block, block, place),))
                 assert found.cost == pytest.approx(expected + own, rel=1e-9)
                 if np.isfinite(found.cost):
                     units = problem.block_units[[each for each, _ in found.blocks]].sum()

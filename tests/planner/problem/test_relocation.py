@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.problem.relocation import EXACT_BLOCKS, Parts, best_order, existing_cells, kept_cells
+from planner.problem.relocation import EXACT_BLOCKS, Rectangles, best_order, existing_cells, kept_cells
 from tests.oracles.incumbents import incumbent, table_bytes, whole_tables
 
 WORLD, ROWS, COLUMNS = 3, 6, 8
 
 
-def _parts(rectangles: list[tuple[int, int, int, int, int, int, int, int]]) -> Parts:
-    return Parts(*(np.array(column, dtype=np.int64) for column in zip(*rectangles, strict=True)))
+def _parts(rectangles: list[tuple[int, int, int, int, int, int, int, int]]) -> Rectangles:
+    return Rectangles(*(np.array(column, dtype=np.int64) for column in zip(*rectangles, strict=True)))
 
 
 @st.composite
-def _held(draw: st.DrawFn) -> Parts:
+def _held(draw: st.DrawFn) -> Rectangles:
     """Draw rectangles of two tables on three ranks; those of one table on one rank are bands that do not overlap."""
     rectangles = []
     for table, rank in itertools.product(range(2), range(WORLD)):
@@ -34,7 +34,7 @@ def _held(draw: st.DrawFn) -> Parts:
     return _parts(rectangles or [(0, 0, 0, 0, 0, 0, 0, 0)])
 
 
-def _cells(parts: Parts, i: int) -> set[tuple[int, int]]:
+def _cells(parts: Rectangles, i: int) -> set[tuple[int, int]]:
     """Return the (row, column) of the cells of a part."""
     rows = range(int(parts.row_start[i]), int(parts.row_start[i] + parts.rows[i]))
     columns = range(int(parts.column_start[i]), int(parts.column_start[i] + parts.columns[i]))
@@ -43,7 +43,7 @@ def _cells(parts: Parts, i: int) -> set[tuple[int, int]]:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(new=_held(), before=_held())
-def test_kept_cells_are_those_that_the_rank_held(new: Parts, before: Parts) -> None:
+def test_kept_cells_are_those_that_the_rank_held(new: Rectangles, before: Rectangles) -> None:
     """In any memory, in the same one, and with the optimizer state in the same one; by sets of cells."""
     found = kept_cells(new, before.sorted_by_place(WORLD), WORLD)
     for i in range(len(new)):
@@ -58,7 +58,7 @@ def test_kept_cells_are_those_that_the_rank_held(new: Parts, before: Parts) -> N
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(parts=_held(), rows=st.lists(st.integers(0, ROWS), min_size=2, max_size=2))
-def test_cells_of_rows_that_were_there_exist(parts: Parts, rows: list[int]) -> None:
+def test_cells_of_rows_that_were_there_exist(parts: Rectangles, rows: list[int]) -> None:
     """A table that has grown has new rows, a new table has no old ones."""
     found = existing_cells(parts, np.array(rows))
     for i in range(len(parts)):

@@ -5,10 +5,10 @@ import numpy as np
 from planner.certificates.multipliers import Bound
 from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from tests.oracles.optima import tiny_optima
 
 CASES = tiny_optima(0, 45)

@@ -10,10 +10,10 @@ from planner.problem.load_state import load_state
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.improve.local_search import LocalSearch
 from planner.solvers.incumbent import Incumbent, Start
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
 from planner.solvers.start_portfolio import StartPortfolio
 from tests.oracles.incumbents import whole_tables

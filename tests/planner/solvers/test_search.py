@@ -102,7 +102,7 @@ def test_a_gap_that_was_reached_is_kept(problem: Problem, searched: tuple[Outcom
 
 @pytest.mark.slow
 def test_more_effort_never_ends_worse(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:
-    """No effort leaves the best start and its last moves; every pass goes on from what there is."""
+    """No effort leaves the best start and its descent; every pass goes on from what there is."""
     heard: list[News] = []
     steps = [
         solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=effort), lambda *news: heard.append(news)).step_s

@@ -4,9 +4,9 @@ import numpy as np
 
 from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from planner.solvers.start_portfolio import StartPortfolio
 from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults

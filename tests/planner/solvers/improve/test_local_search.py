@@ -4,11 +4,11 @@ import numpy as np
 
 from planner.problem.load_state import load_state
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bounding import bound_of, relaxed_optimum
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, LocalSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import Clock, SearchLimits
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults
 

@@ -3,11 +3,11 @@
 import pytest
 
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bounding import BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
 from tests.oracles.optima import solvable_problems
 
 CASES = solvable_problems()

@@ -123,5 +123,7 @@ class BoundRaiser:
             incumbent.offer(branching.placement, branching.step_s, "branching")
         self._branched = incumbent.best_s, nodes, patience
         incumbent.raise_to(
-            replace(incumbent.bound, seconds=branching.bound_s, packed=None, tree=branching.tree, tried_s=None)
+            replace(
+                incumbent.bound, seconds=branching.bound_s, packing=None, tree=branching.tree, exhaustive_search_s=None
+            )
         )
