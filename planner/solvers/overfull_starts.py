@@ -1,7 +1,7 @@
-"""Starts that are over-full at first: placed and balanced with bytes at a price, then repaired until they fit.
+"""Starts that are over-full at first: placed and balanced with a penalty on bytes, then repaired until they fit.
 
-To search beyond the limits and come back is strategic oscillation (Glover, Decis. Sci. 8, 1977); bytes at a price are a
-penalty as in Lagrangian relaxation.
+To search beyond the limits and come back is strategic oscillation (Glover, Decis. Sci. 8, 1977); the penalty on
+bytes is that of Lagrangian relaxation.
 """
 
 from functools import cached_property
@@ -26,9 +26,9 @@ from planner.solvers.incumbent import Incumbent, Start
 
 HEADROOMS = (0.9998, 0.9994, 0.998, 0.99)
 """Shares of the memory that the choice of options may use: hardly less than all of it."""
-BYTE_PRICE, DEAR_BYTE_PRICE, REPAIR_ROUNDS = 2.0, 8.0, 16
-"""The price of bytes until they are balanced, as a multiple of the bound's; the one while most of what is too much
-leaves; and the rounds at each norm in which the placement must come to fit."""
+BYTE_PENALTY, HIGH_BYTE_PENALTY, REPAIR_ROUNDS = 2.0, 8.0, 16
+"""The penalty on bytes until they are balanced, as a multiple of the bound's multipliers; the one while most of the
+excess leaves; and the rounds at each norm in which the placement must come to fit."""
 LEAST_WORTH = 0.25
 """What all bytes of a tight tier are worth at least, as a share of the step: where duals are low, it must fit, too."""
 LOST_IN_REPAIR = 0.005
@@ -89,12 +89,12 @@ class OverfullStarts:
 
     @cached_property
     def _overfull(self) -> ReducedProblem:
-        """The problem with bytes at a price instead of limits."""
-        return self._priced(BYTE_PRICE)
+        """The problem with a penalty on bytes instead of limits."""
+        return self._priced(BYTE_PENALTY)
 
     @cached_property
-    def _dearly_overfull(self) -> ReducedProblem:
-        return self._priced(DEAR_BYTE_PRICE)
+    def _highly_penalized(self) -> ReducedProblem:
+        return self._priced(HIGH_BYTE_PENALTY)
 
     def _priced(self, factor: float) -> ReducedProblem:
         seconds = (self._relaxed.multipliers.byte * self._fluid.capacity).sum(axis=0)
@@ -121,7 +121,7 @@ class OverfullStarts:
         return best
 
     def _repaired(self, placement: Placement) -> tuple[Start | None, float]:
-        """Balance an over-full start, then with dearer bytes, then with limits, until it fits; return None where it
+        """Balance an over-full start, then with a higher penalty, then with limits, until it fits; return None where it
         does not.
 
         Also the share by which the limits made its step longer.
@@ -129,8 +129,8 @@ class OverfullStarts:
         problem, seed, improve = self._fluid.problem, self._seed, self._local.improve
         placement, _ = improve(placement, seed, SQUARINGS, overfull=self._overfull)
         if load_state(problem, placement).overflow_bytes() > 0 and not self._incumbent.is_done():
-            few, dearer = REPAIR_ROUNDS, self._dearly_overfull
-            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, dearer)
+            few, penalized = REPAIR_ROUNDS, self._highly_penalized
+            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, penalized)
         before = load_state(problem, placement)
         if before.overflow_bytes() > 0:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
@@ -148,7 +148,7 @@ class OverfullStarts:
 
 
 def _placed(overfull: Problem, relaxed: FluidSolution, choices: Ints) -> Placement | None:
-    """Return options placed where bytes have a price instead of limits; the problem has stages beyond those of
+    """Return options placed where bytes have a penalty instead of limits; the problem has stages beyond those of
     `relaxed`."""
     of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
     placed = place(overfull, choices, np.concatenate([relaxed.stage_seconds, of_memory]))

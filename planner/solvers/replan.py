@@ -7,7 +7,7 @@ bytes (`front`). Then, for budgets of ever more bytes, the best placement of the
 local search: the tables that have moved are free to go elsewhere, and of the others as many as the budget pays for are
 *released*, those first that weigh most on the step for their bytes. The tables return again, and so on.
 
-What is met depends neither on the limit nor on the price of moves: these only choose from the front. So, where
+What is met depends neither on the limit nor on the cost of moves: these only choose from the front. So, where
 effort ends the search, a larger limit never gives a slower plan, and one that the plan without limit keeps to gives its
 step, to what counts as even (`front`).
 """

@@ -1,7 +1,7 @@
 """Presolve by dominance: blocks that narrower ones on the same rank undercut stand for those, and cost as much.
 
 Two blocks of a splittable option on one rank may ask for less of everything than one block of their joint width: narrow
-rows stay in a cache that wide ones overflow. The search then takes the joint block at the price of the two, and what it
+rows stay in a cache that wide ones overflow. The search then takes the joint block at the cost of the two, and what it
 places is taken apart in the end (postsolve). No optimum is lost, and bounds hold: every plan of either problem is one
 of the other that is no slower.
 """

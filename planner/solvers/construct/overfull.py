@@ -1,6 +1,6 @@
-"""Memory that may be too full, at a price: a scarce tier as one more stage of the step.
+"""Memory that may be too full, at a penalty: a scarce tier as one more stage of the step.
 
-A limit on bytes makes whole blocks stand in each other's way before the memory is full. As seconds, bytes are balanced
+Under a limit on bytes large blocks no longer fit before the memory is full. As seconds, bytes are balanced
 like loads: placement and local search work as they do on any stage, and in the end all pools are full to a few parts in
 ten thousand. What then fits is a placement of the problem as it was.
 """

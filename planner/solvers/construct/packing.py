@@ -1,4 +1,4 @@
-"""A placement that fits, whatever its step: options by the price of their bytes, blocks by first fit decreasing.
+"""A placement that fits, whatever its step: options by the multipliers of their bytes, blocks by first fit decreasing.
 
 First fit decreasing (Johnson, 1973) leaves little of a memory unused where blocks are small for it. Tables whose blocks
 are left over are cut finer, and all is packed again.

@@ -170,11 +170,11 @@ def fill(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, he
     than `headroom` of the memory. By dynamic programming over the bytes that changes add; the choices stay where more
     or fewer tiers than one are scarce, and where ranks differ.
     """
-    priced = np.argwhere(solution.multipliers.byte > 0)
-    if len(priced) != 1 or len(fluid.capacity) != 1:
+    scarce = np.argwhere(solution.multipliers.byte > 0)
+    if len(scarce) != 1 or len(fluid.capacity) != 1:
         return choices
-    tier = int(priced[0, 1])
-    price = float(solution.multipliers.byte[0, tier])
+    tier = int(scarce[0, 1])
+    multiplier = float(solution.multipliers.byte[0, tier])
     choice, more_s, more_bytes = _changes(fluid, solution, choices, usable, tier)
     _, taken = fluid.usage(solution.multipliers, choices)
     budget = headroom * float(fluid.capacity[0, tier]) - float(taken[0, tier])
@@ -183,7 +183,7 @@ def fill(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, he
         return choices
     cell = 2 * reach / FILL_CELLS
     step = np.ceil(more_bytes / cell).astype(np.int64)
-    cost = more_s - price * more_bytes
+    cost = more_s - multiplier * more_bytes
     middle = FILL_CELLS // 2
     least = np.full(FILL_CELLS + 1, np.inf)
     least[middle] = 0.0

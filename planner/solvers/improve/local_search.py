@@ -32,16 +32,16 @@ what their table's cheapest one costs."""
 
 
 class LocalSearch:
-    """Improves placements of one problem, and tells the incumbent; of large ones without options that are dear."""
+    """Improves placements of one problem, and tells the incumbent; of large ones without expensive options."""
 
     def __init__(self, fluid: Fluid, multipliers: Multipliers, incumbent: Incumbent) -> None:
-        """Options are dear at the `multipliers` of the bound."""
+        """Options are expensive at the `multipliers` of the bound."""
         self._fluid, self._multipliers, self._incumbent = fluid, multipliers, incumbent
         self._reduced: ReducedProblem | None = None
 
     @property
     def is_large(self) -> bool:
-        """Whether dear options are left out."""
+        """Whether expensive options are left out."""
         return len(self._fluid.problem.block_option) > REDUCED_BLOCKS
 
     @cached_property
@@ -112,11 +112,11 @@ class LocalSearch:
 
 
 def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:
-    """Return which options [O] local search may change to: not much dearer, by the bound's duals, than the cheapest
-    ones.
+    """Return which options [O] local search may change to: little more expensive, by the bound's multipliers, than
+    the cheapest ones.
 
     Fixed ones are among them only if spread over the world. Another memory tier, or size of a cache, is none where
-    bytes have no price: then the cheapest of a table's splittable options is enough, and of those of the world.
+    bytes have no multiplier: then the cheapest of a table's splittable options is enough, and of those of the world.
     """
     problem = fluid.problem
     value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])

@@ -2,8 +2,8 @@
 
 What a rank sends is a whole number of column units. Where most ranks stand on one step and the mean is above it, some
 must stand on the next, however blocks are exchanged. Either the cheapest tables that bring the mean down to the step
-are taken from single ranks and spread over the world; or the dearest of those that are spread, as many as ranks have
-room for below the next step, come back. Then exchanges can level the rest.
+are taken from single ranks and spread over the world; or the most expensive of those that are spread, as many as ranks
+have room for below the next step, come back. Then exchanges can level the rest.
 """
 
 from dataclasses import dataclass
@@ -165,8 +165,8 @@ class _SpreadCandidates:
         """[n, C] what the ranks that hold the tables get rid of; what replaces it loads all ranks alike."""
 
     def best_spread(self, steps: list[tuple[int, float, float]]) -> Respreading | None:
-        """Return the cheapest tables that bring the mean of each step's column below it; None where that is too
-        dear."""
+        """Return the cheapest tables that bring the mean of each step's column below it; None where that costs
+        too much."""
         problem, state = self._index.problem, self._state
         columns = np.array([column for column, _, _ in steps])
         wanted = np.array([above_s + ROOM * problem.reach.sum() * height_s for _, above_s, height_s in steps])
