@@ -25,6 +25,8 @@ def test_the_catalog_holds_what_is_promised() -> None:
             "dgx-h200",
             "hgx-b200",
             "gb200-nvl72",
+            "hgx-b300",
+            "h200-nvl-8",
         ),
         *("h100-pcie-8", "l40s-8", "l40-8", "a40-8", "a30-8", "h100-sxm-4", "dgx1-v100", "cpu"),
     }
