@@ -7,7 +7,7 @@ come the studies, sizes, changed clusters, and what is said of a plan. Documents
 names and numbers must be equal; of a sentence only its numbers, in any order, because a sentence may be reworded. A
 line for each command says `same` or the first field that differs; the exit code is 1 where there is one. A plan of
 version 1 is read as version 2. Other fields that were renamed on purpose are listed in a JSON file {"old": "new"}, or
-{"old": null} for those that are gone: they are taken for equal.
+{"old": null} for those that are gone: they are taken for equal. Plans of the other checkout must also verify here.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,25 +84,37 @@ def answer(command: Command, checkout: Path) -> Answer:
     """Run a command, and what comes before it, in a checkout."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"out": f"{folder}/out.json", "before": f"{folder}/before.json"}
-        environment = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "100"}
         exit_code, printed = 0, ""
         for words in (command.before, command.words):
             if words:
-                ended = subprocess.run(
-                    [sys.executable, "-m", "planner", *(word.format(**places) for word in words)],
-                    capture_output=True,
-                    text=True,
-                    cwd=folder,
-                    env=environment,
-                    check=False,
-                )
-                exit_code, printed = ended.returncode, ended.stdout
+                exit_code, printed = _run([word.format(**places) for word in words], checkout, folder)
         written = Path(places["out"])
         text = written.read_text() if written.exists() else printed
         try:
             return Answer(exit_code, json.loads(text.replace(folder, ".")))
         except ValueError:
             return Answer(exit_code, None)
+
+
+def _run(words: Sequence[str], checkout: Path, folder: str) -> tuple[int, str]:
+    """Exit code and printed text of a command line."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "100"}
+    command = [sys.executable, "-m", "planner", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    return ended.returncode, ended.stdout
+
+
+def violation(document: Any, checkout: Path = ROOT) -> str:
+    """What `verify` of a checkout says first against a document; "" where that is no plan, or nothing is wrong."""
+    if not _is_plan(document):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "plan.json").write_text(json.dumps(document))
+        exit_code, printed = _run(["verify", "plan.json", "--format", "json"], checkout, folder)
+    if exit_code == 0:
+        return ""
+    found = json.loads(printed)["violations"] if printed else [f"exit code {exit_code}"]
+    return f"their plan does not verify here: {found[0]}"
 
 
 def difference(ours: Answer, theirs: Answer, renamed: Mapping[str, str | None]) -> str:
@@ -117,8 +129,11 @@ def difference(ours: Answer, theirs: Answer, renamed: Mapping[str, str | None]) 
 
 def _present(document: Any) -> Any:
     """A document in the present version of plans, where it is a plan."""
-    is_plan = isinstance(document, dict) and document.get("kind") == "plan"
-    return in_present_version(document, "plan") if is_plan else document
+    return in_present_version(document, "plan") if _is_plan(document) else document
+
+
+def _is_plan(document: Any) -> bool:
+    return isinstance(document, dict) and document.get("kind") == "plan"
 
 
 def _newly_named(value: Any, renamed: Mapping[str, str | None]) -> Any:
@@ -168,7 +183,7 @@ def main() -> int:
         places = (ROOT, asked.other.resolve())
         answers = [[pool.submit(answer, command, place) for place in places] for command in chosen]
         for command, (ours, theirs) in zip(chosen, answers, strict=True):
-            found = difference(ours.result(), theirs.result(), renamed)
+            found = difference(ours.result(), theirs.result(), renamed) or violation(theirs.result().document)
             differ += bool(found)
             print(f"{command.name}: {found or 'same'}", flush=True)
     print(f"{len(chosen) - differ} the same, {differ} not")

@@ -1,10 +1,12 @@
 """Two checkouts are compared by their documents: names and numbers, whatever the words of a sentence."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.same_plans import Answer, commands, difference
+from benchmarks.same_plans import Answer, commands, difference, violation
 from cost_models.workload.loading import WORKLOADS
 from planner.studies.study import STUDIES
 
@@ -70,6 +72,15 @@ def test_renamed_fields() -> None:
     assert _difference({"kind": "plan", "schema_version": 2, "proof": {"exhaustive_search_s": 0.5}}, older) == ""
     assert _difference({"nodes": 1}, {"cases": 1, "gone": 2}, cases="nodes", gone=None) == ""
     assert _difference({"nodes": 1}, {"cases": 1}) == "cases is only there"
+
+
+def test_their_plans_verify_here() -> None:
+    """A plan of version 1 that holds is accepted; one that was changed is refused with what is wrong."""
+    older = json.loads((Path(__file__).parents[1] / "golden" / "plans" / "version-1" / "whole.json").read_text())
+    assert violation(older) == ""
+    assert violation({"kind": "sizing"}) == ""
+    changed = {**older, "objective": {**older["objective"], "step_s": 1.0}}
+    assert violation(changed).startswith("their plan does not verify here: ")
 
 
 def test_nothing_to_compare() -> None:
