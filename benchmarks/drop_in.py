@@ -63,7 +63,7 @@ class Attempt:
     rating_ms: float
     """The largest sum of a rank's shards, in TorchRec's estimate."""
     hbm_share: float
-    """Of the fullest rank, of what is not reserved."""
+    """Share of the HBM that is not reserved, on the fullest rank."""
 
 
 def read_case(name: str) -> Case:

@@ -17,7 +17,7 @@ from topologies.cluster import Topology
 LOOKED_UP = ("lookup_forward", "lookup_backward", "cache_fetch")
 """Stages that rows are read and written in; in all others a table counts whole."""
 POINTS = 24
-"""Of the curve of the cold rows."""
+"""Points of the curve of the cold rows."""
 FEWEST = 1e-9
 """Reads per sample of a half that has none."""
 

@@ -89,7 +89,7 @@ def rows(
 
 
 def _row(found: Sizing, fewer: Row | None, target: float, memories: str, alone: int | None) -> Row:
-    """Of a size that was found, or that of `fewer` memories, which still does."""
+    """The row of a size that was found, or that of `fewer` memories, which is still enough."""
     if found.answer is None or found.plan is None:
         none = Row(target, memories, None, None, None, None, held_up_by(found))
         return none if fewer is None or fewer.nodes is None else replace(fewer, memories=memories)

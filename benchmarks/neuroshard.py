@@ -62,7 +62,7 @@ EXCESS, SECONDS = 0.015, 1.0
 GAP = 0.005
 """Our search ends this close to the bound."""
 TIME_LIMIT = "0.55s"
-"""Of our search: reading a task, its costs and the document take another tenth of a second."""
+"""Time limit of our search: reading a task, its costs and the document take another tenth of a second."""
 OURS = "ours"
 
 

@@ -39,7 +39,7 @@ QUESTIONS = (
 COLUMNS = (256, 512, 1024, 2048)
 MAX_SHARDS = (2, 3, 4)
 TABLES = 8
-"""Of the questions about widths and parts."""
+"""Tables in the questions about widths and parts."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def gap(self) -> float | None:
-        """Of the step above the bound."""
+        """The relative distance of the step from the bound."""
         return None if self.step_s is None or not self.bound_s else self.step_s / self.bound_s - 1
 
 

@@ -44,7 +44,7 @@ class Usage:
     exit_code: int
     wall_s: float
     cpu_s: float
-    """Of the processor, with what its children took."""
+    """Processor seconds, with those of its children."""
     peak_bytes: int
 
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CLUSTERS = {"zionex-16": ("-t", "zionex-16"), "dgx-h100-x4": ("-t", "dgx-h100", "--nodes", "4")}
 """On which every workload is planned."""
 EXAMPLE = ("-t", "dgx-a100-80", "--nodes", "2", "-w", "dlrm-dcnv2")
-"""Of the plan that the other commands are given."""
+"""The question whose plan the other commands are given."""
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 SHOWN = 60
 """Characters of a value in the line of its difference."""

@@ -92,7 +92,7 @@ def mean_ratio(results: Sequence[Result]) -> float | None:
 
 
 def worst(results: Sequence[Result]) -> list[Result]:
-    """Of each case the result with the widest gap, one without a plan before all."""
+    """The result with the widest gap of each case; one without a plan comes before all others."""
     by_case: dict[str, list[Result]] = {}
     for result in results:
         by_case.setdefault(result.case, []).append(result)

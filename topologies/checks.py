@@ -58,7 +58,7 @@ _HOST_MEMORIES: dict[type, dict[str, PlausibleRange]] = {
         "access_size": _ACCESS,
     },
 }
-"""Of the fields of a host's memory, by what it is."""
+"""Plausible ranges of the fields of a host's memory, by what it is."""
 _MOST_LATENCY_S = 1e-3
 _MOST_SCM_LATENCY_S = 1e-5
 _MOST_RESERVE = 0.5

@@ -274,7 +274,7 @@ class Linear:
 
 
 def linear(cases: Sequence[Configuration], folder: Path, at: dict[Place, float]) -> Linear:
-    """By differences of 5 % of each coefficient."""
+    """The linear model of the steps, from differences of 5 % of each coefficient."""
     here = np.array([seconds(case, folder, at) for case in cases])
     slopes = np.zeros((len(cases), len(at)))
     for j, (place, value) in enumerate(at.items()):

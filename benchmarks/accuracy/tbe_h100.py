@@ -29,7 +29,7 @@ COLD_BATCHES = 10
 """Rows that state no cache ratio: their evaluation pass is faster than their forward pass by the misses of about ten
 batches into an empty cache, and fits a cache that then misses nothing."""
 SLOTS_SHARE = 0.125
-"""Of the README's runs: benchmark_batched_dynamicemb_tables.sh, gpu_ratio."""
+"""Share in the README's runs: benchmark_batched_dynamicemb_tables.sh, gpu_ratio."""
 WAYS = 32
 """FBGEMM's cache: rows per set."""
 FITTED = {

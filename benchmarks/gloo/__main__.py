@@ -49,7 +49,7 @@ DEVICE, TAU, SLOWER = "gloo-cpu", 0.8, 1.02
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trainers.md"
 TORCHREC, OURS, COLUMNS = "TorchRec's planner", "ours", "all column-wise"
 LEAST_COLUMNS = 4
-"""Of a block: TorchRec's kernels take multiples of it."""
+"""Columns of the narrowest block: TorchRec's kernels take multiples of it."""
 KEEP_PAGES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
 """For glibc's allocator: it gives large blocks back when they are freed, and getting their pages anew took up to half
 of a step. Trainers on CPU run on an allocator that keeps them."""
@@ -63,7 +63,7 @@ class Race:
     ranks: int
     predicted: dict[str, float]
     measured: dict[str, list[float]]
-    """By plan, of each round."""
+    """Seconds of every round of each plan."""
     by_clock: dict[str, list[float]]
     shardings: dict[str, int]
     """How many tables our plan holds in which way."""

@@ -25,7 +25,7 @@ from planner.integrations.torchrec_runtime import reshard
 
 RATE = 0.03
 WIDTH = 16
-"""Of the hidden layer of models whose steps are measured."""
+"""Width of the hidden layer of models whose steps are measured."""
 SHARDERS = (EmbeddingBagCollectionSharder, EmbeddingCollectionSharder)
 
 
@@ -76,7 +76,7 @@ def shard(
 
 
 def dense_optimizer(whole: DistributedModelParallel) -> torch.optim.Optimizer:
-    """Of what no fused kernel updates: the network and replicated tables."""
+    """The optimizer of what no fused kernel updates: the network and replicated tables."""
     state = whole.state_dict()
     own = [
         parameter

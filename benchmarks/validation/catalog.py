@@ -32,7 +32,7 @@ STAGE_OF_TASKS = {
     "dense optimizer": "overhead",
     "overhead": "overhead",
 }
-"""By the beginning of a task's name; others are the dense part's."""
+"""Stages by the beginning of a task's name; other tasks belong to the dense part."""
 PROGRESS = 50
 """Pairs between two lines on stderr."""
 
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Of the simulation, relative to the estimate."""
+        """The difference of the simulation from the estimate, relative to the estimate."""
         return self.simulated_s / self.estimate_s - 1
 
 

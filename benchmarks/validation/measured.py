@@ -83,7 +83,7 @@ def _distributed_embeddings(folder: Path) -> pd.DataFrame | None:
 
 
 def summaries(rows: pd.DataFrame) -> list[Summary]:
-    """Of the rows that targets hold for."""
+    """Summaries of the rows that targets hold for."""
     found = []
     for name, own in rows[rows.gated].groupby("set", sort=False):
         error = (own.simulated_s / own.measured_s - 1).abs()

@@ -36,7 +36,7 @@ WORKLOADS = (
     ("zionex-16", "synthetic:100"),
 )
 PLANS = 40
-"""Of each workload: 200 in all."""
+"""Random plans of each workload: 200 in all."""
 NEIGHBOURS = 200
 CUT = 2
 """Blocks of the shardings that cut columns."""
@@ -66,7 +66,7 @@ class Stand:
     workload: str
     neighbours: int
     ratio: float
-    """Of its simulated step to the best neighbour's."""
+    """Its simulated step over the best neighbour's."""
 
 
 def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:

@@ -22,7 +22,7 @@ USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 """The environment variable that names a directory of files made by `planner calibrate`."""
 
 NEWER = Field(exclude_if=lambda value: not value)
-"""Of a coefficient that plans already written do not know: files without it have the fingerprint that they had."""
+"""A coefficient that plans already written do not know: files without it keep their fingerprint."""
 
 Kind = Literal["spec", "measured", "fitted", "assumed"]
 

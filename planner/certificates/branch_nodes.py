@@ -64,7 +64,7 @@ class OpenPlaces:
     on_rank: Bools
     """[blocks of one rank, G]"""
     on_groups: "tuple[OpenSites, ...]"
-    """By extent, as `BranchingRules.groups`."""
+    """One for each extent, as in `BranchingRules.groups`."""
     on_world: Bools
     """[world-wide blocks]"""
     usable: Bools

@@ -37,7 +37,7 @@ class NumberRule:
     """A limit that is a number of each table."""
 
     unlimited: int
-    """Of tables that nothing limits."""
+    """What tables that nothing limits have."""
     both: Callable[[int, int], int]
     """The limit of a table under two of them."""
 
@@ -46,7 +46,7 @@ NUMBER_RULES = {
     "max_shards": NumberRule(NO_LIMIT, min),
     "column_multiple": NumberRule(1, lambda one, other: min(math.lcm(one, other), WIDEST)),
 }
-"""By their key in a policy."""
+"""The limits on numbers, by their keys in a policy."""
 
 
 def allowed_choices(model: CostModel, policy: Policy, document: Document | None = None) -> AllowedChoices:
