@@ -145,11 +145,14 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             collections = sharded_collections(module, known)
             if not collections:
                 return ShardingPlan({})
-            self._num_proposals = 1  # of which none is a plan, where there is no room
+            reservation = self._reservation(module, known)
+            # Where the weights exceed all memory, TorchRec's planner proposes once; nothing if its reservation leaves
+            # no memory.
+            self._num_proposals = int(reservation.left is not None)
             expect_room(collections, self._topology, self._storage_reservation)
             self._num_proposals = 0
             self._enumerator.ask(module, known)
-            options = self._chosen(module, known, collections)
+            options = self._chosen(module, known, collections, reservation)
         except ShardPlannerError:
             if self._num_proposals:  # and none of them is a plan
                 self._report(ShardingPlan({}), [], known, perf_counter() - started)
@@ -202,10 +205,13 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         return self._enumerator.last_stored_search_space  # type: ignore[no-any-return]
 
     def _chosen(
-        self, module: nn.Module, sharders: Sequence[ModuleSharder[Any]], collections: Sequence[Collection]
+        self,
+        module: nn.Module,
+        sharders: Sequence[ModuleSharder[Any]],
+        collections: Sequence[Collection],
+        reservation: Reservation,
     ) -> list[ShardingOption]:
         """The options of the plan that the loader has, or else of the best that is found, estimated by TorchRec."""
-        reservation = self._reservation(module, sharders)
         cluster = reservation.reserved()
         stored = self._stored()
         if stored is not None:

@@ -390,6 +390,21 @@ def test_stats_are_told_what_theirs_are() -> None:
     assert all("TW" in line for line in of_tables)
 
 
+def test_nothing_is_proposed_where_the_reservation_leaves_no_memory() -> None:
+    """As by TorchRec's planner: the dense part alone is more than the memory, and neither stats nor counts tell of a
+    proposal."""
+    tiny = Topology(world_size=2, hbm_cap=2**21, compute_device="cuda")
+    of_ours, of_theirs = Heard(), Heard()
+    for maker, heard in ((ShardPlanner, of_ours), (EmbeddingShardingPlanner, of_theirs)):
+        planner = maker(topology=tiny, stats=heard)
+        module = nn.ModuleList([nn.Linear(10**4, 10**4, device="meta"), model("a", rows=10**12)])
+        with pytest.raises(PlannerError) as raised:
+            planner.plan(module, [Sharder("table_wise")])
+        assert raised.value.error_type == PlannerErrorType.INSUFFICIENT_STORAGE
+        assert planner._num_proposals == 0
+        assert heard.told == []
+
+
 @pytest.mark.parametrize("rows", [2 * 10**8, 10**10])
 def test_stats_hear_of_a_search_without_a_plan(rows: int) -> None:
     """Before the error is raised, as of TorchRec's planner: an empty plan, and no plans among the proposals; its own
