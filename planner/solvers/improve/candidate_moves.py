@@ -21,6 +21,9 @@ SORTED = 3
 """Columns by which sets are found."""
 MOST_STRIPS = 300
 """Strips into which the sets are sorted by a column, for each standard deviation of it."""
+MOST_RANGES = 4_000_000
+"""Ranges of sets up to which all cells between the limits are listed, empty ones too; where there are more, only cells
+with sets, and no more than this."""
 MOST_PRICED = 30_000
 """Exchanges that are priced for one rank at most."""
 PRICED_TWICE = 8
@@ -91,16 +94,23 @@ class _Cells:
         self._count: Ints = (np.floor((high - self._low) / self._width) + 1).astype(np.int64)[:, 0]
         low, high = float(come[self._sorted].min(initial=0.0)), float(come[self._sorted].max(initial=0.0))
         self._least, self._scale = low, 0.5 / max(high - low, 1e-30)
-        cell = np.zeros(come.shape[1])
-        for at, count in zip(self._numbers(come), self._count.tolist(), strict=True):
-            cell = cell * count + at
+        cell = self._cell_of(self._numbers(come))
         key = cell + self._within(come[self._sorted])
         self.order: Ints = np.argsort(key, kind="stable")
         self._key: Floats = key[self.order]
+        self._occupied: Floats = np.unique(cell)
+        """[C] cells that hold sets."""
 
     def _numbers(self, seconds: Singles) -> Floats:
         """Return the number of the strip of each column [D - 1, n]."""
         return np.asarray(np.floor((seconds[self._columns] - self._low) / self._width))
+
+    def _cell_of(self, strips: Floats) -> Floats:
+        """Return the cells [n] of strips [D - 1, n]."""
+        cell = np.zeros(strips.shape[1])
+        for strip, count in zip(strips, self._count.tolist(), strict=True):
+            cell = cell * count + strip
+        return cell
 
     def _within(self, seconds: Singles) -> Floats:
         return np.asarray(np.clip((seconds.astype(float) - self._least) * self._scale, 0.0, 0.5))
@@ -108,19 +118,36 @@ class _Cells:
     def between(self, least: Singles, most: Singles) -> tuple[Ints, Ints, Ints]:
         """Return ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the
         n."""
-        which = np.arange(least.shape[1])
-        cell = np.zeros(len(which), dtype=np.int64)
         begin = np.clip(self._numbers(least), 0.0, self._count[:, None]).astype(np.int64)
         end = np.clip(self._numbers(most), -1.0, self._count[:, None] - 1).astype(np.int64)
+        cells_of_offer = np.maximum(end - begin + 1, 0).astype(float).prod(axis=0)
+        cell, which = (self._all_cells if cells_of_offer.sum() <= MOST_RANGES else self._cells_with_sets)(begin, end)
+        first = np.searchsorted(self._key, cell + self._within(least[self._sorted])[which])
+        last = np.searchsorted(self._key, cell + self._within(most[self._sorted])[which], side="right")
+        return first, np.maximum(last - first, 0), which
+
+    def _all_cells(self, begin: Ints, end: Ints) -> tuple[Floats, Ints]:
+        """Return every cell from strip `begin` to strip `end` [D - 1, n], and which of the n it is for."""
+        which = np.arange(begin.shape[1])
+        cell = np.zeros(len(which), dtype=np.int64)
         for d, count in enumerate(self._count.tolist()):
             strips = np.maximum(end[d] - begin[d] + 1, 0)[which]
             before = np.repeat(cell, strips)
             which = np.repeat(which, strips)
             strip = begin[d][which] + np.arange(len(which)) - np.repeat(strips.cumsum() - strips, strips)
             cell = before * count + strip
-        first = np.searchsorted(self._key, cell + self._within(least[self._sorted])[which])
-        last = np.searchsorted(self._key, cell + self._within(most[self._sorted])[which], side="right")
-        return first, np.maximum(last - first, 0), which
+        return cell.astype(float), which
+
+    def _cells_with_sets(self, begin: Ints, end: Ints) -> tuple[Floats, Ints]:
+        """Return the same without empty cells, of which there may be many times as many as sets; for one of the n at
+        most its part of MOST_RANGES, evenly spaced."""
+        strips = np.stack(np.unravel_index(self._occupied.astype(np.int64), self._count))
+        part = max(MOST_RANGES // begin.shape[1], 1)
+        chosen = []
+        for low, high in zip(begin.T, end.T, strict=True):
+            cells = self._occupied[((strips >= low[:, None]) & (strips <= high[:, None])).all(axis=0)]
+            chosen.append(cells[:: -(-len(cells) // part) or 1])
+        return np.concatenate(chosen), np.repeat(np.arange(len(chosen)), [len(cells) for cells in chosen])
 
 
 def _most_telling(come: Singles, room: Singles) -> tuple[list[int], Floats]:

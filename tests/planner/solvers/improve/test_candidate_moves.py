@@ -1,10 +1,12 @@
 """Sets of blocks of each rank, and the best exchange among all of them."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
+import pytest
 
-from planner.solvers.improve.candidate_moves import CandidateMoves, OutgoingMoves, item_sets
+from planner.solvers.improve.candidate_moves import CandidateMoves, OutgoingMoves, _Cells, item_sets
 
 
 def test_all_sets_of_each_rank_are_listed_once() -> None:
@@ -24,6 +26,55 @@ def test_all_sets_of_each_rank_are_listed_once() -> None:
     assert len(few) == 3
     assert few < {0, 3, 5, 6}
     assert len([s for r, s in listed if r == 2]) == 7
+
+
+def _idle_rank() -> tuple[CandidateMoves, OutgoingMoves]:
+    """Many ranks over the aim in all columns, and one far below it in three: it has room for whatever others give."""
+    random = np.random.default_rng(0)
+    rank = np.sort(random.integers(0, 64, 384))
+    item_load = random.random((384, 4)) * 1e-3
+    load = np.stack([np.bincount(rank, weights=column, minlength=64) for column in item_load.T]) + 0.01
+    load[:3, 0] = 0.0
+    load[3, 0] += 0.01
+    aim = np.append(load[:3, 1:].min(axis=1) * 0.99, load[3].mean())
+    sets = item_sets(rank, 64, 3, 20, random)
+    taken, nothing = sets.load(item_load), sets.load(np.zeros((384, 1)))
+    candidates = CandidateMoves(
+        sets, taken, taken, load, aim, np.ones(4), load.max(axis=1) - aim, nothing, np.ones((1, 64))
+    )
+    mine = np.flatnonzero(sets.rank == 0)
+    offers = OutgoingMoves(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), nothing[:, mine])
+    return candidates, offers
+
+
+def test_wide_limits_list_no_empty_cells() -> None:
+    """A rank that has room for everything is offered sets in memory of about their number, not that of all cells."""
+    candidates, offers = _idle_rank()
+    tracemalloc.start()
+    offer, other, gain = candidates.best(0, offers, np.ones(64, dtype=bool), np.random.default_rng(0))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1e8
+    assert len(offer) == len(other) == len(gain) > 0
+    assert (gain > 0).all()
+    assert (candidates.rank[other] != 0).all()
+
+
+def test_cells_with_sets_hold_what_all_cells_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both lists are short enough, the same sets are found for every offer."""
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        come = random.random((4, 300)).astype(np.float32)
+        cells = _Cells(come, np.array([0.1, 0.2, 0.3, 0.4], dtype=np.float32))
+        low = random.random((4, 15)).astype(np.float32)
+        limits = low, low + np.float32(0.5)
+        found = []
+        for listed in (cells._all_cells, cells._cells_with_sets):
+            monkeypatch.setattr(cells, "_all_cells", listed)
+            first, count, which = cells.between(*limits)
+            found.append(sorted((w, f, c) for w, f, c in zip(which, first, count, strict=True) if c))
+        assert found[0] == found[1]
+        assert found[0]
 
 
 def test_the_best_exchange_is_found() -> None:
