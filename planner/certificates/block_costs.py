@@ -31,7 +31,7 @@ class NodeChoice(NamedTuple):
     """[T] the block with which that begins; -1 where nothing is needed."""
 
 
-class BlockCosts:
+class NodeBlockCosts:
     """The costs of all blocks of a branch node at its multipliers. G groups of equal ranks."""
 
     def __init__(self, rules: BranchingRules, state: NodeState, multipliers: NodeMultipliers) -> None:

@@ -7,7 +7,7 @@ them and are priced once. A splittable option is tiled by whole blocks (`planner
 
 import numpy as np
 
-from planner.certificates.block_costs import BlockCosts, CheapestBlocks, NodeChoice
+from planner.certificates.block_costs import CheapestBlocks, NodeBlockCosts, NodeChoice
 from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.remaining_parts import RemainingParts
@@ -32,7 +32,7 @@ class NodeBounds:
         """The bound of a branch node and the choice that attains it."""
         rules = self._rules
         even = rules.weights.evened(state.labels, multipliers)
-        undecided = _Undecided(BlockCosts(rules, state, even), state, self._tilings)
+        undecided = _Undecided(NodeBlockCosts(rules, state, even), state, self._tilings)
         value = undecided.value
         decided = float((even.weight * state.load)[rules.weights.first_of_instance].sum())
         paid = float((even.byte * np.maximum(state.free, 0.0))[rules.first_of_pool].sum())
@@ -47,7 +47,7 @@ class NodeBounds:
 class _Undecided:
     """All that is not decided in a branch node, at its least cost."""
 
-    def __init__(self, costs: BlockCosts, state: NodeState, tilings: list[OptionTilings]) -> None:
+    def __init__(self, costs: NodeBlockCosts, state: NodeState, tilings: list[OptionTilings]) -> None:
         self._costs, self._tilings = costs, tilings
         self._decided = list(state.decisions)
         rules, problem = costs.rules, costs.problem

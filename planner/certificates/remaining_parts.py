@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.certificates.block_costs import BlockCosts, CheapestBlocks
+from planner.certificates.block_costs import CheapestBlocks, NodeBlockCosts
 from planner.certificates.branch_nodes import NodeState
 from planner.certificates.parts import PartDecision
 from planner.certificates.tilings import cheapest_tilings, tiling_widths
@@ -18,7 +18,7 @@ NOTHING = CheapestBlocks(np.inf, [])
 class RemainingParts:
     """The least costs of what is not decided of single tables of a branch node."""
 
-    def __init__(self, costs: BlockCosts, state: NodeState) -> None:
+    def __init__(self, costs: NodeBlockCosts, state: NodeState) -> None:
         self._costs, self._state = costs, state
         self._problem, self._parts = costs.problem, costs.rules.parts
 

@@ -79,8 +79,6 @@ class Cuts(Record):
 
 
 EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS = Cuts(), Cuts(below_hbm="few"), Cuts(hbm="few", below_hbm="few")
-LADDER = (EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS)
-"""From the widest space to the narrowest."""
 
 
 @dataclass(frozen=True, eq=False)

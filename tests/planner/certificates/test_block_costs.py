@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.certificates.block_costs import BlockCosts
+from planner.certificates.block_costs import NodeBlockCosts
 from planner.certificates.branch_nodes import BranchingRules
 from tests.oracles.instances import tiny_instance
 from tests.oracles.node_places import cost_at, places, random_multipliers
@@ -19,7 +19,7 @@ def test_a_block_costs_what_its_cheapest_place_shows(seed: int) -> None:
     rules = BranchingRules(problem, FAR_S, np.zeros(len(problem.stage_constants)))
     state = rules.state({})
     multipliers = random_multipliers(problem, np.random.default_rng(seed), state.labels)
-    costs = BlockCosts(rules, state, multipliers)
+    costs = NodeBlockCosts(rules, state, multipliers)
     assert np.isinf(costs.least[-1])
     for block in range(len(problem.block_option)):
         expected = min(
@@ -35,7 +35,7 @@ def test_loads_of_cheapest_blocks_are_worth_their_costs(seed: int) -> None:
     rules = BranchingRules(problem, FAR_S, np.zeros(len(problem.stage_constants)))
     state = rules.state({})
     multipliers = random_multipliers(problem, random, state.labels)
-    costs = BlockCosts(rules, state, multipliers)
+    costs = NodeBlockCosts(rules, state, multipliers)
     taken = random.integers(0, 3, size=len(problem.block_option)).astype(float)
     taken[np.isinf(costs.least[:-1])] = 0.0
     seconds = np.zeros((len(costs.ranks), len(problem.stage_of_column)))

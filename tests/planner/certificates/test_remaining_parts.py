@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cost_models.shards import RANK
-from planner.certificates.block_costs import BlockCosts
+from planner.certificates.block_costs import NodeBlockCosts
 from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.parts import PartDecision
 from planner.certificates.remaining_parts import RemainingParts
@@ -18,10 +18,10 @@ FAR_S = 1e3
 """A threshold that leaves every block its places."""
 
 
-def _rest(problem: Problem, seed: int) -> tuple[BlockCosts, RemainingParts, NodeState]:
+def _rest(problem: Problem, seed: int) -> tuple[NodeBlockCosts, RemainingParts, NodeState]:
     rules = BranchingRules(problem, FAR_S, np.zeros(len(problem.stage_constants)))
     state = rules.state({})
-    costs = BlockCosts(rules, state, random_multipliers(problem, np.random.default_rng(seed), state.labels))
+    costs = NodeBlockCosts(rules, state, random_multipliers(problem, np.random.default_rng(seed), state.labels))
     return costs, RemainingParts(costs, state), state
 
 

@@ -1,21 +1,11 @@
-"""The arrays of a problem: rows cut into blocks, blocks that fit nowhere, options named by their blocks."""
+"""The arrays of a problem: blocks that fit nowhere, options named by their blocks."""
 
 import numpy as np
 import pytest
 
 from cost_models.shards import RANK
 from planner.problem.load_state import LoadState, place_block
-from planner.problem.row_shares import row_shares
 from tests.oracles.instances import tiny_instance
-
-
-@pytest.mark.parametrize(
-    ("rows", "ranks", "held"),
-    [(8, 4, [2, 2, 2, 2]), (9, 4, [3, 3, 3, 0]), (5, 4, [2, 2, 1, 0]), (1, 3, [1, 0, 0]), (7, 1, [7])],
-)
-def test_rows_are_cut_into_ceil_blocks(rows: int, ranks: int, held: list[int]) -> None:
-    """As the runtimes cut them: equal blocks in order, a smaller one, empty ones."""
-    assert row_shares(rows, ranks) * rows == pytest.approx(held)
 
 
 def test_blocks_that_cannot_fit_on_empty_hardware_are_not_allowed() -> None:
