@@ -97,5 +97,10 @@ class Explainer:
         parts.sort(key=lambda part: (-part.seconds, part.table or ""))
         bound = None if self._options is None else self._options.stage_bound_s(s)
         return StageReasons(
-            self._plan.stages[s], self._loads.evaluation.binding[s], max(constant, 0.0), tuple(parts), bound
+            self._plan.stages[s],
+            self._loads.evaluation.binding[s],
+            max(constant, 0.0),
+            max(-base, 0.0),
+            tuple(parts),
+            bound,
         )

@@ -27,8 +27,10 @@ class StageReasons:
     resource: Resource | None
     """What binds it, at the critical rank; None where only a constant does."""
     constant_s: float
+    hidden_s: float
+    """What of its work other stages hide, as the dense stage does of the exchange of the next ids."""
     contributors: tuple[Contributor, ...]
-    """The largest first; with the constant they sum to the stage's time."""
+    """The largest first; with the constant they sum to the stage's time and what is hidden of it."""
     bound_s: float | None
     """The stage's part of the lower bound; None where the plan has no proof."""
 

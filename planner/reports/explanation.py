@@ -24,6 +24,7 @@ SHOWN, KEPT = 3, 10
 OPTIONS = 6
 """Other options of a table that are shown."""
 FIXED = "(launches, dense part)"
+HIDDEN = "  (hidden behind other stages)"
 SAME_FOR_ALL = "It is the host's time between kernels, one number for any device, batch, tables and placement."
 FEW_RANKS = 8
 EVEN = 0.001
@@ -85,6 +86,8 @@ def _render_contributors(each: StageReasons, model: CostModel, console: "Console
         table.add_row(f"  {len(rest):,} more", amount(seconds, model), _share(seconds, total))
     if each.constant_s > 0:
         table.add_row("  (constant)", amount(each.constant_s, model), _share(each.constant_s, total))
+    if each.hidden_s > 0:
+        table.add_row(HIDDEN, f"-{amount(each.hidden_s, model)}", _share(-each.hidden_s, total))
     console.print(table)
     console.print()
 
@@ -202,6 +205,7 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
                 **each.stage.model_dump(mode="json"),
                 "resource": None if each.resource is None else str(each.resource),
                 "constant_s": each.constant_s,
+                "hidden_s": each.hidden_s,
                 "bound_s": each.bound_s,
                 "contributors": [{"table": part.table, "seconds": part.seconds} for part in each.contributors[:KEPT]],
             }

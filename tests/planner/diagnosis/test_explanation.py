@@ -20,7 +20,7 @@ def check_sums(found: Plan) -> None:
     assert found.objective is not None
     assert found.proof is not None
     for each in reasons.stages:
-        total = each.constant_s + sum(part.seconds for part in each.contributors)
+        total = each.constant_s + sum(part.seconds for part in each.contributors) - each.hidden_s
         assert total == pytest.approx(each.stage.seconds, rel=1e-9)
     bounds = [each.bound_s for each in reasons.stages]
     proven = sum(bound for bound in bounds if bound is not None) + (reasons.memory_bound_s or 0.0)
@@ -47,6 +47,21 @@ def test_tiny_instances_add_up(seed: int) -> None:
     found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
     if found.objective is not None:
         check_sums(found)
+
+
+def test_what_other_stages_hide_is_told() -> None:
+    """The exchange of the next ids outlasts the dense part: what is hidden of it is taken off, everywhere."""
+    tables = [{"rows": 10**6, "dim": 32, "pooling_factor": 200} for _ in range(8)]
+    model = workload(tables, global_batch=65_536, software="hugectr")
+    found = plan(topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=5e9)), model, effort=0)
+    check_sums(found)
+    reasons = Explainer(found).plan()
+    (dense,) = (each for each in reasons.stages if each.hidden_s)
+    assert dense.stage.name == "dense"
+    console = Console(width=80, file=io.StringIO())
+    render_plan(found, reasons, console)
+    assert "(hidden behind other stages)" in console.file.getvalue()
+    assert sum(stage["hidden_s"] > 0 for stage in plan_document(found, reasons)["stages"]) == 1
 
 
 @pytest.mark.parametrize("software", ["torchrec", "hugectr"])
