@@ -1,5 +1,6 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from cost_models.kinds import RankKind
 from cost_models.model import Column
 from cost_models.resources import DEVICE, FETCHES, FRONT_END, NIC_OUT, PCIE, WAYS, Resource
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
-from cost_models.stages import STAGES, StepSetting, hidden_stages, stage_of_terms
+from cost_models.stages import STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -61,25 +62,21 @@ class Schedule:
         in_place = [Resource(memory) for memory in self.memories if memory in BYTE_ADDRESSABLE]
         host = [PCIE, *in_place] if in_place else []
         with_ids = [replace(resource, with_ids=True) for resource in exchange] if self.ids_overlap else []
-        bottom = [DEVICE] if self._workload.dense.bottom_mlp else []
-        resources = {
-            "input_dist": with_ids or exchange,
-            "lookup_forward": [DEVICE, *host],
-            "cache_fetch": self.fetched_over,
-            "output_dist": exchange,
-            "bottom_mlp_forward": bottom,
-            "bottom_mlp_backward": bottom,
-            "dense": [DEVICE],
-            "gradient_dist": exchange,
-            "lookup_backward": [DEVICE, *host],
-            "all_reduce": exchange + (with_ids if self.all_reduce_meets_ids else []),
-            "replica_all_reduce": exchange,
-            "overhead": [],
+        resources: dict[Over, Sequence[Resource]] = {
+            "device": [DEVICE],
+            "bottom": [DEVICE] if self._workload.dense.bottom_mlp else [],
+            "tables": [DEVICE, *host],
+            "exchange": exchange,
+            "ids": with_ids or exchange,
+            "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
+            "fetch": self.fetched_over,
+            "nothing": [],
         }
+        over = {term.name: term.over for term in TERMS}
         return [
             Column(self.stages.index(stage), resource)
             for term, stage in self.stage_of_term.items()
-            for resource in resources[term]
+            for resource in resources[over[term]]
         ]
 
     def _has(self, resource: Resource) -> bool:

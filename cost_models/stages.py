@@ -9,6 +9,7 @@ under the prefetch pipeline so do its misses; what the latter two do not hide (s
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class StepSetting:
 
 
 Condition = Callable[[StepSetting], bool]
+Over = Literal["device", "bottom", "tables", "exchange", "ids", "reduction", "fetch", "nothing"]
+"""What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
+place from; the links and cards of an exchange, of that of the next ids, of a reduction that may meet these; the way of
+cache misses; no resource."""
 
 
 def _always(_: StepSetting) -> bool:
@@ -58,6 +63,7 @@ class TermSpec:
 
     name: str
     stage: str
+    over: Over
     when: Condition = _always
     """In which steps there is such work."""
     overlaps: Condition = _never
@@ -81,29 +87,33 @@ STAGES: dict[str, StageSpec] = {
     )
 }
 TERMS: tuple[TermSpec, ...] = (
-    TermSpec("input_dist", "input_dist", overlaps=lambda setting: setting.has_pipeline),
-    TermSpec("lookup_forward", "lookup_forward"),
-    TermSpec("output_dist", "output_dist"),
-    TermSpec("bottom_mlp_forward", "output_dist"),
-    TermSpec("dense", "dense"),
+    TermSpec("input_dist", "input_dist", "ids", overlaps=lambda setting: setting.has_pipeline),
+    TermSpec("lookup_forward", "lookup_forward", "tables"),
+    TermSpec("output_dist", "output_dist", "exchange"),
+    TermSpec("bottom_mlp_forward", "output_dist", "bottom"),
+    TermSpec("dense", "dense", "device"),
     TermSpec(
         "cache_fetch",
         "cache_fetch",
+        "fetch",
         when=lambda setting: setting.has_memories,
         overlaps=lambda setting: setting.has_prefetch,
     ),
-    TermSpec("gradient_dist", "gradient_dist", when=_training),
-    TermSpec("bottom_mlp_backward", "gradient_dist", when=_training),
-    TermSpec("lookup_backward", "lookup_backward", when=_training),
-    TermSpec("all_reduce", "all_reduce", when=_training, overlaps=lambda setting: setting.all_reduce_overlaps),
+    TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
+    TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),
+    TermSpec("lookup_backward", "lookup_backward", "tables", when=_training),
+    TermSpec(
+        "all_reduce", "all_reduce", "reduction", when=_training, overlaps=lambda setting: setting.all_reduce_overlaps
+    ),
     TermSpec(
         "replica_all_reduce",
         "all_reduce",
+        "exchange",
         when=_training,
         overlaps=lambda setting: setting.all_reduce_overlaps,
         beside="gradient_dist",
     ),
-    TermSpec("overhead", "overhead"),
+    TermSpec("overhead", "overhead", "nothing"),
 )
 
 
