@@ -252,12 +252,14 @@ class NodeGroup(Record):
             else min(up.domain, self.accelerators.count * self.count)
         )
 
-    @property
-    def stride(self) -> int:
-        """Nodes by which the group may grow or shrink: those that fill whole scale-up domains."""
+    def node_counts(self, most: int, *, is_alone: bool) -> list[int]:
+        """The numbers of nodes, up to `most`, that the group may have: any within one scale-up domain, if it is the
+        only group of the cluster, then those that fill whole ones."""
         ranks, up = self.accelerators.count, self.links.scale_up
         domain = ranks if up is None or up.domain is None else up.domain
-        return math.lcm(domain, ranks) // ranks
+        of_domain = math.lcm(domain, ranks) // ranks
+        parts = range(1, min(of_domain, most + 1)) if is_alone else ()
+        return [*parts, *range(of_domain, most + 1, of_domain)]
 
 
 class NetworkLevel(Record):
@@ -314,6 +316,13 @@ class Topology(Record):
     def _consistent(self) -> "Topology":
         if self.world_size > MOST_RANKS:
             raise ValueError(f"{self.world_size:,} accelerators are more than can be planned for, {MOST_RANKS:,}")
+        for group in self.nodes if len(self.nodes) > 1 else ():
+            up, ranks = group.links.scale_up, group.count * group.accelerators.count
+            if up is not None and up.domain is not None and up.domain > ranks:
+                raise ValueError(
+                    f"node group {group.name!r} is {ranks} of a scale-up domain of {up.domain}, and others of the"
+                    f" cluster's groups might be the rest; domains do not span groups: write domain: {ranks}"
+                )
         if self.node_count > 1:
             lonely = [group.name for group in self.nodes if not self._reaches_others(group)]
             if lonely:

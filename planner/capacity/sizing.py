@@ -71,7 +71,7 @@ def size(
 
     `target_samples_per_s` and the longest step `max_step_s` are by the estimate; both None: that the tables fit is
     enough. `group` names the node group that is sized (needed where there are several); its own count does not matter.
-    Sizes are multiples of the nodes that fill whole scale-up domains, up to `max_nodes`. With `each_tier` the memories
+    Sizes are all within one scale-up domain, then whole domains, up to `max_nodes`. With `each_tier` the memories
     that the policy allows and the cluster has are left out one by one, then all of them.
 
     A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
@@ -85,9 +85,11 @@ def size(
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
     index = group_index(topology, group)
-    stride = topology.nodes[index].stride
-    if max_nodes < stride:
-        raise InputError.at("max nodes", f"{max_nodes} is below {stride}, the nodes of one scale-up domain")
+    if max_nodes < 1:
+        raise InputError.at("max nodes", f"{max_nodes} is below 1")
+    counts = topology.nodes[index].node_counts(max_nodes, is_alone=len(topology.nodes) == 1)
+    if not counts:
+        raise InputError.at("max nodes", f"{max_nodes} is below the nodes of one scale-up domain")
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
@@ -102,7 +104,7 @@ def size(
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if sizings and is_over():
             break
-        sizings.append(_sized(searches, label, tiers, range(stride, max_nodes + 1, stride), tell))
+        sizings.append(_sized(searches, label, tiers, counts, tell))
         if (
             len(sizings) == 1
             and searches.input_error

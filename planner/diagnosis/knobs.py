@@ -185,15 +185,15 @@ def _workload_change(now: PlanningInputs, key: str, value: str, words: str) -> C
 
 def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Floats) -> Iterator[Knob]:
     topology, ranks = now.topology, group.accelerators.count
-    stride = group.stride
-    most = min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks) // stride
+    most = group.count + min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks)
     alone = len(topology.nodes) == 1
+    counts = [count for count in group.node_counts(most, is_alone=alone) if count > group.count]
     of = "" if alone else f" in group {group.name}"
-    if most < 1:
+    if not counts:
         return
 
     def at(step: int) -> Change | None:
-        count = group.count + step * stride
+        count = counts[step - 1]
         try:
             grown = Topology.model_validate(_with_group(topology, index, {"count": count}).model_dump(mode="json"))
         except ValidationError:
@@ -204,9 +204,10 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
 
     capacity = sum(each.count * each.memory_bytes("hbm") * each.accelerators.count for each in topology.nodes)
     share = float(bytes_short[0]) / max(capacity, 1)
-    guess = 1 if math.isnan(share) else math.ceil(share * group.count / stride)
-    futile = f"more nodes{of} (not even {group.count + most * stride:,})"
-    yield Knob("nodes", group.name, str(group.count), most, at, guess, futile)
+    needed = group.count * (1 + share)
+    guess = 1 if math.isnan(share) else sum(count < needed for count in (group.count, *counts))
+    futile = f"more nodes{of} (not even {counts[-1]:,})"
+    yield Knob("nodes", group.name, str(group.count), len(counts), at, guess, futile)
 
 
 def _memory(now: PlanningInputs, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> Knob:

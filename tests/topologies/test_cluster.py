@@ -155,3 +155,21 @@ def test_the_fingerprint_covers_every_field_and_survives_a_round_trip() -> None:
     ]
     prints = {load_topology("zionex", overrides=[change]).fingerprint() for change in changes}
     assert len(prints | {base.fingerprint()}) == len(changes) + 1
+
+
+def test_numbers_of_nodes_that_a_group_may_have() -> None:
+    """All of one rack of 18, then whole racks; each where a node is a domain of its own."""
+    rack = load_topology("gb200-nvl72").nodes[0]
+    assert rack.node_counts(60, is_alone=True) == [*range(1, 18), 18, 36, 54]
+    assert rack.node_counts(2, is_alone=True) == [1, 2]
+    assert rack.node_counts(40, is_alone=False) == [18, 36]
+    assert load_topology("zionex").nodes[0].node_counts(4, is_alone=True) == [1, 2, 3, 4]
+
+
+def test_a_part_of_a_domain_is_refused_beside_other_groups() -> None:
+    """Whether the other group is the rest of the rack is not known."""
+    rack = load_topology("gb200-nvl72")
+    halves = [rack.nodes[0].model_copy(update={"name": name, "count": 9}) for name in ("a", "b")]
+    record = {**rack.model_dump(mode="json"), "nodes": [half.model_dump(mode="json") for half in halves]}
+    with pytest.raises(ValueError, match=r"'a' is 36 of a scale-up domain of 72.*write domain: 36"):
+        Topology.model_validate(record)

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from cost_models.workload.loading import load_workload
 from planner import plan
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
@@ -11,6 +12,7 @@ from planner.capacity.sizing import size
 from planner.formulation.policy import Policy
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
+from topologies.loading import load_topology
 
 TABLES = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "pooling_factor": 5 + 5 * i} for i in range(6)]
 MODEL = workload(TABLES)
@@ -106,16 +108,26 @@ def test_interrupted_says_what_it_knows() -> None:
     assert any("interrupted" in note for note in found.notes)
 
 
-def test_whole_scale_up_domains_only() -> None:
-    """A domain of two nodes: sizes are even."""
+def test_whole_scale_up_domains_and_parts_of_one() -> None:
+    """A domain of two nodes: sizes are one, and even ones."""
     group = node_group("a", nodes=2, ranks=2)
     links = group["links"]
     assert isinstance(links, dict)
     links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 4}
     (found,) = size(topology(group), MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=7, each_tier=False)
-    assert all(one.nodes % 2 == 0 for one in found.candidates)
-    with pytest.raises(InputError, match="is below 2, the nodes of one scale-up domain"):
-        size(topology(group), MODEL, max_nodes=1)
+    assert {one.nodes for one in found.candidates} <= {1, 2, 4, 6}
+    (part,) = size(topology(group), MODEL, max_nodes=1, each_tier=False)
+    assert part.answer is not None
+    assert part.answer.nodes == 1
+    with pytest.raises(InputError, match="0 is below 1"):
+        size(topology(group), MODEL, max_nodes=0)
+
+
+def test_a_part_of_a_rack_may_be_enough() -> None:
+    """One tray of an NVL72 holds what fits into its four accelerators."""
+    (found,) = size(load_topology("gb200-nvl72"), load_workload("dlrm-dcnv2"), each_tier=False, effort=0)
+    assert found.answer is not None
+    assert found.answer.nodes == 1
 
 
 def test_several_groups_need_a_name() -> None:

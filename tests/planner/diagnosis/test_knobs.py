@@ -170,6 +170,9 @@ def test_nodes_come_in_whole_domains() -> None:
         counts.append(change.inputs.topology.nodes[0].count)
         assert change.flags == f"--nodes {counts[-1]}"
     assert counts == [4, 6, 128]
+    knob = _of_kind(_knobs(topology({**group, "count": 1})), "nodes")
+    grown = [knob.at(step) for step in (1, 2)]
+    assert [change.inputs.topology.nodes[0].count for change in grown if change is not None] == [2, 4]
 
 
 def test_no_more_ranks_than_can_be_planned_for() -> None:
