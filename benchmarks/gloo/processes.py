@@ -25,41 +25,53 @@ class Processes:
     def __init__(self, world: int, local: int, *, one_hash_seed: bool = True) -> None:
         self.world, self.local = world, local
         self._seed = "0" if one_hash_seed else "random"
-        self._folder = tempfile.TemporaryDirectory()
-        context = multiprocessing.get_context("spawn")
-        self._jobs = [context.SimpleQueue() for _ in range(world)]
-        self._results = context.SimpleQueue()
-        self._context = context
+        self._context = multiprocessing.get_context("spawn")
         self._processes: list[Any] = []
 
     def __enter__(self) -> "Processes":
+        self._start()
+        return self
+
+    def _start(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._jobs = [self._context.SimpleQueue() for _ in range(self.world)]
+        self._results = self._context.SimpleQueue()
         for rank in range(self.world):
             arguments = (rank, self.world, self.local, self._folder.name, self._jobs[rank], self._results)
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
             with _hashing(self._seed):
                 process.start()
             self._processes.append(process)
-        return self
+
+    def _kill(self) -> None:
+        """Without a farewell: ranks may wait for one that has failed."""
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._processes = []
+        self._folder.cleanup()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for jobs in self._jobs:
+        for jobs in self._jobs if self._processes else ():
             jobs.put(None)
         for process in self._processes:
             process.join(timeout=20)
-            if process.is_alive():
-                process.terminate()
-        self._folder.cleanup()
+        self._kill()
 
     def run(self, job: Job, *arguments: Any) -> list[Any]:
-        """What the job returns on each rank, in their order. Raises RuntimeError with the traceback of a failed one."""
+        """What the job returns on each rank, in their order. Raises RuntimeError with the traceback of the first that
+        fails; the next job has processes of its own."""
+        if not self._processes:
+            self._start()
         for jobs in self._jobs:
             jobs.put((job, arguments))
         found = {}
         for _ in range(self.world):
             rank, result, failure = self._results.get()
             if failure:
+                self._kill()
                 raise RuntimeError(f"rank {rank} failed:\n{failure}")
             found[rank] = pickle.loads(result)
         return [found[rank] for rank in range(self.world)]

@@ -12,7 +12,7 @@ from planner.cli.exits import ExitCode
 @pytest.fixture
 def size(run, starter):
     """`size(*flags)`: size the starter's cluster."""
-    return lambda *words: run("size", "-t", starter / "topology.yaml", "--max-nodes", 4, *words)
+    return lambda *words: run("size", "-t", starter / "topology.yaml", "--max-nodes", 4, "--effort", 0, *words)
 
 
 def test_the_answer_is_shown_with_what_decided(size):

@@ -27,12 +27,13 @@ TIERS = {"fused": 0, "dense": 0, "fused_uvm_caching": 1, "fused_uvm": 2}
 
 
 class Case:
-    """One case as the package and as our model see it."""
+    """One case, or its first tables, as the package and as our model see it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most_tables: int = 30) -> None:
         cases = json.loads((CASES / "cases.json").read_text())["cases"]
         self.case = next(case for case in cases if case["id"] == name)
         tables = json.loads((CASES / self.case["tables"]).read_text())
+        tables["tables"] = tables["tables"][:most_tables]
         self.batch = self.case["batch_per_rank"]
         self.model = TorchRecModel(
             case_topology(json.loads((CASES / self.case["topology"]).read_text())), case_workload(tables, self.batch)

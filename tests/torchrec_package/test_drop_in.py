@@ -6,7 +6,6 @@ import pickle
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +47,7 @@ from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ShardingPlan, ShardingPlanner
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 
+from benchmarks.gloo.processes import Processes
 from planner.integrations.torchrec_planner import ShardPlanner
 from topologies.errors import InputError
 
@@ -138,23 +138,20 @@ def test_what_is_left_out_is_that_of_torchrec() -> None:
     assert told.document.provenance.workload.content["batch_per_rank"] == 64
 
 
-def _without_topology(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    try:
-        planner = ShardPlanner()
-        found = planner.collective_plan(model(rows=1000), [EmbeddingBagCollectionSharder()])
-        assert all(max(own) < 2 for own in ranks(found).values())
-        assert planner.topology.world_size == 2
-        with pytest.raises(PlannerError) as error:
-            planner.collective_plan(model(rows=10**12), [EmbeddingBagCollectionSharder()])
-        assert error.value.error_type == PlannerErrorType.INSUFFICIENT_STORAGE
-    finally:
-        torch.distributed.destroy_process_group()
+def _without_topology() -> tuple[int, dict[str, tuple[int, ...]], PlannerErrorType]:
+    planner = ShardPlanner()
+    found = planner.collective_plan(model(rows=1000), [EmbeddingBagCollectionSharder()])
+    with pytest.raises(PlannerError) as error:
+        planner.collective_plan(model(rows=10**12), [EmbeddingBagCollectionSharder()])
+    return planner.topology.world_size, ranks(found), error.value.error_type
 
 
-def test_without_a_topology_that_of_the_process_group_is_planned(tmp_path: Path) -> None:
+def test_without_a_topology_that_of_the_process_group_is_planned(two_ranks: Processes) -> None:
     """And TorchRec's error reaches every rank as such."""
-    torch.multiprocessing.spawn(_without_topology, args=(str(tmp_path),), nprocs=2, join=True)
+    for world_size, held, error_type in two_ranks.run(_without_topology):
+        assert world_size == 2
+        assert all(max(own) < 2 for own in held.values())
+        assert error_type == PlannerErrorType.INSUFFICIENT_STORAGE
 
 
 def test_no_sharders_no_plan() -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from torch import distributed as dist
 
 from benchmarks.gloo.clock import Event, step_seconds
+from benchmarks.gloo.processes import Processes
 from cost_models.calibration import gloo
 from cost_models.calibration.collectives import calibrated
 from cost_models.coefficients import CollectiveOperation
@@ -44,6 +46,19 @@ def test_a_collective_takes_the_median_of_its_runs(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(gloo, "OPERATIONS", ("all_to_all",))
     gloo._measure(0, 1, (1024,), str(tmp_path))
     assert pd.read_csv(tmp_path / "0.csv").seconds.tolist() == [2.0]
+
+
+def _fail_on_one_rank() -> None:
+    assert dist.get_rank(), "rank 0"
+    dist.barrier()
+
+
+def test_a_job_that_fails_leaves_none_waiting() -> None:
+    """Rank 0 fails while rank 1 waits for it: an error at once, and the next job finds two ranks again."""
+    with Processes(2, 2) as processes:
+        with pytest.raises(RuntimeError, match="rank 0 failed"):
+            processes.run(_fail_on_one_rank)
+        assert processes.run(dist.get_world_size) == [2, 2]
 
 
 @pytest.mark.parametrize("operation", ["reduce_scatter", "all_gather"])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from textwrap import indent
 
+import pytest
 import torch
 from torch import nn
 from torchrec import EmbeddingBagCollection, KeyedJaggedTensor
@@ -67,35 +68,46 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_the_trainer_of_the_how_to_runs(tmp_path: Path) -> None:
-    """Pasted into a file and started with torchrun: the loss falls, and the constraint is kept."""
-    printed = run(trainer(), tmp_path)
+def observed() -> str:
+    """The trainer, which also prints its threads, and of each parameter whether it has changed."""
+    program = trainer()
+    start, end, barrier = "    for step in range(20):", "\n\ndist.init_process_group(", "dist.barrier()"
+    before, after = (indent(part, "    ") for part in (SNAPSHOT, COMPARISON))
+    during, ended = (THREADS.replace("WHEN", word) for word in ("DURING", "AFTER"))
+    for place, added in ((start, before + start), (end, after + end), (barrier, during + barrier)):
+        assert program.count(place) == 1
+        program = program.replace(place, added)
+    return program + ended
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """By the trainer, pasted into a file and started with torchrun."""
+    return run(observed(), tmp_path_factory.mktemp("trainer"))
+
+
+def test_the_trainer_of_the_how_to_runs(printed: str) -> None:
+    """The loss falls, and the constraint is kept."""
     first, last = (float(loss) for loss in re.findall(r"loss ([\d.]+)", printed))
     assert last < 0.9 * first
     assert re.search(r"'user': '(row|table)_wise'", printed)
 
 
-def test_no_thread_of_the_process_group_outlives_the_trainer_of_the_how_to(tmp_path: Path) -> None:
+def test_no_thread_of_the_process_group_outlives_the_trainer_of_the_how_to(printed: str) -> None:
     """Nothing holds the group when it is destroyed: a thread that is left may abort the process as Python ends."""
-    during, after = (THREADS.replace("WHEN", word) for word in ("DURING", "AFTER"))
-    printed = run(trainer().replace("dist.barrier()", during + "dist.barrier()") + after, tmp_path)
     assert re.search("DURING .*gloo", printed)
     assert "AFTER" in printed
     assert not re.search("AFTER .*gloo", printed)
 
 
-def test_the_trainer_of_the_how_to_trains_every_table(tmp_path: Path) -> None:
+def test_the_trainer_of_the_how_to_trains_every_table(printed: str, tmp_path: Path) -> None:
     """Sharded ones by the backward pass, replicated ones and the dense part by the other optimizer: all change."""
-    start, end = "    for step in range(20):", "\n\ndist.init_process_group("
-    before, after = (indent(part, "    ") for part in (SNAPSHOT, COMPARISON))
-    program = trainer().replace(start, before + start).replace(end, after + end)
-    printed = run(program, tmp_path)
     assert "'shop': 'data_parallel'" in printed
     changed = dict(re.findall(r"CHANGED (\S+) (\w+)", printed))
     tables = {f"ebc.embedding_bags.{name}.weight" for name in ("user", "item", "shop")}
     assert changed.keys() == tables | {"over.weight", "over.bias"}
     assert set(changed.values()) == {"True"}
-    untrained = program.replace("own.values()", "[p for name, p in own.items() if 'ebc' not in name]")
+    untrained = observed().replace("own.values()", "[p for name, p in own.items() if 'ebc' not in name]")
     assert "ebc.embedding_bags.shop.weight False" in run(untrained, tmp_path)
 
 
@@ -146,10 +158,9 @@ def _outputs() -> torch.Tensor:
     return whole(_batch(rank)).detach()
 
 
-def test_a_feature_processor_is_sharded_with_its_collection() -> None:
+def test_a_feature_processor_is_sharded_with_its_collection(two_ranks: Processes) -> None:
     """The collection is found behind it, planned as a weighted one, and gives what the unsharded one gives."""
-    with Processes(2, 2) as processes:
-        found = processes.run(_outputs)
+    found = two_ranks.run(_outputs)
     model = Model("cpu")
     model.load_state_dict(_weights())
     for rank, ours in enumerate(found):

@@ -115,10 +115,9 @@ def trained(pooled: bool) -> tuple[list[float], dict, dict, dict, dict]:
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_training_by_our_plan(pooled: bool) -> None:
+def test_training_by_our_plan(pooled: bool, two_ranks: Processes) -> None:
     """The loss falls; every id has a row of its own on whichever rank asks; vectors are those of the rows."""
-    with Processes(2, 2) as processes:
-        found = processes.run(trained, pooled)
+    found = two_ranks.run(trained, pooled)
     for losses, *_ in found:
         assert losses[-1] < 0.5 * losses[0]
     for i, count in enumerate(ROWS):

@@ -84,7 +84,7 @@ def option(table: TablePlan, workload: Workload, number: int) -> ShardingOption:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(36))
 def test_no_rank_takes_less_than_torchrec_counts(seed: int) -> None:
     """HBM of every rank, in all shardings, kernels, optimizers and pipelines; both count the same plan."""
     found, workload = random_plan(seed)

@@ -1,6 +1,6 @@
 """Every kind of module that TorchRec shards: planned as its planner plans them, and trained over gloo."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -359,20 +359,14 @@ def losses(kind: str, ours: bool) -> list[float]:
     return found
 
 
-@pytest.fixture(scope="module")
-def two() -> Iterator[Processes]:
-    """Two processes on one host."""
-    with Processes(2, 2) as processes:
-        yield processes
-
-
 RUN = ("bags", "weighted", "variable", "sequences", "processed", "fused_bags")
 """Those that TorchRec executes on CPUs."""
 
 
 @pytest.mark.parametrize("kind", RUN)
-def test_training_by_our_plan_is_training_by_theirs(kind: str, two: Processes) -> None:
+def test_training_by_our_plan_is_training_by_theirs(kind: str, two_ranks: Processes) -> None:
     """Losses of 8 steps on 2 processes are those of the plan of TorchRec's planner, and fall."""
-    for expected, found in zip(two.run(losses, kind, False), two.run(losses, kind, True), strict=True):
+    theirs, ours = (two_ranks.run(losses, kind, is_ours) for is_ours in (False, True))
+    for expected, found in zip(theirs, ours, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
         assert found[-1] < found[0]

@@ -1,5 +1,7 @@
 """Our planner where TorchRec's stands."""
 
+from typing import Any
+
 import pytest
 import torch
 from torchrec import EmbeddingBagCollection, EmbeddingCollection
@@ -13,6 +15,7 @@ from torchrec.modules.embedding_tower import EmbeddingTower
 from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
 from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
 
+from benchmarks.gloo.processes import Processes
 from planner.integrations.torchrec_planner import ShardPlanner
 from planner.verification.verify import verify
 from topologies.errors import InputError
@@ -121,21 +124,18 @@ def test_a_tower_without_its_sharder_is_planned_by_what_is_in_it():
     assert list(ShardPlanner(CLUSTER).plan(model, [*SHARDERS, EmbeddingTowerSharder()]).plan) == ["tower"]
 
 
-def _collective(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+def _collective() -> dict[str, Any]:
     cluster = Topology(world_size=2, compute_device="cpu")
     found = ShardPlanner(cluster).collective_plan(module(), SHARDERS, torch.distributed.group.WORLD)
     bad = ShardPlanner(cluster, constraints={"t1": ParameterConstraints(sharding_types=["none"])})
     with pytest.raises(InputError, match="leave no sharding"):
         bad.collective_plan(module(), SHARDERS)
-    torch.save(found._serialize(), f"{folder}/{rank}")
-    torch.distributed.destroy_process_group()
+    return found._serialize()
 
 
-def test_all_ranks_get_one_plan_and_one_error(tmp_path):
+def test_all_ranks_get_one_plan_and_one_error(two_ranks: Processes) -> None:
     """Rank 0 plans; what it raises is raised everywhere, so that nobody waits for ever."""
-    torch.multiprocessing.spawn(_collective, args=(str(tmp_path),), nprocs=2, join=True)
-    first, second = (torch.load(tmp_path / str(rank)) for rank in range(2))
+    first, second = two_ranks.run(_collective)
     assert first == second
     shards = first["plan"]["bags"]["t1"].get("shards", [])
     assert all(shard["placement"].endswith("/cpu") for shard in shards)

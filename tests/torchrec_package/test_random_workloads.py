@@ -1,7 +1,5 @@
 """Random workloads, planned by us and trained by TorchRec over gloo, equal the unsharded model."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -72,16 +70,13 @@ def ways() -> dict[int, set[str]]:
     return {2: set(), 4: set()}
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def processes(request: pytest.FixtureRequest) -> Iterator[Processes]:
-    """One gloo group for all workloads."""
-    with Processes(request.param, LOCAL) as found:
-        yield found
-
-
-def test_training_equals_the_unsharded_model(processes: Processes, ways: dict[int, set[str]]) -> None:
+@pytest.mark.parametrize("ranks", ["two_ranks", "four_ranks"])
+def test_training_equals_the_unsharded_model(
+    ranks: str, request: pytest.FixtureRequest, ways: dict[int, set[str]]
+) -> None:
     """Losses, vectors and weights of random workloads; every sharding is among the plans of either number of ranks."""
     torch.set_num_threads(1)
+    processes: Processes = request.getfixturevalue(ranks)
     world = processes.world
     for seed in (seed for seed in SEEDS if world_of(seed) == world):
         workload, found = planned(seed)

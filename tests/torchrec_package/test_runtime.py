@@ -1,7 +1,6 @@
 """What a trainer needs beside the plan: quantized exchanges, and tables that move while it runs."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -45,13 +44,6 @@ def cut() -> dict[str, object]:
 
 BEFORE = {"t0": whole(0), "t1": whole(0), "t2": whole(1), "t3": whole(1), "t4": {"shardings": ["row_wise"]}}
 AFTER = BEFORE | {"t0": whole(1), "t3": whole(0)}
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    """One gloo group for all trainers."""
-    with Processes(WORLD, WORLD) as found:
-        yield found
 
 
 def test_quantized_exchanges_are_stated_and_offered(tmp_path) -> None:
@@ -106,29 +98,29 @@ def expect_no_difference(processes: Processes, workload: Workload, plans: list[P
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
-def test_tables_move_while_a_trainer_runs(processes: Processes, optimizer: str) -> None:
+def test_tables_move_while_a_trainer_runs(two_ranks: Processes, optimizer: str) -> None:
     """Rows and optimizer state arrive, and each table goes on with its own ids, though their order has changed."""
     more = {"embedding": {"optimizer": optimizer}}
     (before, workload), (after, _) = made(BEFORE, **more), made(AFTER, **more)
     delta = torchrec_reshard(before, after, modules=["tables"], compute_device="cpu")
     assert list(delta["plan"]["tables"]) == ["t0", "t3"]
-    expect_no_difference(processes, workload, [before, after])
+    expect_no_difference(two_ranks, workload, [before, after])
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
-def test_columns_move_while_a_trainer_runs(processes: Processes, optimizer: str) -> None:
+def test_columns_move_while_a_trainer_runs(two_ranks: Processes, optimizer: str) -> None:
     """A table cut in two, whose halves change ranks."""
     before, workload = made(BEFORE | {"t1": cut()}, embedding={"optimizer": optimizer})
-    expect_no_difference(processes, workload, [before, swapped(before, "t1")])
+    expect_no_difference(two_ranks, workload, [before, swapped(before, "t1")])
 
 
 @pytest.mark.parametrize("to_empty", [True, False])
-def test_a_rank_may_have_no_tables_before_or_after(processes: Processes, to_empty: bool) -> None:
+def test_a_rank_may_have_no_tables_before_or_after(two_ranks: Processes, to_empty: bool) -> None:
     """All on rank 0, and one of them goes to rank 1; or comes back."""
     all_on_one = {f"t{i}": whole(0) for i in range(5)}
     told = {"embedding": {"optimizer": "rowwise_adagrad"}}
     (before, workload), (after, _) = made(all_on_one, **told), made(all_on_one | {"t2": whole(1)}, **told)
-    expect_no_difference(processes, workload, [before, after] if to_empty else [after, before])
+    expect_no_difference(two_ranks, workload, [before, after] if to_empty else [after, before])
 
 
 def test_ranks_that_hash_names_otherwise_are_refused() -> None:

@@ -47,16 +47,14 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def trained() -> dict[tuple[str, str, int], dict[str, list[Run]]]:
+def trained(two_ranks: Processes, four_ranks: Processes) -> dict[tuple[str, str, int], dict[str, list[Run]]]:
     """By case and planner, the runs of all ranks."""
     found: dict[tuple[str, str, int], dict[str, list[Run]]] = {}
-    for world in (2, 4):
-        with Processes(world, 2) as processes:
-            for kind, optimizer, _ in (case for case in CASES if case[2] == world):
-                told = constraints_of(kind, optimizer)
-                found[kind, optimizer, world] = {
-                    whose: processes.run(train, kind, optimizer, whose, told, STEPS) for whose in PLANNERS
-                }
+    for kind, optimizer, world in CASES:
+        processes, told = two_ranks if world == 2 else four_ranks, constraints_of(kind, optimizer)
+        found[kind, optimizer, world] = {
+            whose: processes.run(train, kind, optimizer, whose, told, STEPS) for whose in PLANNERS
+        }
     return found
 
 

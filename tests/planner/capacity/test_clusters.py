@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def rates(case: Case) -> dict[int, float]:
     found = {}
     for nodes in range(1, MOST_NODES + 1):
         one = resized(case.topology, 0, nodes)
-        planned = plan(one, case.workload, gap=0.01, simulate=False)
+        planned = plan(one, case.workload, gap=0.01, effort=0, simulate=False)
         assert planned.objective is not None
         found[nodes] = case.workload.batch(one.world_size) / planned.objective.step_s
     return found
@@ -64,7 +65,7 @@ def target(all_rates: list[dict[int, float]]) -> float:
 
 @pytest.fixture(scope="module")
 def choices(target: float) -> tuple[ClusterChoice, ...]:
-    return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES))
+    return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES), effort=0)
 
 
 def test_each_case_has_its_smallest_size(
@@ -156,15 +157,9 @@ def test_a_longest_step_is_a_throughput_where_the_batch_is_fixed(
 ) -> None:
     """Both ask for the same sizes; the stricter of two targets holds."""
     step_s = MODEL.batch(1) / target
-    (one,) = size(CASES[0].topology, MODEL, max_step_s=step_s, max_nodes=MOST_NODES, each_tier=False)
-    (both,) = size(
-        CASES[0].topology,
-        MODEL,
-        target_samples_per_s=target / 100,
-        max_step_s=step_s,
-        max_nodes=MOST_NODES,
-        each_tier=False,
-    )
+    asked: dict[str, Any] = {"max_step_s": step_s, "max_nodes": MOST_NODES, "each_tier": False, "effort": 0}
+    (one,) = size(CASES[0].topology, MODEL, **asked)
+    (both,) = size(CASES[0].topology, MODEL, target_samples_per_s=target / 100, **asked)
     assert one.answer == both.answer == choices[0].sizing.answer
     with pytest.raises(InputError, match="longest step"):
         size(CASES[0].topology, MODEL, max_step_s=0.0)

@@ -31,7 +31,7 @@ def rate(nodes: int) -> float:
 @pytest.mark.slow
 def test_the_answer_is_the_smallest_that_reaches_the_target() -> None:
     """Every smaller size is rejected, as trying them all shows; the figures are those of `plan`."""
-    rates = {nodes: rate(nodes) for nodes in (1, 2, 3, 4, 6)}
+    rates = {nodes: rate(nodes) for nodes in (1, 2, 3)}
     target = (rates[2] + rates[3]) / 2
     assert max(rates[1], rates[2]) < target
     found = size(CLUSTER, MODEL, target_samples_per_s=target, max_nodes=8)

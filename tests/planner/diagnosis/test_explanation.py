@@ -68,7 +68,7 @@ def test_what_other_stages_hide_is_told() -> None:
 def test_the_fixed_cost_says_where_it_comes_from(software: str) -> None:
     """Its coefficient with value, kind and source, and that nothing changes it; in the tables and as data."""
     model = workload([{"rows": 10_000, "dim": 64}], software=software)
-    found = plan(topology(node_group("a")), model)
+    found = plan(topology(node_group("a")), model, effort=0)
     reasons = Explainer(found).plan()
     evidence = software_coefficients(software).step_overhead_s
     (cost,) = reasons.fixed
@@ -93,7 +93,7 @@ def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> Non
     """On equal ranks it does not matter where a block is: the plan's own whole tables cost what the options say."""
     cluster = topology(node_group("a", nodes=2))
     model = workload([{"rows": 10_000 * (i + 1), "dim": 64} for i in range(4)])
-    whole = Explainer(plan(cluster, model, tiers=["hbm"], shardings=["table_wise"]))
+    whole = Explainer(plan(cluster, model, tiers=["hbm"], shardings=["table_wise"], effort=0))
     priced = whole._options
     assert priced is not None
     values = priced._fluid.choice_values(priced._multipliers)
@@ -107,7 +107,7 @@ def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> Non
 def test_scarce_memory_has_a_price_and_dearer_options_say_where() -> None:
     """Too little HBM for all: it has a value, and the options that lose are dearer in a stage or in bytes."""
     cluster = topology(node_group("a", hbm_bytes=0.3e9))
-    found = plan(cluster, workload([{"rows": 700_000, "dim": 64}] * 6, global_batch=256))
+    found = plan(cluster, workload([{"rows": 700_000, "dim": 64}] * 6, global_batch=256), effort=0)
     explainer = Explainer(found)
     reasons = explainer.plan()
     assert {memory.tier for memory in reasons.memory} == {"hbm"}
@@ -127,6 +127,6 @@ def test_scarce_memory_has_a_price_and_dearer_options_say_where() -> None:
 
 def test_a_table_that_there_is_not() -> None:
     """A KeyError with its name."""
-    found = plan(topology(node_group("a")), workload([{"rows": 1000, "dim": 64}]))
+    found = plan(topology(node_group("a")), workload([{"rows": 1000, "dim": 64}]), effort=0)
     with pytest.raises(KeyError, match="t9"):
         Explainer(found).table("t9")

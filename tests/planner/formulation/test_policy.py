@@ -263,7 +263,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 def planned() -> dict[str, Plan]:
     """Large enough a batch that tables are cut where they may be."""
     cluster, model = topology(node_group("g", nodes=2)), workload(TABLES, global_batch=262144)
-    return {name: plan(cluster, model, policy=policy(**fields)) for name, fields in POLICIES.items()}
+    return {name: plan(cluster, model, policy=policy(**fields), effort=0) for name, fields in POLICIES.items()}
 
 
 @pytest.mark.parametrize("name", list(POLICIES))

@@ -68,6 +68,7 @@ def plan(cluster: Topology, tables: list[dict[str, object]], effort: int) -> Pla
         shardings=["table_wise"],
         gap=0.0,
         effort=effort,
+        simulate=False,
     )
 
 

@@ -65,7 +65,7 @@ def planned(policy: Policy, optimizer: str = "adam", on: Topology | None = None)
     """Two tables of 256 MB, whose state takes twice as much."""
     tables = [{"rows": ROWS, "dim": DIM, "pooling_factor": IDS}] * 2
     model = workload(tables, global_batch=BATCH, embedding={"optimizer": optimizer})
-    return plan(on or cluster(), model, policy=policy, effort=1)
+    return plan(on or cluster(), model, policy=policy, effort=0)
 
 
 def test_bytes_are_exact_and_the_plan_verifies() -> None:

@@ -37,7 +37,7 @@ def test_each_step_can_be_left_out() -> None:
     """Without its step, a plan has no node of a branch tree, gives nothing up, or has no simulated step."""
     cluster, trained = unlike_tables(10)
     formulation = Question(cluster, trained, Policy()).formulation()
-    whole = Pipeline(Policy(), SearchLimits(gap=0.0))
+    whole = Pipeline(Policy(), SearchLimits(gap=0.0, effort=0))
     found = whole.simulated(whole.assembled(whole.planned(formulation)))
     assert found.proof is not None
     assert found.objective is not None

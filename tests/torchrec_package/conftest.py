@@ -1,0 +1,21 @@
+"""Processes that the tests share: to start one takes seconds, in which it imports torchrec."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.gloo.processes import Processes
+
+
+@pytest.fixture(scope="session")
+def two_ranks() -> Iterator[Processes]:
+    """Of one gloo group, on one host."""
+    with Processes(2, 2) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="session")
+def four_ranks() -> Iterator[Processes]:
+    """Of one gloo group, on two hosts."""
+    with Processes(4, 2) as processes:
+        yield processes
