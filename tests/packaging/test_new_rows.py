@@ -1,13 +1,14 @@
 """A memory, a tier and a compressor are rows of tables: copies of the packages that have one more plan with it."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from planner import plan
 
 ROOT = Path(__file__).parents[2]
 TOPOLOGY = """
@@ -32,6 +33,14 @@ global_batch: 1024
 tables:
 - {name: users, rows: 20000000, dim: 64, pooling_factor: 3, zipf_alpha: 1.05, dtype: DTYPE}
 - {name: items, rows: 2000000, dim: 64, pooling_factor: 10, zipf_alpha: 1.1, dtype: DTYPE}
+"""
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from planner.cli.app import app
+
+found = [CliRunner().invoke(app, command) for command in json.loads(sys.argv[1])]
+print(json.dumps([(each.exit_code, each.output) for each in found]))
 """
 Insertions = Mapping[str, Mapping[str, str]]
 """Of each file, what is put behind the one place where a text stands."""
@@ -90,21 +99,23 @@ class Checkout:
                 source = source.replace(anchor, anchor + text)
             (folder / name).write_text(source)
 
-    def call(self, *arguments: str) -> str:
-        """What a command of the copy prints."""
-        command = [sys.executable, "-m", "planner", *arguments]
-        compiled_once = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-        found = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, env=compiled_once)
-        assert found.returncode == 0, found.stdout + found.stderr
-        return found.stdout + found.stderr
+    def call(self, *commands: Sequence[str]) -> list[str]:
+        """What commands of the copy print, one after the other in one process."""
+        command = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found: list[tuple[int, str]] = json.loads(done.stdout)
+        assert all(code == 0 for code, _ in found), found
+        return [text for _, text in found]
 
     def plan(self, memory: str, dtype: str, *arguments: str) -> dict[str, Any]:
         """The plan of two tables, verified and simulated."""
         (self.folder / "t.yaml").write_text(TOPOLOGY.replace("MEMORY", memory))
         (self.folder / "w.yaml").write_text(WORKLOAD.replace("DTYPE", dtype))
-        self.call("plan", "-t", "t.yaml", "-w", "w.yaml", "-o", "plan.json", "--effort", "0", *arguments)
-        assert "everything holds" in self.call("verify", "plan.json")
-        assert "simulated step" in self.call("simulate", "plan.json")
+        question = ("plan", "-t", "t.yaml", "-w", "w.yaml", "-o", "plan.json", "--effort", "0", *arguments)
+        _, verified, simulated = self.call(question, ("verify", "plan.json"), ("simulate", "plan.json"))
+        assert "everything holds" in verified
+        assert "simulated step" in simulated
         document: dict[str, Any] = json.loads((self.folder / "plan.json").read_text())
         return document
 
@@ -118,14 +129,15 @@ def test_a_memory_is_two_files(tmp_path: Path) -> None:
     assert sum(rank["bytes"]["pool"] for rank in found["ranks"]) > 0
     assert all(abs(rank["capacity"]["pool"] - 64e9 * 0.95 * 0.9) <= 1 for rank in found["ranks"])
     assert found["provenance"]["policy"]["reserve"] == {"pool": "0.1"}
-    assert "CXL pool" in copy.call("explain", "plan.json")
-    assert "pool" in copy.call("memory", "plan.json")
-    assert '"pool"' in copy.call("schema", "plan")
-    here, there = tmp_path / "here.json", tmp_path / "there.json"
-    question = ("plan", "-t", "zionex", "-w", "nv-tiny", "--effort", "0", "--quiet", "-o")
-    subprocess.run([sys.executable, "-m", "planner", *question, str(here)], cwd=ROOT, check=True)
-    copy.call(*question, str(there))
-    ours, theirs = (json.loads(file.read_text()) for file in (here, there))
+    there = tmp_path / "there.json"
+    question = ("plan", "-t", "zionex", "-w", "nv-tiny", "--effort", "0", "--quiet", "-o", str(there))
+    explained, counted, schema, _ = copy.call(
+        ("explain", "plan.json"), ("memory", "plan.json"), ("schema", "plan"), question
+    )
+    assert "CXL pool" in explained
+    assert "pool" in counted
+    assert '"pool"' in schema
+    theirs, ours = json.loads(there.read_text()), json.loads(plan("zionex", "nv-tiny", effort=0).to_json())
     assert {*theirs["provenance"]["policy"].pop("tiers")} == {
         *ours["provenance"]["policy"].pop("tiers"),
         "pool",
