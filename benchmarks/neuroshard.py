@@ -73,8 +73,12 @@ class EmbeddingsAlone(StepModel):
 
     def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
         super().__init__(topology, workload, reserve)
-        self.constants = np.zeros_like(self.constants)
+        self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self._exchanges))
         self.base_bytes = np.zeros_like(self.base_bytes)
+
+    def _take_lines(self, protocols: tuple[int, ...]) -> None:
+        super()._take_lines(protocols)
+        self.constants = np.zeros_like(self.constants)
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """With the bytes of the weights only."""

@@ -33,6 +33,15 @@ def wire_bytes(operation: CollectiveOperation, buffer_bytes: ArrayLike, ranks: i
 
 
 @dataclass(frozen=True)
+class Protocol:
+    """One way to move the bytes of a collective: a straight line."""
+
+    latency_s: float | None
+    """None where nothing was measured: that of the path between the ranks."""
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
 class CollectiveLaw:
     """The protocols of one operation among one number of ranks."""
 
@@ -62,12 +71,20 @@ class CollectiveLaw:
         return np.asarray(self._all(wire).min(axis=-1))
 
     def line_at(self, wire: float) -> tuple[float, float]:
-        """(latency in s, bytes/s) of the protocol that is fastest for this many bytes.
-
-        Costs that add up over tables need a straight line: the planner takes the one at the step's balanced load.
-        """
+        """(latency in s, bytes/s) of the protocol that is fastest for this many bytes."""
         fastest = int(self._all(wire).argmin())
         return self.latency_s[fastest], self.bytes_per_s[fastest]
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """Those that are the fastest for any number of bytes: each waits longer than the one before, and is faster."""
+        kept: list[Protocol] = []
+        for latency, rate in sorted(
+            zip(self.latency_s, self.bytes_per_s, strict=True), key=lambda line: (line[0], -line[1])
+        ):
+            if not kept or rate > kept[-1].bytes_per_s:
+                kept.append(Protocol(latency, rate))
+        return tuple(kept)
 
     def _all(self, wire: ArrayLike) -> Floats:
         x = np.asarray(wire, dtype=np.float64)[..., None]

@@ -21,15 +21,18 @@ def _exchanged(blocks: Blocks) -> Floats:
     return np.where(blocks.sharding == DATA_PARALLEL, 0.0, 1.0)
 
 
-def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
-    """Every rank sends the ids of its samples to the holders of the rows, and their numbers to each holder."""
+def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, port: float | None = None) -> Loads:
+    """Every rank sends the ids of its samples to the holders of the rows, and their numbers to each holder.
+
+    `port` is the rate of its port, as of the two exchanges below; unset: that of many bytes.
+    """
     world, moving = kind.world, _exchanged(blocks)
     ids = tables.lookups_per_sample[blocks.table] * tables.id_bytes[blocks.table] * moving
     lengths = tables.features[blocks.table] * LENGTH_BYTES * moving
     holders = np.array([group.size for group in kind.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
     got, got_lengths = (all_to_all(world, batching.global_samples * each / world.size) for each in (ids, lengths))
     sent = all_to_all(world, batching.samples_per_rank * (ids + holders * lengths) / world.size)
-    link, nic = kind.link_all_to_all, kind.nic_all_to_all
+    link, nic = kind.link_all_to_all if port is None else port, kind.nic_all_to_all
     loads = {
         LINK_IN: BlockLoad(fixed=got_lengths.port, by_rows=got.port) / link,
         LINK_OUT: BlockLoad(everywhere=sent.port) / link,
@@ -41,22 +44,35 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
     return _in_turns(loads, kept / link, kind)
 
 
-def output_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
+def output_exchange(
+    tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, port: float | None = None
+) -> Loads:
     """The holders send the vectors (or partial sums) of every sample to the rank of that sample."""
-    return _exchange(tables, blocks, kind, batching, tables.forward_wire_bytes, tables.forward_sum_bytes)
+    return _exchange(tables, blocks, kind, batching, (tables.forward_wire_bytes, tables.forward_sum_bytes), port)
 
 
-def gradient_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> Loads:
+def gradient_exchange(
+    tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, port: float | None = None
+) -> Loads:
     """The output exchange backwards: the same bytes in the other direction, in the gradients' data type."""
-    forward = _exchange(tables, blocks, kind, batching, tables.backward_wire_bytes, tables.backward_sum_bytes)
+    forward = _exchange(tables, blocks, kind, batching, (tables.backward_wire_bytes, tables.backward_sum_bytes), port)
     return {_REVERSED[resource]: load for resource, load in forward.items()}
 
 
 def _exchange(
-    tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, wire_bytes: float, sum_bytes: float
+    tables: Tables,
+    blocks: Blocks,
+    kind: RankKind,
+    batching: Batching,
+    element_sizes: tuple[float, float],
+    port: float | None,
 ) -> Loads:
-    """The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond them."""
+    """The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond them.
+
+    `element_sizes` are bytes of a number of whole vectors, and of sums.
+    """
     world, extent = kind.world, EXTENT_OF_SHARDING[blocks.sharding]
+    wire_bytes, sum_bytes = element_sizes
     element_bytes = np.where(extent == RANK, wire_bytes, sum_bytes)
     slowdown = np.where(extent == RANK, 1.0, kind.sums_slowdown)
     per_sample = (
@@ -73,7 +89,7 @@ def _exchange(
         out_port[here], out_card[here] = summed.port + sent.port, summed.card + sent.card
         in_port[here], in_card[here] = summed.port, summed.card
         in_port_all[here], in_card_all[here] = got.port, got.card
-    link, nic = kind.link_all_to_all, kind.nic_all_to_all
+    link, nic = kind.link_all_to_all if port is None else port, kind.nic_all_to_all
     loads = {
         LINK_OUT: BlockLoad(fixed=out_port) / link,
         LINK_IN: BlockLoad(fixed=in_port, everywhere=in_port_all) / link,
@@ -97,10 +113,14 @@ def _in_turns(loads: Loads, kept: BlockLoad, kind: RankKind) -> Loads:
     return loads | {LINK_OUT: both, LINK_IN: both}
 
 
-def all_reduce_seconds(gradient_bytes: Floats | float, kind: RankKind) -> dict[Resource, Floats | float]:
-    """Every rank of the world gets the sums of all dense gradients."""
+def all_reduce_seconds(
+    gradient_bytes: Floats | float, kind: RankKind, port: float | None = None
+) -> dict[Resource, Floats | float]:
+    """Every rank of the world gets the sums of all dense gradients; `port` is the rate of its port, or that of many
+    bytes."""
     moved = all_reduce(kind.world, gradient_bytes)
-    link, nic = moved.port / kind.link_all_reduce, moved.card / kind.nic_all_reduce
+    link = moved.port / (kind.link_all_reduce if port is None else port)
+    nic = moved.card / kind.nic_all_reduce
     return {LINK_OUT: link, LINK_IN: link, NIC_OUT: nic, NIC_IN: nic}
 
 

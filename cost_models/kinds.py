@@ -19,12 +19,11 @@ from cost_models.coefficients import (
 )
 from cost_models.collective_laws import (
     CollectiveLaw,
+    Protocol,
     all_reduce_between_domains,
     all_to_all_between_domains,
     collective_law,
-    wire_bytes,
 )
-from cost_models.dense_size import dense_size
 from cost_models.groups import RankGroup
 from cost_models.resources import FRONT_END, PCIE, Resource
 from cost_models.tiers import BELOW_HBM, SHARED_BY
@@ -126,19 +125,20 @@ class RankKind:
     """Peak, for streaming traffic."""
     flops_per_s: float
     """Achieved, in the workload's dense data type."""
-    link_all_to_all: float
-    """Rate of the rank's port into its domain (or its PCIe link where there is no scale-up fabric)."""
-    link_all_reduce: float
+    exchange_protocols: tuple[Protocol, ...]
+    """Those of an all-to-all over the rank's port into its domain (or its PCIe link where there is no scale-up
+    fabric), of which the fastest is taken: each waits longer than the one before, and has a higher rate."""
+    reduction_protocols: tuple[Protocol, ...]
+    """Those of an all-reduce."""
     sums_slowdown: float
     """Time of partial sums that are reduced (or gathered, backwards) over that of an all-to-all of as many bytes."""
     link_takes_turns: bool
     """Whether its port carries what goes out and what comes in one after the other."""
-    link_all_to_all_latency_s: float | None
-    """Latency of the protocol that carries the step's balanced load; None where nothing was measured."""
-    link_all_reduce_latency_s: float | None
     nic_all_to_all: float
     """Rate of the card that serves the rank (all its cards together); infinite where none is described."""
     nic_all_reduce: float
+    nic_hop_s: float
+    """Latency that the library adds to that of the card."""
     pcie_bytes_per_s: float
     """Rate of the rank's own link to the host, and of the uplink of its switch."""
     front_end_bytes_per_s: float
@@ -155,6 +155,16 @@ class RankKind:
         cards = {FRONT_END: self.node_ranks} if any(each.is_remote for each in self.memories.values()) else {}
         memories = {Resource(memory): ranks[SHARED_BY[memory]] for memory in self.memories}
         return {PCIE: self.pcie_ranks, **memories, **cards}
+
+    @property
+    def link_all_to_all(self) -> float:
+        """Rate at which its port exchanges many bytes."""
+        return self.exchange_protocols[-1].bytes_per_s
+
+    @property
+    def link_all_reduce(self) -> float:
+        """Rate at which its port reduces many bytes."""
+        return self.reduction_protocols[-1].bytes_per_s
 
     @property
     def lookup_bytes_per_s(self) -> float:
@@ -195,10 +205,10 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     lookup_rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
     host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
     domain = min(domain, topology.world_size)
-    exchanged, reduced = _balanced_wire_bytes(workload, topology.world_size, domain)
-    all_to_all = _line("all_to_all", group, domain, exchanged, _rate(link, port, link.all_to_all_efficiency.value))
-    all_reduce = _line("all_reduce", group, domain, reduced, _rate(link, port, link.all_reduce_efficiency.value))
-    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains, domain, all_reduce[1])
+    all_to_all = _protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value))
+    all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
+    exchanged = _balanced_wire_bytes(workload, topology.world_size, domain)
+    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains, domain, all_reduce[-1].bytes_per_s)
     return RankKind(
         group=group.name,
         world_size=topology.world_size,
@@ -228,14 +238,13 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=_achieved_flops(group, workload, device),
-        link_all_to_all=all_to_all[1],
-        link_all_reduce=all_reduce[1],
+        exchange_protocols=all_to_all,
+        reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, exchanged, topology.world_size),
         link_takes_turns=_takes_turns(group, domain),
-        link_all_to_all_latency_s=all_to_all[0],
-        link_all_reduce_latency_s=all_reduce[0],
         nic_all_to_all=nic_all_to_all,
         nic_all_reduce=nic_all_reduce,
+        nic_hop_s=_hop_s(group),
         pcie_bytes_per_s=host_rate,
         front_end_bytes_per_s=_front_end_rate(group),
         memories=_memories(group, device, host_rate),
@@ -255,20 +264,17 @@ def _achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoeffici
     return _peak_flops(group, workload) * device.flop_utilization.value
 
 
-def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> tuple[float, float]:
-    """Bytes on each port when the outputs are spread evenly, and of the dense gradients' all-reduce."""
+def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> float:
+    """Bytes on each port when the outputs are spread evenly."""
     vectors = sum(table.vectors_per_sample * table.dim for table in workload.tables)
     outputs = vectors * wire_bytes_of(workload.communication.forward) * workload.batch(world) / world
-    gradients = dense_size(workload).parameters * software_coefficients(workload.software).gradient_bytes.value
-    return outputs * (domain - 1) / world, float(wire_bytes("all_reduce", gradients, domain))
+    return outputs * (domain - 1) / world
 
 
-def _line(
-    operation: CollectiveOperation, group: NodeGroup, domain: int, wire: float, spec_rate: float
-) -> tuple[float | None, float]:
-    """(latency in s, bytes/s) of a collective inside the domain; without measurements the rate of the link's share."""
+def _protocols(operation: CollectiveOperation, group: NodeGroup, domain: int, spec_rate: float) -> tuple[Protocol, ...]:
+    """Those of a collective inside the domain; without measurements one, at the rate of the link's share."""
     law = _measured_law(operation, group, domain)
-    return law.line_at(wire) if law else (None, spec_rate)
+    return law.protocols if law else (Protocol(None, spec_rate),)
 
 
 def _sums_slowdown(group: NodeGroup, domain: int, wire: float, world: int) -> float:
@@ -357,6 +363,11 @@ def _nic_rates(group: NodeGroup, domains: float, domain_ranks: int, inside: floa
     bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
     all_to_all = all_to_all_between_domains(link, bandwidth, domains)
     return all_to_all, all_reduce_between_domains(link, bandwidth, domains, domain_ranks, inside)
+
+
+def _hop_s(group: NodeGroup) -> float:
+    nics = group.links.scale_out
+    return 0.0 if nics is None else _or(link_coefficients(nics.kind, "default-scale-out").hop_s, 0.0)
 
 
 def _peak_flops(group: NodeGroup, workload: Workload) -> float:

@@ -1,7 +1,7 @@
 """What every cost model is to the planner: stages, columns, costs of blocks; and how a placement is summed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -126,6 +126,10 @@ class CostModel(ABC):
     columns: tuple[Column, ...]
     constants: Floats
     """[S] seconds that a stage takes whatever its loads."""
+    protocols: tuple[int, ...] = ()
+    """Of a model whose costs are straight lines in the place of bent ones: which lines, one for each such stage."""
+    protocol_stages: tuple[str, ...] = ()
+    """The names of these stages."""
     copy_seconds: Floats | None = None
     """[W] seconds in which a batch comes to each rank's device beside the step before. The stage BATCH_COPY, the last
     one, is what the others do not hide of it. None without that stage."""
@@ -198,16 +202,35 @@ class CostModel(ABC):
             usable.append(np.maximum(size * (1 - amount.share) - kept, 0.0))
         return tuple(usable)
 
+    @property
+    def all_protocols(self) -> tuple[tuple[int, ...], ...]:
+        """The lines that there are; a placement takes at any of them at least what it takes at its own."""
+        return (self.protocols,)
+
+    def at_protocols(self, protocols: tuple[int, ...]) -> "CostModel":  # noqa: ARG002
+        """The same model with other lines, one of `all_protocols`."""
+        return self
+
+    def linearised_at(self, placed: PlacedShards) -> "CostModel":  # noqa: ARG002
+        """The model whose costs, summed, are what a placement takes; see `protocols`."""
+        return self
+
     def evaluate(self, placed: PlacedShards) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard."""
+        load, stored = self._placed(placed, self.block_costs)
+        return self._evaluation(load, stored + self.base_bytes)
+
+    def _placed(self, placed: PlacedShards, costs_of: Callable[[Blocks, int], BlockCosts]) -> tuple[Floats, Floats]:
+        """[W, C] loads that each rank brings to its resources, and the bytes on it of what is placed."""
         world, kind_of_shard = len(self.kind_of_rank), self.kind_of_rank[placed.rank]
-        load = self.base_loads[self.kind_of_rank].copy()
-        stored = np.tile(self.base_bytes, (world, 1))
+        load, stored = self.base_loads[self.kind_of_rank].copy(), np.zeros((world, 0))
         share = placed.rows / self.tables.rows[placed.blocks.table]
         distinct, which = placed.blocks.distinct
         opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
         for k in range(self.kind_count):
-            costs = self.block_costs(distinct, k)
+            costs = costs_of(distinct, k)
+            if not stored.shape[1]:
+                stored = np.zeros((world, costs.bytes_fixed.shape[1]))
             load[self.kind_of_rank == k] += opened @ costs.everywhere
             here = np.flatnonzero(kind_of_shard == k)
             block, rank, held = which[here], placed.rank[here], share[here]
@@ -217,7 +240,7 @@ class CostModel(ABC):
             for m in range(stored.shape[1]):
                 size = costs.bytes_fixed[block, m] + costs.bytes_by_rows[block, m] * held
                 stored[:, m] += np.bincount(rank, weights=size, minlength=world)
-        return self._evaluation(load, stored)
+        return load, stored
 
     def mixing_seconds(self, shardings: Ints) -> float:  # noqa: ARG002
         """What a step takes longer than its stages say where these kinds of sharding are in use; 0 where unknown."""

@@ -1,5 +1,6 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
 from cost_models.resources import DEVICE, FETCHES, FRONT_END, NIC_OUT, PCIE, WAYS, Resource
@@ -150,25 +152,28 @@ class Schedule:
         return min(1.0, cards / group.accelerators.count)
 
     @cached_property
-    def constants(self) -> Floats:
-        """[S] seconds that a stage takes whatever its loads: latencies and the fixed overhead."""
-        constants = np.zeros(len(self.stages))
-        for i, stage in enumerate(self.stages):
-            if STAGES[stage].is_collective and self._topology.world_size > 1:
-                constants[i] = self._collective_latency_s(stage)
-            if stage == "overhead":
-                constants[i] = self._software.step_overhead_s.value
-        return constants
+    def overheads(self) -> Floats:
+        """[S] seconds that a stage takes whatever its loads, latencies of collectives aside."""
+        return np.array([self._software.step_overhead_s.value * (stage == "overhead") for stage in self.stages])
 
-    def _collective_latency_s(self, stage: str) -> float:
-        """The latency of the protocol measured in the domain or, without one or where cards are needed, of the path."""
-        measured = [
-            kind.link_all_reduce_latency_s if stage == "all_reduce" else kind.link_all_to_all_latency_s
-            for kind in self._kinds
-        ]
-        by_path = self._software.collective_latency_s.value + self._path_latency_s()
-        inside = max(by_path if latency is None else latency for latency in measured)
-        return max(inside, by_path) if self._has(NIC_OUT) else inside
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """The stages that end with a collective."""
+        return tuple(stage for stage in self.stages if STAGES[stage].is_collective and self._topology.world_size > 1)
+
+    @cached_property
+    def lines(self) -> dict[str, tuple[ExchangeLine, ...]]:
+        """Those of the collective of each of these stages."""
+        return {stage: self._lines(stage) for stage in self.collectives}
+
+    def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
+        path_s = self._software.collective_latency_s.value + self._path_latency_s()
+        reduces = stage == "all_reduce"
+        protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in self._kinds]
+        if not self._has(NIC_OUT):
+            return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
+        in_phases = self._software.exchange_in_phases and stage in _EXCHANGED
+        return exchange_lines(protocols, path_s, operator.add if in_phases else max)
 
     def _path_latency_s(self) -> float:
         """The latency of the longest path between two ranks: in a domain or, with cards, over the network."""
@@ -176,7 +181,8 @@ class Schedule:
         inside = [group.links.scale_up or group.links.pcie for group in groups]
         if not self._has(NIC_OUT):
             return max(link.latency for link in inside)
-        cards = [group.links.scale_out.latency for group in groups if group.links.scale_out]
+        pairs = zip(self._kinds, groups, strict=True)
+        cards = [group.links.scale_out.latency + kind.nic_hop_s for kind, group in pairs if group.links.scale_out]
         return max(cards, default=0.0) + sum(level.latency for level in levels)
 
     @cached_property

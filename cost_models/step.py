@@ -13,4 +13,5 @@ class StepModel(StepCosts):
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars:
         """The 90 % bands of a placement's step and stages."""
-        return error_bars(self, placed, self.evaluate(placed))
+        own = self.linearised_at(placed)
+        return error_bars(own, placed, own.evaluate(placed))

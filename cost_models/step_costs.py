@@ -2,7 +2,16 @@
 
 A stage (see `schedule`) takes its constant plus the largest load of any of its resources; the step is the sum over the
 stages. Costs are computed for blocks on a kind of rank, many at once; a placement is summed from them.
+
+Costs that add up over tables need straight lines, and the law of an exchange is the least of several. So costs are
+those at one line for each stage that exchanges (`protocols`), and what a placement takes is evaluated at the lines with
+which its own stages end first: that is the law itself. See docs/decisions/0021-lines-of-laws.md.
 """
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -11,13 +20,14 @@ from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
+from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
-from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel
+from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
 from cost_models.peak import Peak
-from cost_models.resources import DEVICE, FETCHES, PCIE, Resource
+from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, PCIE, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -28,12 +38,19 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
+    PlacedShards,
 )
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-_DISTRIBUTIONS = frozenset({"input_dist", "output_dist", "gradient_dist"})
+Exchange = Callable[[Tables, Blocks, RankKind, Batching, float | None], Loads]
+_EXCHANGE_OF: dict[str, Exchange] = {
+    "input_dist": collectives.id_exchange,
+    "output_dist": collectives.output_exchange,
+    "gradient_dist": collectives.gradient_exchange,
+}
+"""The stages that exchange, and what."""
 
 
 class StepCosts(CostModel):
@@ -61,11 +78,14 @@ class StepCosts(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.hidden = self.schedule.hidden
-        self.constants: Floats = self.schedule.constants.copy()
+        self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in _EXCHANGE_OF)
+        self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
         self._let_the_next_batch_hide()
+        self._take_lines((0,) * len(self.protocol_stages))
         if not self.coefficients.software.ids_arrive_sharded:
             self._add_copy()
+        self._take_lines(tuple(self._balanced_line(stage) for stage in self.protocol_stages))
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         self.pool_bytes = self._pool_bytes()
@@ -74,6 +94,55 @@ class StepCosts(CostModel):
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         pools = (np.unique(pool, return_index=True)[1] for pool in self.memory_pool_of_rank)
         return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(self.memories, pools, strict=True))
+
+    def _take_lines(self, protocols: tuple[int, ...]) -> None:
+        self.protocols, self.constants = protocols, self._beside.copy()
+        for stage, number in zip(self.protocol_stages, protocols, strict=True):
+            self.constants[self.stages.index(stage)] += self.schedule.lines[stage][number].latency_s
+
+    @property
+    def all_protocols(self) -> tuple[tuple[int, ...], ...]:
+        """Every choice of a line for each stage that exchanges; the last stage's changes first."""
+        return tuple(itertools.product(*(range(len(self.schedule.lines[stage])) for stage in self.protocol_stages)))
+
+    def at_protocols(self, protocols: tuple[int, ...]) -> Self:
+        """The same costs with other lines for the stages that exchange."""
+        other = copy.copy(self)
+        other._take_lines(protocols)
+        return other
+
+    def port_bytes_per_s(self, stage: str, kind: int) -> float:
+        """Rate of a port in the exchange of a stage; that of many bytes where others hide the exchange."""
+        if stage not in self.protocol_stages:
+            return self.kinds[kind].link_all_to_all
+        number = self.protocols[self.protocol_stages.index(stage)]
+        return self.schedule.lines[stage][number].port_bytes_per_s[kind]
+
+    def _balanced_line(self, stage: str) -> int:
+        """The fastest line where whole tables are spread evenly: where a search begins."""
+        moved = [_balanced_bytes(_EXCHANGE_OF[stage], self.tables, kind, self.batching) for kind in self.kinds]
+        return fastest_line(self.schedule.lines[stage], np.array(moved))
+
+    def linearised_at(self, placed: PlacedShards) -> Self:
+        """The model at the lines with which each stage of a placement ends first; the first of equals."""
+        if len(self.all_protocols) == 1:
+            return self
+        counts = [len(self.schedule.lines[stage]) for stage in self.protocol_stages]
+        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
+        for number in range(max(counts)):
+            model = self.at_protocols(tuple(min(number, count - 1) for count in counts))
+            load, none = model._placed(placed, model._exchange_costs)
+            seconds.append(model._evaluation(load, none).stage_seconds[where])
+        return self.at_protocols(tuple(np.argmin(seconds, axis=0).tolist()))
+
+    def evaluate(self, placed: PlacedShards) -> Evaluation:
+        """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
+        return super(StepCosts, self.linearised_at(placed)).evaluate(placed)
+
+    @property
+    def fixed_step_s(self) -> float:
+        """The step if no table were placed, and nothing exchanged."""
+        return super(StepCosts, self.at_protocols((0,) * len(self.protocol_stages))).fixed_step_s
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
@@ -101,20 +170,30 @@ class StepCosts(CostModel):
             if workload.mode == "training":
                 self._put(base[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                reduce = collectives.all_reduce_seconds(gradient, kind)
+                reduce = collectives.all_reduce_seconds(gradient, kind, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
         return base
+
+    def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
+        """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of
+        many bytes, where the backward pass hides it. Gradients of tables come on top at the rate of many bytes, which
+        is no slower than what more bytes take by the law."""
+        if "all_reduce" not in self.schedule.collectives:
+            return None
+        line = _reduction_line(self.schedule.lines["all_reduce"], self.kinds, gradient_bytes)
+        self._beside[self.stages.index("all_reduce")] = line.latency_s
+        return line.port_bytes_per_s[kind]
 
     def _add_copy(self) -> None:
         """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
         step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
         copy_seconds = self._copy_seconds()
         if self.workload.mode == "training" and self.workload.pipeline == "none":
-            self.constants[self.stages.index("input_dist")] += copy_seconds.max()
+            self._beside[self.stages.index("input_dist")] += copy_seconds.max()
             return
         if copy_seconds.max() > self.fixed_step_s:
             self.copy_seconds = copy_seconds
-            self.stages, self.constants = (*self.stages, BATCH_COPY), np.append(self.constants, 0.0)
+            self.stages, self._beside = (*self.stages, BATCH_COPY), np.append(self._beside, 0.0)
 
     def _copy_seconds(self) -> Floats:
         """[W] for ids with their lengths, numerical features and labels of a batch, over the switch of each rank."""
@@ -130,9 +209,7 @@ class StepCosts(CostModel):
         forward pass to the one that needs them. Under the prefetch pipeline, a step earlier, the lookups hide them too,
         and cache misses beside them. It is the least of all kinds of rank, for a load spread evenly.
         """
-        count, world = len(self.tables.rows), self.topology.world_size
-        zeros = np.zeros(count, dtype=np.int64)
-        blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, self.tables.dim, np.zeros(count))
+        blocks, world = _whole_tables(self.tables), self.topology.world_size
         passes = 2 if self.workload.pipeline == "prefetch" else 1
         hidden = []
         for kind in self.kinds:
@@ -150,7 +227,7 @@ class StepCosts(CostModel):
         if not (self.schedule.ids_overlap or self.schedule.is_prefetched):
             return
         stage, hidden = self.stages.index("dense"), self._hidden_seconds()
-        self.constants[stage] -= hidden
+        self._beside[stage] -= hidden
         for c, column in enumerate(self.columns):
             hides = column.resource.with_ids or column.resource in self.schedule.fetched_over
             if column.stage != stage or hides:
@@ -167,26 +244,45 @@ class StepCosts(CostModel):
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
-        n, columns = len(blocks), len(self.columns)
-        rank_kind, tables, batching = self.kinds[kind], self.tables, self.batching
-        parts = (np.zeros((n, columns)), np.zeros((n, columns)), np.zeros((n, columns)))
-        lookup = Lookup(tables, blocks, rank_kind, batching, self.coefficients.software)
+        rank_kind, tables = self.kinds[kind], self.tables
+        lookup = Lookup(tables, blocks, rank_kind, self.batching, self.coefficients.software)
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
-            "output_dist": collectives.output_exchange(tables, blocks, rank_kind, batching),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
+            **self._exchange_terms(blocks, kind),
         }
-        if not self.coefficients.software.ids_arrive_sharded:
-            terms["input_dist"] = collectives.id_exchange(tables, blocks, rank_kind, batching)
         if tables.training:
-            gradient_bytes = self.coefficients.software.gradient_bytes.value
-            terms["gradient_dist"] = collectives.gradient_exchange(tables, blocks, rank_kind, batching)
             terms["lookup_backward"] = lookup.backward()
-            terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, rank_kind, gradient_bytes)
-        for term, loads in terms.items():
-            self._add(parts, term, loads, kind)
-        memory = self.block_memory(blocks, kind)
+        parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
+
+    def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
+        """What blocks exchange, at the model's lines."""
+        given = (self.tables, blocks, self.kinds[kind], self.batching)
+        terms = {"output_dist": collectives.output_exchange(*given, self.port_bytes_per_s("output_dist", kind))}
+        if not self.coefficients.software.ids_arrive_sharded:
+            terms["input_dist"] = collectives.id_exchange(*given, self.port_bytes_per_s("input_dist", kind))
+        if self.tables.training:
+            gradient_bytes = self.coefficients.software.gradient_bytes.value
+            terms["gradient_dist"] = collectives.gradient_exchange(*given, self.port_bytes_per_s("gradient_dist", kind))
+            terms["replica_all_reduce"] = collectives.replica_all_reduce(*given[:3], gradient_bytes)
+        return terms
+
+    def _exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """What blocks exchange, and no bytes."""
+        parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
+        return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
+
+    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
+        """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
+        parts = tuple(np.zeros((blocks, len(self.columns))) for _ in range(3))
+        for term, loads in terms.items():
+            for resource, load in loads.items():
+                for column, factor in self.schedule.targets(term, resource, kind):
+                    for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
+                        part[:, column] += value * factor
+        fixed, by_rows, everywhere = parts
+        return fixed, by_rows, everywhere
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
@@ -206,21 +302,35 @@ class StepCosts(CostModel):
             return 0.0
         vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
         launches_s = max(kind.lookup_launch_s + kind.update_launch_s for kind in self.kinds) * (len(used) - 1)
-        exchanges = [i for i, stage in enumerate(self.stages) if stage in _DISTRIBUTIONS]
-        exchanges_s = self.schedule.constants[exchanges].sum() * max(len(used - {DATA_PARALLEL}) - 1, 0)
+        latencies_s = float(self.constants.sum() - self._beside.sum())
+        exchanges_s = latencies_s * max(len(used - {DATA_PARALLEL}) - 1, 0)
         if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
-            exchanges_s += max(kind.link_all_reduce_latency_s or 0.0 for kind in self.kinds)
+            exchanges_s += max(kind.reduction_protocols[-1].latency_s or 0.0 for kind in self.kinds)
         joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
         joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
-
-    def _add(self, parts: tuple[Floats, Floats, Floats], term: str, loads: Loads, kind: int) -> None:
-        for resource, load in loads.items():
-            for column, factor in self.schedule.targets(term, resource, kind):
-                for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
-                    part[:, column] += value * factor
 
 
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
+
+
+def _whole_tables(tables: Tables) -> Blocks:
+    """Every table as one block in HBM."""
+    count = len(tables.rows)
+    zeros = np.zeros(count, dtype=np.int64)
+    return Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, tables.dim, np.zeros(count))
+
+
+def _balanced_bytes(exchange: Exchange, tables: Tables, kind: RankKind, batching: Batching) -> float:
+    """Bytes over a port in an exchange, one way, where whole tables are spread evenly."""
+    loads = exchange(tables, _whole_tables(tables), kind, batching, 1.0)
+    ways = (loads[LINK_OUT], loads[LINK_IN])
+    return max(float(np.sum(way.fixed + way.by_rows) / kind.world_size + np.sum(way.everywhere)) for way in ways)
+
+
+def _reduction_line(lines: Sequence[ExchangeLine], kinds: Sequence[RankKind], gradient_bytes: float) -> ExchangeLine:
+    """The fastest line of an all-reduce of so many bytes of gradients."""
+    moved = [collectives.all_reduce_seconds(gradient_bytes, kind, 1.0)[LINK_OUT] for kind in kinds]
+    return lines[fastest_line(lines, np.array(moved, dtype=float))]

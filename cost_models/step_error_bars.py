@@ -327,7 +327,9 @@ class _StageErrors:
             is_known = link.name == name and is_of(evidence, self._device) and evidence.kind != "assumed"
             label = f"{operation} of {name}" if is_known else f"link {name} of {self._device}"
             return Cause(label, link.name, share, error, evidence.kind if is_known else "spec")
-        rate = kind.link_all_reduce if operation == "all_reduce" else kind.link_all_to_all
+        rate = (
+            kind.link_all_reduce if operation == "all_reduce" else self._model.port_bytes_per_s(self._name, self._kind)
+        )
         passes = 2 if operation == "all_reduce" else 1
         buffer = seconds * rate * domain / max(domain - 1, 1) / passes
         beyond = float(doublings_outside(buffer, law.buffer_bytes)) + abs(np.log2(domain / law.ranks))

@@ -190,6 +190,8 @@ class LinkCoefficients(NamedCoefficients):
     """An upper limit whatever the bandwidth."""
     all_to_all_loss_per_doubling: Coefficient | None = None
     """How the efficiency falls with the scale-up domains: all_to_all_efficiency holds for two of them."""
+    hop_s: Coefficient | None = None
+    """Latency that the library adds to that of the cards for a hop between domains. Unset: none."""
     all_reduce_growth: Coefficient | None = None
     """Replaces all_reduce_efficiency between domains, which comes after the reduction inside them."""
 

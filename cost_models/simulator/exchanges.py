@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.resources import Way
-from cost_models.shards import EXTENTS, WORLD, Ints
+from cost_models.shards import EXTENTS, WORLD, Floats, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.graph import Use
@@ -103,6 +103,15 @@ class Exchanges:
         streams.record(label, begin, end, np.sum([transfer.bytes for transfer in transfers], axis=0))
         return end
 
+    def _of_port(self, transfer: Transfer, groups: ProcessGroups) -> Floats:
+        """[W] bytes for which the port of each rank is busy: half of both ways where they take turns."""
+        if not transfer.hubs:  # as many in as out
+            return transfer.bytes
+        part = np.bincount(groups.part_of_rank, weights=transfer.bytes)[groups.part_of_rank]
+        other = (part - transfer.bytes) / np.maximum(groups.part_size - 1, 1)
+        turns = self._network.of_kind([float(kind.link_takes_turns) for kind in self._network.kinds])
+        return np.where(turns > 0, (transfer.bytes + other) / 2, transfer.bytes)
+
     def _meet(self, groups: ProcessGroups, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
         """[W] when each rank has what it waits for: the ranks of its part, those of its whole group, or both."""
         graph = self._streams.graph
@@ -125,5 +134,11 @@ class Exchanges:
                 after = [ready[group[moving]]]
                 moves.append(graph.move(transfer.bytes[moving], uses, hubs, after, yields=yields))
                 group_of_move.append(group[moving])
+                if inside:  # bytes share the ports at the rate of many, and few take longer than that alone
+                    alone_s = np.zeros(len(ready))
+                    seconds = self._network.protocol_s(self._of_port(transfer, groups), reduction=transfer.reduction)
+                    np.maximum.at(alone_s, group, seconds)
+                    moves.append(graph.add(alone_s, [ready]))
+                    group_of_move.append(np.arange(len(ready)))
             ends.append(graph.join(np.concatenate(group_of_move), np.concatenate(moves))[group])
         return graph.add(np.zeros(self._network.world), ends or [reached])

@@ -126,16 +126,29 @@ class SimulatedNetwork:
         return np.where(self.card_of_rank == NONE, NONE, above)
 
     def latency_s(self, overhead_s: float, *, reduction: bool = False) -> tuple[Floats, float]:
-        """[W] latency of an exchange inside each rank's domain, and of one across domains."""
+        """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains."""
         groups, levels = self.topology.nodes, self.topology.network.levels
         inside = []
         for kind, group in zip(self.kinds, groups, strict=True):
-            measured = kind.link_all_reduce_latency_s if reduction else kind.link_all_to_all_latency_s
+            measured = (kind.reduction_protocols if reduction else kind.exchange_protocols)[0].latency_s
             by_path = overhead_s + (group.links.scale_up or group.links.pcie).latency
             inside.append(by_path if measured is None else measured)
-        cards = [group.links.scale_out.latency for group in groups if group.links.scale_out]
+        pairs = zip(self.kinds, groups, strict=True)
+        cards = [group.links.scale_out.latency + kind.nic_hop_s for kind, group in pairs if group.links.scale_out]
         across = overhead_s + max(cards, default=0.0) + sum(level.latency for level in levels)
         return self.of_kind(inside), max(across, *inside)
+
+    def protocol_s(self, size: Floats, *, reduction: bool = False) -> Floats:
+        """[W] what a collective that moves `size` [W] bytes over a rank's port takes alone, by the fastest protocol for
+        so many, beyond the latency of the smallest one."""
+        seconds: Floats = np.zeros(self.world)
+        for number, kind in enumerate(self.kinds):
+            here = np.flatnonzero(self.kind_of_rank == number)
+            protocols = kind.reduction_protocols if reduction else kind.exchange_protocols
+            waits = np.array([each.latency_s or 0.0 for each in protocols])
+            rates = np.array([each.bytes_per_s for each in protocols])
+            seconds[here] = (waits - waits[0] + size[here, None] / rates).min(axis=1)
+        return seconds
 
     # --- traffic with the host -------------------------------------------------------------------------------------
 

@@ -50,3 +50,11 @@ class Bound:
     """Branch nodes that prove more than the multipliers do."""
     exhaustive_search_s: float | None = None
     """Every plan faster than this was tried: there is none."""
+
+
+@dataclass(frozen=True)
+class ProtocolBound:
+    """A lower bound on what placements cost at other protocols than a search's own (`CostModel.at_protocols`)."""
+
+    protocols: tuple[int, ...]
+    bound: Bound

@@ -22,6 +22,7 @@ from planner.document.provenance import planned_options
 from planner.errors import UnsoundPlanError
 from planner.formulation.formulation import Formulation
 from planner.verification.proof import faults_of
+from planner.verification.protocol_proofs import at_protocols_of, faults_of_protocols
 from topologies.errors import Fault
 
 NEGLIGIBLE = 1e-6
@@ -34,14 +35,18 @@ class Explainer:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.model = planned_model(plan)
-        self._loads = StageLoads(self.model, placed_shards(plan), plan.stages)
+        placed = placed_shards(plan)
+        self.model = planned_model(plan).linearised_at(placed)
+        self._loads = StageLoads(self.model, placed, plan.stages)
         self._options: PricedOptions | None = None
         """None where the plan has no proof."""
         if plan.proof is not None:
             options = planned_options(plan.provenance, self.model, plan.provenance.policy)
             formulation = Formulation.of_options(self.model, options)
-            if faults := list(faults_of(plan.proof, self.model, formulation.problem)):
+            faults = list(faults_of_protocols(plan.proof, self.model))
+            formulation = formulation if faults else at_protocols_of(plan.proof, formulation)
+            faults += faults_of(plan.proof, formulation.model, formulation.problem)
+            if faults:
                 raise UnsoundPlanError(Fault("plan", 0, 0, "proof", text) for text in faults)
             self._options = PricedOptions(formulation, plan.proof, self._loads, plan.tables)
 
@@ -53,16 +58,19 @@ class Explainer:
             left_s = self.model.whole_step_s(0.0) - sum(each.bound_s or 0.0 for each in stages)
             stages, memory, paid_s = (*stages[:-1], replace(stages[-1], bound_s=max(left_s, 0.0))), (), 0.0
         helpful = tuple(gains(self.model, self._loads.placed))
-        by_branching = self._by_branching(stages, paid_s)
-        return PlanReasons(self.model, stages, paid_s, by_branching, memory, helpful, fixed_costs(self.model))
+        above = self._above_parts(stages, paid_s)
+        by_branching, elsewhere = (None, None) if above is None else (max(above, 0.0), min(above, 0.0))
+        costs = fixed_costs(self.model)
+        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs)
 
     def _is_bound_by_copy(self) -> bool:
         """Whether the bound is the time of the batch copy, whatever else is proven."""
         objective = self._plan.objective
         return objective is not None and self._options is not None and self.model.is_copy_time(objective.lower_bound_s)
 
-    def _by_branching(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
-        """What the bound is above the sum of its parts, or above the threshold of their proof."""
+    def _above_parts(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
+        """What the bound is above the sum of its parts, or above the threshold of their proof: by branching. Below it,
+        it is that of plans at other protocols."""
         if self._plan.objective is None or self._plan.proof is None:
             return None
         if self._is_bound_by_copy():
@@ -70,7 +78,7 @@ class Explainer:
         parts = sum(each.bound_s or 0.0 for each in stages) + (memory_bound_s or 0.0)
         parts = min(parts, self._plan.proof.threshold_s or parts)
         above = self._plan.objective.lower_bound_s - parts
-        return above if above > NEGLIGIBLE * parts else 0.0
+        return above if abs(above) > NEGLIGIBLE * parts else 0.0
 
     def table(self, name: str) -> TableReasons:
         """Raises KeyError for a table that the plan does not have."""

@@ -55,6 +55,8 @@ class PlanReasons:
     """The part of the bound that memory has: multipliers times (bytes - capacity)."""
     branching_bound_s: float | None
     """What branch nodes, or another proof over whole blocks, add to the bound; None where the plan has no proof."""
+    other_protocols_s: float | None
+    """What the bound is lower because plans whose exchanges take other protocols may be faster: 0 or less."""
     memory: tuple[MemoryValue, ...]
     gains: tuple[Gain, ...]
     fixed: tuple[FixedCost, ...] = ()

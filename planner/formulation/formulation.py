@@ -55,6 +55,12 @@ class Formulation:
         only[:, sharding] = True
         return Formulation.of(self.model, replace(choices, shardings=only), self.options.fractions, self.options.cuts)
 
+    def at_protocols(self, protocols: tuple[int, ...]) -> "Formulation":
+        """The same at other protocols of the cost model; itself where it is at them."""
+        if protocols == self.model.protocols:
+            return self
+        return Formulation.of_options(self.model.at_protocols(protocols), self.options)
+
     def tiers_of(self, blocks: Ints) -> Ints:
         """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""
         return self.options.tier[self.problem.block_option[blocks]]

@@ -17,6 +17,7 @@ from cost_models.shards import (
     block_rows,
 )
 from cost_models.workload.formats import DTYPES
+from planner.document.certificates import Proof
 from planner.document.moves import Moves
 from planner.document.origin import Provenance
 from planner.document.plan import Objective, Plan, RankPlan, Remap, StageTime, TablePlan
@@ -35,12 +36,12 @@ from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_exhaustive_search, explain_limit, explain_shortage
-from planner.verification.proof import write_proof
 
 
 def document(
     formulation: Formulation,
     outcome: Outcome,
+    proof: Proof | None,
     origin: Provenance,
     incumbent: IncumbentPlacement | None = None,
     remedies: tuple[Remedy, ...] = (),
@@ -48,12 +49,15 @@ def document(
 ) -> Plan:
     """The plan document of a search's outcome: a placement with its figures and proof, or why there is none.
 
+    The formulation is at the protocols of the placement; the search, and thus the proof, may have been at others.
+
     Columns are dealt out so that ranks keep what they hold, as `incumbent` says. `remedies` are what would help where
     there is no placement. `best_step_s` is that of the best placement found, where the outcome's is another.
     """
     if outcome.ran_out_of_time:
         origin = origin.model_copy(update={"ended_by_time": (*origin.ended_by_time, "search")})
-    if outcome.placement is None or outcome.bound is None:
+    bound_s = outcome.bound_s
+    if outcome.placement is None or bound_s is None:
         reason, unplaced = None, None
         if outcome.shortage is not None:
             reason = explain_shortage(formulation, outcome.shortage)
@@ -74,20 +78,20 @@ def document(
             unplaced=unplaced,
         )
     model = formulation.model
-    tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, outcome.bound.seconds, incumbent)
+    tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, bound_s, incumbent)
     best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
     if best_step_s is not None and best_step_s < objective.step_s:
         given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
         objective = objective.model_copy(update=given_up)
     plan = Plan(
-        status="optimal" if objective.gap <= OPTIMAL_GAP else outcome.status,
+        status="optimal" if objective.gap <= OPTIMAL_GAP else "feasible",
         objective=objective,
         simulated=None,
         stages=stages,
         tables=tables,
         ranks=ranks,
         provenance=origin,
-        proof=write_proof(model, formulation.problem, outcome.bound),
+        proof=proof,
     )
     return with_error_bars(plan, model)
 
@@ -188,22 +192,22 @@ def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tu
     parts, column = [], 0
     for block, place in items:
         width = int(options.block_columns[block])
-        ranks, row_start, rank_rows = _rank_rows(problem, block, place, rows)
+        ranks, row_start, held = rank_rows(problem, block, place, rows)
         kinds = problem.kind_of_rank[ranks]
-        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (rank_rows / rows)[:, None]
+        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (held / rows)[:, None]
         columns = np.tile([column, width], (len(ranks), 1))
-        parts.append(np.column_stack([ranks, row_start, rank_rows, columns, size]))
+        parts.append(np.column_stack([ranks, row_start, held, columns, size]))
         column += width
     return np.concatenate(parts)
 
 
-def _rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Ints, Ints, Ints]:
+def rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Ints, Ints, Ints]:
     """Ranks, first rows and row counts of one placed block."""
     ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
-    rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
-    return ranks, np.cumsum(rank_rows) - rank_rows, rank_rows
+    held = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
+    return ranks, np.cumsum(held) - held, held
 
 
 def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:

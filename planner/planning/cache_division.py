@@ -64,18 +64,28 @@ def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, O
     step_s = state.step_s()
     if step_s > outcome.step_s * (1 - WORTH) or state.overflow_bytes() > 0:
         return formulation, outcome
-    bound = _bound_at(new.problem, outcome.bound)
+    bound = bound_at(new.problem, outcome.bound)
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-    return new, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
+    return new, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status, elsewhere=())
 
 
-def _bound_at(problem: Problem, bound: Bound) -> Bound:
+def bound_at(problem: Problem, bound: Bound) -> Bound:
     """What the multipliers of a bound prove of a problem with more options; or new ones, where these lose much.
 
     Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
     smaller than all others may fit, and then the old multipliers prove nothing.
     """
+    best = multipliers_at(problem, bound)
+    if best.seconds < bound.seconds * (1 - LOST):
+        anew = bound_of(relaxed_optimum(Fluid(problem, integrality_floors(problem))))
+        best = max(best, anew, key=lambda each: each.seconds)
+    return best
+
+
+def multipliers_at(problem: Problem, bound: Bound) -> Bound:
+    """What the multipliers of a bound prove of another problem with its ranks and stages, with its threshold or
+    without."""
     fluid = Fluid(problem, integrality_floors(problem))
     best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)
     if bound.threshold_s is not None:
@@ -83,9 +93,6 @@ def _bound_at(problem: Problem, bound: Bound) -> Bound:
         proven = min(fluid.bound(bound.multipliers, usable)[0], bound.threshold_s)
         if proven > best.seconds:
             best = Bound(proven, bound.multipliers, bound.threshold_s)
-    if best.seconds < bound.seconds * (1 - LOST):
-        anew = bound_of(relaxed_optimum(fluid))
-        best = max(best, anew, key=lambda each: each.seconds)
     return best
 
 

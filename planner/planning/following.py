@@ -11,9 +11,11 @@ from planner.document.traffic import moves_of
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import with_moves
 from planner.planning.pipeline import Pipeline, Searched, widened
+from planner.planning.protocols import ROUNDS, at_lowest_protocols, at_own_protocols
 from planner.planning.remedy_finder import RemedyFinder
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.front import MoveTerms
+from planner.solvers.limits import Clock
 from planner.solvers.replan import Replanned, replan
 from planner.verification.loading import expect_sound, load_plan
 
@@ -48,11 +50,21 @@ class Following:
         migration, limit_bytes = self.migration, self.terms.max_move_bytes
         terms, steps = self._terms(formulation.model)
 
-        def search(formulation: Formulation) -> tuple[IncumbentPlacement, Replanned]:
-            incumbent = migration.incumbent(formulation)
-            return incumbent, replan(formulation.problem, incumbent, terms, pipeline.limits, pipeline.progress)
+        clock = Clock(pipeline.limits)
 
-        formulation, (incumbent, replanned) = widened(formulation, search, lambda result: result[1].outcome.status)
+        def search(formulation: Formulation) -> tuple[IncumbentPlacement, Replanned]:
+            incumbent, limits = migration.incumbent(formulation), pipeline.limits.left_of(clock)
+            return incumbent, replan(formulation.problem, incumbent, terms, limits, pipeline.progress)
+
+        formulation, (incumbent, replanned) = widened(
+            at_lowest_protocols(formulation), search, lambda result: result[1].outcome.status
+        )
+        for _ in range(ROUNDS):
+            placement = replanned.outcome.placement
+            own = formulation if placement is None else at_own_protocols(formulation, placement)
+            if own is formulation:
+                break
+            formulation, (incumbent, replanned) = own, search(own)
         outcome = replanned.outcome
         is_memory = outcome.shortage is not None or limit_bytes is None
         plan = pipeline.assembled(

@@ -21,12 +21,14 @@ from planner.formulation.restrictions import restrictions
 from planner.planning.assembly import document
 from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
+from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.search import solve
+from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
 Result = TypeVar("Result")
@@ -80,8 +82,16 @@ class Pipeline:
         return with_own_fractions(formulation, former, has_time)
 
     def solved(self, formulation: Formulation) -> Searched:
-        """The outcome of a search, over every column cut where nothing fits among fewer."""
-        formulation, outcome = widened(formulation, self._solve, lambda outcome: outcome.status)
+        """The outcome of a search, over every column cut where nothing fits among fewer, and at the protocols that its
+        plan takes; its bound is one at all protocols."""
+        clock = Clock(self.limits)
+
+        def search(formulation: Formulation) -> Outcome:
+            return replace(self, limits=self.limits.left_of(clock))._solve(formulation)
+
+        _, (formulation, outcome) = widened(
+            formulation, lambda each: searched(each, search), lambda result: result[1].status
+        )
         return Searched(formulation, outcome, outcome.step_s)
 
     def _solve(self, formulation: Formulation) -> Outcome:
@@ -118,9 +128,16 @@ class Pipeline:
         ended_by_time: tuple[TimedWork, ...] = (),
     ) -> Plan:
         """The plan document of an outcome, before a simulation; see `assembly.document`."""
-        origin = provenance(searched.formulation, self.policy, self.limits.seed)
+        formulation, outcome = searched.formulation, over_protocols(searched.formulation, searched.outcome)
+        origin = provenance(formulation, self.policy, self.limits.seed)
         origin = origin.model_copy(update={"ended_by_time": ended_by_time})
-        return document(searched.formulation, searched.outcome, origin, incumbent, remedies, searched.best_step_s)
+        own = formulation if outcome.placement is None else at_own_protocols(formulation, outcome.placement)
+        proof = (
+            None
+            if outcome.bound is None
+            else write_proof(formulation.model, formulation.problem, outcome.bound, outcome.elsewhere)
+        )
+        return document(own, outcome, proof, origin, incumbent, remedies, searched.best_step_s)
 
     def simulated(self, plan: Plan) -> Plan:
         """The plan with its step simulated."""

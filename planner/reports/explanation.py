@@ -46,6 +46,9 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of scarce memory")
     if reasons.branching_bound_s:
         table.add_row("branching", "", amount(reasons.branching_bound_s, model), "", "whole blocks on single ranks")
+    if reasons.other_protocols_s:
+        less = amount(-reasons.other_protocols_s, model)
+        table.add_row("other protocols", "", f"-{less}", "", "plans whose exchanges take these")
     console.print(table)
     console.print()
     for each in reasons.stages:
@@ -226,6 +229,7 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
         ],
         "memory_bound_s": reasons.memory_bound_s,
         "branching_bound_s": reasons.branching_bound_s,
+        "other_protocols_s": reasons.other_protocols_s,
         "memory": [
             {"tier": memory.tier, "group": memory.group, "seconds_per_gib": memory.seconds_per_gib}
             for memory in reasons.memory

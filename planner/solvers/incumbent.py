@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from planner.certificates.multipliers import Bound
+from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.certificates.shortage import Shortage
 from planner.problem.placement import Placement
 from planner.solvers.limits import Clock, SearchLimits
@@ -23,7 +23,8 @@ Start = tuple[Placement, float]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found. The bound holds for every placement; a shortage proves that there is none."""
+    """What a search found. The bound holds for what every placement costs in the problem that was searched; a shortage
+    proves that there is none."""
 
     status: Status
     placement: Placement | None
@@ -34,11 +35,17 @@ class Outcome:
     """Whether every placement was tried, and none fits."""
     ran_out_of_time: bool = False
     """Whether a time limit ended something that would have gone on."""
+    elsewhere: tuple[ProtocolBound, ...] = ()
+    """Bounds at all other protocols of the cost model, once these are known."""
 
     @property
     def bound_s(self) -> float | None:
-        """The seconds of the bound."""
-        return None if self.bound is None else self.bound.seconds
+        """The seconds of the least bound, at whatever protocols."""
+        return None if self.bound is None else min(each.seconds for each in (self.bound, *self._others))
+
+    @property
+    def _others(self) -> tuple[Bound, ...]:
+        return tuple(each.bound for each in self.elsewhere)
 
 
 class Incumbent:

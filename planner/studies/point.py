@@ -161,6 +161,7 @@ def _answer(job: Job) -> Answer:
     formulation = pipeline.refined(Question(job.topology, job.workload, job.policy).formulation())
     start = _placement(job.start, formulation)
     outcome = known = None
+    enough = search.gap
     if start is not None and job.start is not None:
         enough = max(search.gap, job.start.gap + DRIFT)
         known = bounded(formulation.problem, start, enough)
@@ -169,6 +170,8 @@ def _answer(job: Job) -> Answer:
     is_searched = outcome is None
     if outcome is None:
         searched = pipeline.solved(formulation)
+        if known is not None and start is not None and searched.formulation is not formulation:  # at other lines
+            known = bounded(searched.formulation.problem, start, enough)
         formulation = searched.formulation
         outcome = searched.outcome if known is None else better(searched.outcome, known)
     plan = pipeline.simulated(pipeline.assembled(pipeline.finished(Searched(formulation, outcome))))

@@ -10,7 +10,7 @@ rest counts the seconds that whole multiples of one load make the stage take in 
 make the step z long: a plan with one of them takes z anyway.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from planner.certificates.lagrangian import (
     least_stage_s,
     least_step_of_block_s,
 )
-from planner.certificates.multipliers import Bound, Multipliers, PackingProof
+from planner.certificates.multipliers import Bound, Multipliers, PackingProof, ProtocolBound
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
     FunctionMultiplier,
@@ -43,8 +43,10 @@ from planner.problem.rounding import ROUNDING
 from planner.verification.proof_nodes import read_tree, written_tree
 
 
-def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
-    """The multipliers of a solver's bound in the document's words."""
+def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Sequence[ProtocolBound] = ()) -> Proof:
+    """The multipliers of a solver's bound in the document's words; beside it the bounds at other protocols that do not
+    follow from the same multipliers."""
+    others = [each for each in elsewhere if each.bound.multipliers is not bound.multipliers]
     of_table = tuple(
         TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
         for (table, stage), share in sorted(bound.multipliers.of_table.items())
@@ -59,7 +61,16 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound) -> Proof:
         packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
+        protocols=_written_protocols(model),
+        at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
+
+
+def _written_protocols(model: CostModel) -> dict[str, int]:
+    """The protocols of a model, where it has a choice of them."""
+    if len(model.all_protocols) == 1:
+        return {}
+    return dict(zip(model.protocol_stages, model.protocols, strict=True))
 
 
 def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) -> ProofPacking:
@@ -174,11 +185,21 @@ def read_proof(proof: Proof, model: CostModel, problem: Problem) -> tuple[Multip
     return multipliers, usable
 
 
-def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
-    """The bound that the multipliers prove, by plain sums over every option of every table, rounded down."""
+def multipliers_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
+    """What the multipliers of a proof prove, by plain sums over every option of every table, rounded down: over all
+    blocks, or over those that a plan below the threshold may hold."""
     multipliers, usable = read_proof(proof, model, problem)
-    value = lagrangian_s(problem, multipliers, usable, integrality_floors(problem))
-    simple = value if proof.threshold_s is None else min(value, proof.threshold_s)
+    floors = integrality_floors(problem)
+    value = lagrangian_s(problem, multipliers, np.asarray(problem.allowed.any(axis=0)), floors)
+    if proof.threshold_s is not None:
+        value = max(value, min(lagrangian_s(problem, multipliers, usable, floors), proof.threshold_s))
+    return value
+
+
+def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> float:
+    """The bound that a proof proves at the protocols of the model."""
+    multipliers = _multipliers(proof, model, problem)
+    simple = multipliers_bound_s(proof, model, problem)
     if proof.packing is not None:
         simple = max(simple, _packed_s(proof.packing, multipliers, model, problem))
     if proof.branching is not None:

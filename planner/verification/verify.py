@@ -34,7 +34,7 @@ from planner.formulation.allowed_choices import AllowedChoices, HeldTable, viola
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
-from planner.formulation.options import build_problem, fixed_fractions
+from planner.formulation.options import fixed_fractions
 from planner.formulation.software import software_warnings
 from planner.verification.error_bars import faults_of_error_bars
 from planner.verification.figures import (
@@ -49,13 +49,7 @@ from planner.verification.figures import (
     table_faults,
 )
 from planner.verification.infeasibility import faults_of_reason
-from planner.verification.proof import (
-    faults_of,
-    faults_of_branching,
-    faults_of_exhaustive_search,
-    faults_of_packing,
-    recomputed_bound_s,
-)
+from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
@@ -94,6 +88,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += placed
     if placed:
         return faults
+    model = model.linearised_at(placed_shards(plan))
     evaluation = model.evaluate(placed_shards(plan))
     faults += byte_faults(plan, model)
     faults += rank_faults(plan, model, evaluation)
@@ -278,17 +273,12 @@ def _proof(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[st
     if plan.proof is None:
         yield "proof: the lower bound comes without one"
         return
-    problem = build_problem(model, planned_options(plan.provenance, model, choices))
-    faults = [*faults_of(plan.proof, model, problem), *faults_of_packing(plan.proof, model, problem)]
+    formulation = Formulation.of_options(model, planned_options(plan.provenance, model, choices))
+    faults = list(faults_of_proofs(plan.proof, formulation))
     yield from (f"proof: {fault}" for fault in faults)
     if faults:
         return
-    faults = list(faults_of_branching(plan.proof, model, problem))
-    faults += faults_of_exhaustive_search(plan.proof, model, problem)
-    yield from (f"proof: {fault}" for fault in faults)
-    if faults:
-        return
-    proven = model.whole_step_s(recomputed_bound_s(plan.proof, model, problem))
+    proven = model.whole_step_s(proven_s(plan.proof, formulation))
     if proven < plan.objective.lower_bound_s * (1 - TOLERANCE):
         yield f"proof: its multipliers prove {proven!r}, the document says {plan.objective.lower_bound_s!r}"
     if plan.status == "feasible" and plan.objective.gap <= OPTIMAL_GAP - TOLERANCE and not plan.objective.outside:

@@ -6,7 +6,7 @@ import pytest
 from cost_models.model import critical_rank
 from cost_models.shards import NODE, RANK, Blocks, PlacedShards, block_rows
 from cost_models.step import StepModel
-from planner.formulation.options import Options
+from planner.formulation.options import Options, build_problem
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
@@ -56,8 +56,9 @@ def placed(seed: int) -> tuple[Instance, Placement, PlacedShards]:
 def test_shard_by_shard_is_block_by_block(seed: int) -> None:
     """The model's evaluation of shards equals the solver's arithmetic on arrays, to 1e-12, on mixed clusters too."""
     instance, placement, shards = placed(seed)
-    evaluation = instance.model.evaluate(shards)
-    state = load_state(instance.problem, placement)
+    model = instance.model.linearised_at(shards)
+    evaluation = model.evaluate(shards)
+    state = load_state(build_problem(model, instance.options), placement)
     assert evaluation.stage_seconds == pytest.approx(state.stage_seconds(), rel=1e-12)
     assert evaluation.step_s == pytest.approx(state.step_s(), rel=1e-12)
     for m, pool in enumerate(instance.problem.pool_of_rank):

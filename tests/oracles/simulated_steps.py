@@ -1,11 +1,13 @@
 """Steps of a few ranks that ask for one thing at a time, so that their times can be worked out by hand."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 
 from cost_models.coefficients import software_coefficients
+from cost_models.collective_laws import Protocol
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.shards import MEMORY_TIERS, NODE, RANK, WORLD
 from cost_models.simulator.builder import Builder
@@ -68,6 +70,11 @@ def model_of(**given: object) -> Workload:
 def kind_of(cluster: Topology, model: Workload) -> RankKind:
     """What the first ranks of a cluster achieve."""
     return rank_kinds(cluster, model)[0]
+
+
+def law_s(protocols: Sequence[Protocol], size: float) -> float:
+    """How long a collective takes alone that moves so many bytes over a port, where all protocols were measured."""
+    return min((each.latency_s or 0.0) + size / each.bytes_per_s for each in protocols)
 
 
 def seconds(simulation: Simulation, name: str, rank: int = 0) -> float:

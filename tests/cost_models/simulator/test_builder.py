@@ -25,7 +25,7 @@ def hiding(ids_s: float, update_s: float) -> tuple[float, float]:
     """(step, step without ids) when the next batch's ids take `ids_s` and the update `update_s`."""
     cluster, model = topology(node_group("a", ranks=2)), model_of(pipeline="sparse-dist")
     kind = kind_of(cluster, model)
-    latency = kind.link_all_to_all_latency_s or 0.0
+    latency = kind.exchange_protocols[-1].latency_s or 0.0
     update = replace(nothing(2), backward_s=in_hbm(np.full(2, update_s)))
     received = (ids_s - latency) * kind.link_all_to_all * 2  # half of them from the other rank
     with_ids = replace(update, ids_received_bytes=np.full(2, received))

@@ -17,7 +17,7 @@ from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Task
 from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
-from tests.oracles.simulated_steps import EXACT, in_extent, kind_of, model_of, nothing, seconds, steps_of
+from tests.oracles.simulated_steps import EXACT, in_extent, kind_of, law_s, model_of, nothing, seconds, steps_of
 from topologies.cluster import Topology
 
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -103,7 +103,7 @@ def test_groups_do_not_wait_for_each_other() -> None:
     ends = exchanges.all_reduce(0, network.extents[NODE], SUMS, comes)
     run = Engine(streams.graph, np.ones(network.count), traffic.hubs()).run()
     kind = network.kinds[0]
-    lasts = (kind.link_all_reduce_latency_s or 0.0) + 2 * SUMS * 3 / 4 / kind.link_all_reduce
+    lasts = law_s(kind.reduction_protocols, 2 * SUMS * 3 / 4)
     assert run.end[ends] == pytest.approx([lasts] * 4 + [2.0 + lasts] * 4)
 
 
@@ -119,11 +119,21 @@ def test_two_ranks_and_one_link() -> None:
     kind = kind_of(cluster, model)
     demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 10e6]))
     steps = steps_of(cluster, model, demand)
-    latency = kind.link_all_to_all_latency_s or 0.0
-    assert seconds(steps, "output dist (table-wise)") == pytest.approx(latency + 30e6 / kind.link_all_to_all, rel=EXACT)
-    assert seconds(steps, "gradient dist (table-wise)") == pytest.approx(
-        latency + 30e6 / kind.link_all_to_all, rel=EXACT
-    )
+    for name in ("output dist (table-wise)", "gradient dist (table-wise)"):
+        assert seconds(steps, name) == pytest.approx(law_s(kind.exchange_protocols, 30e6), rel=EXACT)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e5, 1e6, 4e6, 1e7, 1e9])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_exchange_takes_the_fastest_protocol_for_its_bytes(size: float, ranks: int) -> None:
+    """Small and large exchanges of one step each take the least of their protocols, whatever the others move."""
+    cluster, model = topology(node_group("a", ranks=ranks)), model_of()
+    kind = kind_of(cluster, model)
+    demand = replace(nothing(ranks), vectors_to_each_bytes=np.full(ranks, size / (ranks - 1)))
+    steps = steps_of(cluster, model, replace(demand, ids_received_bytes=np.full(ranks, 3e7)))
+    assert seconds(steps, "output dist (table-wise)") == pytest.approx(law_s(kind.exchange_protocols, size), rel=EXACT)
+    ids = law_s(kind.exchange_protocols, 3e7 * (ranks - 1) / ranks)
+    assert seconds(steps, "input dist") == pytest.approx(ids, rel=EXACT)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -135,9 +145,9 @@ def test_ports_that_take_turns(ranks: int, held: str) -> None:
     to_each = np.where(np.arange(ranks) == 0, 30e6, 0.0) if held == "by one" else np.full(ranks, 30e6)
     stage = Stage(cluster, demand(ranks, vectors_to_each_bytes=to_each), np.zeros(ranks), kinds=kinds)
     sent, got = to_each * (ranks - 1), to_each.sum() - to_each
-    busiest = float((sent + got).max()) / 2 / kinds[0].link_all_to_all
-    latency = kinds[0].link_all_to_all_latency_s or 0.0
-    assert stage.end("dist (table-wise)").max() == pytest.approx(latency + busiest, rel=1e-5)
+    busiest = float((sent + got).max()) / 2
+    expected = law_s(kinds[0].exchange_protocols, busiest)
+    assert stage.end("dist (table-wise)").max() == pytest.approx(expected, rel=1e-5)
 
 
 def test_sums_take_as_long_over_ports_that_take_turns() -> None:
@@ -150,13 +160,12 @@ def test_sums_take_as_long_over_ports_that_take_turns() -> None:
 
 
 def test_a_slow_receiver_holds_everybody_up() -> None:
-    """At a tenth of its port, what rank 1 gets takes ten times as long, for both."""
+    """At a tenth of its port, what rank 1 gets takes ten times as long as at the rate of many bytes, for both."""
     cluster, model = topology(node_group("a", ranks=2)), model_of()
     kind = kind_of(cluster, model)
     demand = replace(nothing(2), vectors_to_each_bytes=np.array([30e6, 30e6]))
     steps = steps_of(cluster, model, demand, Conditions(slow_links={(Resource("link"), 1): 0.1}))
-    latency = kind.link_all_to_all_latency_s or 0.0
-    expected = latency + 300e6 / kind.link_all_to_all
+    expected = (kind.exchange_protocols[0].latency_s or 0.0) + 300e6 / kind.link_all_to_all
     assert seconds(steps, "output dist (table-wise)", 0) == pytest.approx(expected, rel=EXACT)
     assert seconds(steps, "output dist (table-wise)", 1) == pytest.approx(expected, rel=EXACT)
 
@@ -168,7 +177,9 @@ def test_two_ranks_share_a_card() -> None:
     software = software_coefficients(model.software)
     demand = replace(nothing(4), vectors_to_each_bytes=np.array([5e6, 5e6, 0.0, 0.0]))
     steps = steps_of(cluster, model, demand)
-    latency = max(kind.link_all_to_all_latency_s or 0.0, software.collective_latency_s.value + 2e-6)
+    latency = max(
+        kind.exchange_protocols[0].latency_s or 0.0, software.collective_latency_s.value + 2e-6 + kind.nic_hop_s
+    )
     assert seconds(steps, "output dist (table-wise)") == pytest.approx(latency + 20e6 / kind.nic_all_to_all, rel=EXACT)
 
 
@@ -187,8 +198,7 @@ def test_a_ring_uses_both_directions() -> None:
     cluster, model = topology(node_group("a", ranks=4)), model_of()
     kind = kind_of(cluster, model)
     steps = steps_of(cluster, model, replace(nothing(4), sums_bytes=in_extent(WORLD, np.full(4, 80e6))))
-    latency = kind.link_all_to_all_latency_s or 0.0
-    assert seconds(steps, "output dist (row-wise)") == pytest.approx(latency + 60e6 / kind.link_all_to_all, rel=EXACT)
+    assert seconds(steps, "output dist (row-wise)") == pytest.approx(law_s(kind.exchange_protocols, 60e6), rel=EXACT)
 
 
 def test_phases_follow_each_other() -> None:
@@ -200,5 +210,5 @@ def test_phases_follow_each_other() -> None:
         model = model_of(software=software)
         exchange_s[software] = seconds(steps_of(cluster, model, demand), "output dist (table-wise)")
     kind = kind_of(cluster, model_of())
-    inside = (kind.link_all_to_all_latency_s or 0.0) + 5e6 / kind.link_all_to_all
+    inside = law_s(kind.exchange_protocols, 5e6)
     assert exchange_s["hugectr"] - exchange_s["torchrec"] == pytest.approx(inside, rel=EXACT)

@@ -9,12 +9,11 @@ import planner
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.document.provenance import provenance
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import build_problem, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
-from planner.planning.assembly import document
 from planner.planning.caches import with_own_fractions
+from planner.planning.pipeline import Pipeline, Searched
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from planner.verification.verify import verify
@@ -237,7 +236,8 @@ def test_a_plan_of_a_narrower_question_does_not_verify(scarce: tuple[Topology, W
     model, policy = StepModel(cluster, trained), Policy(tiers=("ddr_cached",))
     sizes = dict(coarse_fractions(model)) | {"ddr_cached": np.full((len(SCARCE), 1), 0.0005)}
     question = Formulation.of(model, policy, sizes)
-    narrow = document(question, solve(question.problem, SearchLimits()), provenance(question, policy, 0))
+    outcome = solve(question.problem, SearchLimits())
+    narrow = Pipeline(policy, SearchLimits()).assembled(Searched(question, outcome))
     assert narrow.objective is not None
     assert found.objective is not None
     assert narrow.objective.lower_bound_s > found.objective.step_s

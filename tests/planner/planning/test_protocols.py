@@ -1,0 +1,181 @@
+"""Plans by laws that bend: found at straight lines, stated at their own, bounded at all."""
+
+import numpy as np
+import pytest
+
+from cost_models.kinds import rank_kinds
+from cost_models.model import CostModel
+from cost_models.registry import cost_model
+from planner import plan, verify
+from planner.certificates.multipliers import Bound
+from planner.document.plan import Plan
+from planner.document.planned import placed_shards, planned_model
+from planner.formulation.formulation import Formulation
+from planner.formulation.policy import Policy
+from planner.importers.adoption import AdoptedTable, AdoptionInputs, adopted
+from planner.planning.pipeline import Pipeline
+from planner.planning.protocols import at_lowest_protocols, at_own_protocols, settled, shards_of
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
+from planner.solvers.limits import SearchLimits
+from planner.solvers.search import relaxed, solve
+from planner.verification.protocol_proofs import faults_of_proofs, proven_s
+from tests.oracles.brute_force import optimum
+from tests.oracles.instances import node_group, tiny_instance, topology, workload
+from tests.oracles.placements import random_placement
+from tests.oracles.simulated_steps import law_s
+
+CLUSTER = topology(node_group("a", ranks=4))
+TABLES = [{"rows": 200_000, "dim": 64, "pooling_factor": 4} for _ in range(3)]
+"""Whole tables, spread evenly, exchange 0.6 MB over each port, tables cut by rows four times as much."""
+
+
+@pytest.fixture(scope="module")
+def by_rows() -> Plan:
+    return plan(CLUSTER, workload(TABLES, pipeline="none"), shardings=["row_wise"], effort=1)
+
+
+def test_a_plan_takes_the_protocols_of_its_own_loads(by_rows: Plan) -> None:
+    """Not those of whole tables, where a search begins: each exchange takes as long as the fastest for its bytes."""
+    model = planned_model(by_rows)
+    own = model.linearised_at(placed_shards(by_rows))
+    assert own.protocols != model.protocols
+    assert verify(by_rows) == []
+    (kind,) = rank_kinds(CLUSTER, model.workload)
+    seconds = {stage.name: stage.seconds for stage in by_rows.stages}
+    sums = 4096 * 64 * 4 * 3 * 3 / 4
+    assert seconds["output_dist"] == pytest.approx(law_s(kind.exchange_protocols, sums))
+
+
+def load_state_of(model: CostModel, planned: Plan) -> float:
+    """The step of a plan of whole rows over all ranks, at the lines of a model."""
+    formulation = Formulation.of(model, Policy(shardings=("row_wise",)))
+    option = formulation.problem.option_start[:-1]
+    blocks = formulation.problem.block_start[option]
+    assert len(blocks) == len(planned.tables)
+    return load_state(formulation.problem, Placement(blocks, np.full(len(blocks), -1))).step_s()
+
+
+def test_a_step_at_other_lines_is_found_out(by_rows: Plan) -> None:
+    """What the placement costs where its search began is not what it takes."""
+    model, placed = planned_model(by_rows), placed_shards(by_rows)
+    began = load_state_of(model, by_rows)
+    assert began > model.evaluate(placed).step_s
+    assert by_rows.objective is not None
+    longer = by_rows.objective.model_copy(update={"step_s": began, "gap": began / by_rows.objective.lower_bound_s - 1})
+    assert verify(by_rows.model_copy(update={"objective": longer})) != []
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_placement_takes_longer_at_its_own_lines(seed: int) -> None:
+    """At the lines of others it costs at least what it takes, on one kind of rank and on two."""
+    instance = tiny_instance(seed)
+    random = np.random.default_rng(seed)
+    for _ in range(4):
+        placed = random_placement(instance.problem, random)
+        formulation = Formulation.of_options(instance.model, instance.options)
+        shards = shards_of(formulation, placed)
+        own = instance.model.linearised_at(shards)
+        step_s = instance.model.evaluate(shards).step_s
+        at_start = load_state(formulation.problem, placed).step_s()
+        at_own = load_state(Formulation.of_options(own, instance.options).problem, placed).step_s()
+        assert step_s == pytest.approx(at_own, rel=1e-12)
+        assert at_own <= at_start * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(90) if len(tiny_instance(seed).model.all_protocols) > 1])
+def test_the_bound_holds_for_placements_at_all_protocols(seed: int) -> None:
+    """The fastest placement of all, by brute force at each protocol, is between the bound and the plan."""
+    instance = tiny_instance(seed)
+    formulation = Formulation(instance.model, instance.options, instance.problem)
+    fastest = [optimum(formulation.at_protocols(each).problem) for each in instance.model.all_protocols]
+    if None in fastest:
+        return
+    pipeline = Pipeline(instance.policy, SearchLimits(gap=0.0))
+    found = pipeline.assembled(pipeline.solved(formulation))
+    assert found.objective is not None
+    assert found.proof is not None
+    least_s = instance.model.whole_step_s(min(each.step_s for each in fastest if each is not None))
+    assert found.objective.lower_bound_s <= least_s * (1 + 1e-9)
+    assert least_s <= found.objective.step_s * (1 + 1e-9)
+    assert found.objective.step_s <= least_s * 1.05
+    assert list(faults_of_proofs(found.proof, formulation)) == []
+    proven = instance.model.whole_step_s(proven_s(found.proof, formulation))
+    assert proven >= found.objective.lower_bound_s * (1 - 1e-9)
+
+
+def test_a_bound_counts_plans_at_other_protocols(by_rows: Plan) -> None:
+    """Without the proofs beside it, or with one twice, a proof is none of what the document says."""
+    assert by_rows.proof is not None
+    twice = (by_rows.proof, *by_rows.proof.at_other_protocols)
+    said = verify(by_rows.model_copy(update={"proof": by_rows.proof.model_copy(update={"at_other_protocols": twice})}))
+    assert any("those of another proof" in fault for fault in said)
+    unknown = by_rows.proof.model_copy(update={"protocols": {"output_dist": 9}})
+    said = verify(by_rows.model_copy(update={"proof": unknown}))
+    assert any("there are none such" in fault for fault in said)
+
+
+def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
+    """From a plan found at lines that are not its own."""
+    model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
+    formulation = Formulation.of(model, Policy(shardings=("row_wise", "table_row_wise")))
+    limits = SearchLimits(gap=0.0)
+    first = solve(formulation.problem, limits)
+    assert first.placement is not None
+    own = at_own_protocols(formulation, first.placement)
+    assert own is not formulation
+    known_s = load_state(own.problem, first.placement).step_s()
+    assert first.step_s is not None
+    assert known_s <= first.step_s
+    last, outcome = settled(formulation, first, lambda at: solve(at.problem, limits))
+    assert outcome.placement is not None
+    assert outcome.step_s is not None
+    assert outcome.step_s <= known_s
+    assert at_own_protocols(last, outcome.placement) is last
+
+
+def test_a_search_begins_where_the_relaxation_is_least() -> None:
+    """Tables that all ranks hold a part of send more than whole ones: by a protocol with a higher rate."""
+    model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
+    formulation = Formulation.of(model, Policy(shardings=("row_wise",)))
+    lowest = at_lowest_protocols(formulation)
+    bounds = {}
+    for protocols in model.all_protocols:
+        bound = relaxed(formulation.at_protocols(protocols).problem)
+        assert isinstance(bound, Bound)
+        bounds[protocols] = bound.seconds
+    assert lowest.model.protocols != model.protocols
+    assert bounds[lowest.model.protocols] == pytest.approx(min(bounds.values()))
+
+
+def test_a_plan_that_follows_another_states_its_own_lines(by_rows: Plan) -> None:
+    """Also where the former plan was made for half the batch."""
+    larger = workload(TABLES, pipeline="none", global_batch=16_384)
+    after = plan(CLUSTER, larger, shardings=["row_wise"], previous=by_rows, effort=1)
+    assert verify(after, former=by_rows) == []
+
+
+def test_an_imported_placement_has_a_bound_at_all_protocols(by_rows: Plan) -> None:
+    """Also where our own plan, whose bound it is, takes other protocols."""
+    inputs = AdoptionInputs(CLUSTER, workload(TABLES, pipeline="none"), "physical", Policy())
+    tables = [
+        AdoptedTable(
+            table.sharding,
+            table.tier,
+            None,
+            table.shards.rank,
+            table.shards.row_start,
+            table.shards.rows,
+            table.shards.column_start,
+            table.shards.columns,
+        )
+        for table in by_rows.tables
+    ]
+    ours = plan(CLUSTER, inputs.given_workload, effort=1)
+    lines = [planned_model(each).linearised_at(placed_shards(each)).protocols for each in (ours, by_rows)]
+    assert lines[0] != lines[1]
+    imported = adopted(tables, inputs, "somebody", "a file", effort=1)
+    assert verify(imported) == []
+    assert imported.objective is not None
+    assert by_rows.objective is not None
+    assert imported.objective.step_s == pytest.approx(by_rows.objective.step_s)

@@ -1,0 +1,192 @@
+"""More work, or less to do it with, never makes a step shorter at the same placement: neither estimated nor played."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.validation.ranking import random_shards
+from cost_models.registry import cost_model
+from cost_models.shards import SHARDINGS, PlacedShards
+from cost_models.simulator.simulation import simulate
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+from topologies.documents import Record
+from topologies.loading import load_topology
+
+ROUNDING = 1e-12
+"""Of the simulator's clock, which counts from the first step on; the estimate has none."""
+CATALOG = (
+    ("dgx-a100-40", 1),
+    ("dgx-a100-80", 2),
+    ("dgx-h100", 1),
+    ("dgx-h100", 4),
+    ("h100-sxm-4", 2),
+    ("hgx-b200", 2),
+    ("l40s-8", 1),
+    ("zionex-16", 2),
+)
+RATES = {
+    "scale-up": ("links", "scale_up", "bandwidth"),
+    "scale-out": ("links", "scale_out", "bandwidth"),
+    "PCIe": ("links", "pcie", "bandwidth"),
+    "HBM": ("accelerators", "hbm", "bandwidth"),
+    "FLOP/s": ("accelerators", "flops"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A placement of some tables on a cluster."""
+
+    cluster: Topology
+    tables: tuple[dict[str, Any], ...]
+    fields: dict[str, Any]
+    placed: PlacedShards = field(repr=False)
+
+    def estimated_s(self) -> float:
+        """The step in closed form."""
+        return cost_model("physical", self.cluster, workload(self.tables, **self.fields)).evaluate(self.placed).step_s
+
+    def played_s(self) -> float:
+        """The step by the simulator."""
+        return simulate(self.cluster, workload(self.tables, **self.fields), self.placed, steps=1).step_s
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Topology:
+    """One of the catalog, or a random one of up to twelve ranks and two kinds."""
+    if draw(st.booleans()):
+        name, nodes = draw(st.sampled_from(CATALOG))
+        return load_topology(name, nodes=nodes)
+    groups = [
+        node_group(
+            name,
+            nodes=draw(st.integers(1, 3)),
+            ranks=draw(st.sampled_from([1, 2, 4])),
+            hbm_bytes_per_s=draw(st.sampled_from([0.9e12, 1.5e12, 3.3e12])),
+            has_scale_up=draw(st.booleans()),
+            nic_bytes_per_s=draw(st.sampled_from([12.5e9, 50e9])),
+        )
+        for name in ("a", "b")[: draw(st.integers(1, 2))]
+    ]
+    return topology(*groups, oversubscription=draw(st.sampled_from([1.0, 2.5])))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """One to six tables, cut and placed in any way, for a job of any kind."""
+    cluster = draw(clusters())
+    tables = tuple(
+        {
+            "rows": int(10 ** draw(st.floats(2, 6.5))),
+            "dim": draw(st.sampled_from([8, 32, 64, 128])),
+            "pooling_factor": float(draw(st.integers(1, 60))),
+            "zipf_alpha": draw(st.sampled_from([0.0, 1.05])),
+        }
+        for _ in range(draw(st.integers(1, 6)))
+    )
+    fields = {
+        "global_batch": int(cluster.world_size * 2 ** draw(st.floats(2, 11)))
+        // cluster.world_size
+        * cluster.world_size,
+        "pipeline": draw(st.sampled_from(["none", "sparse-dist", "prefetch"])),
+        "software": draw(st.sampled_from(["torchrec", "hugectr"])),
+        "mode": draw(st.sampled_from(["training", "inference"])),
+        "communication": {"forward": draw(st.sampled_from(["fp32", "fp16"])), "backward": "fp16"},
+        "embedding": {"dtype": draw(st.sampled_from(["fp16", "fp32"]))},
+        "dense": {"macs_per_sample": int(10 ** draw(st.floats(4, 7))), "parameters": int(10 ** draw(st.floats(3, 7)))},
+    }
+    model = cost_model("physical", cluster, workload(tables, **fields))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return Case(cluster, tables, fields, random_shards(model, random, tuple(range(len(SHARDINGS)))))
+
+
+factors = st.sampled_from([1.0001, 1.01, 1.1, 1.5, 2.0, 8.0])
+
+
+def slower(record: Record, path: tuple[str, ...], factor: float) -> Record:
+    """A copy in which the rate at `path`, or each of those there, is `factor` times less."""
+    value = getattr(record, path[0])
+    if value is None:
+        return record
+    if len(path) > 1:
+        less: Any = slower(value, path[1:], factor)
+    elif isinstance(value, Record):
+        less = value.model_copy(update={name: rate / factor for name, rate in value if rate is not None})
+    else:
+        less = value / factor
+    return record.model_copy(update={path[0]: less})
+
+
+def expect_no_shorter(worse: Case, case: Case) -> None:
+    """The step of the worse case is not shorter, by either judge."""
+    assert worse.estimated_s() >= case.estimated_s()
+    assert worse.played_s() >= case.played_s() * (1 - ROUNDING)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(case=cases(), factor=factors)
+def test_a_larger_batch(case: Case, factor: float) -> None:
+    """With more samples in a step it is not shorter."""
+    ranks = case.cluster.world_size
+    larger = -(-int(case.fields["global_batch"] * factor) // ranks) * ranks
+    expect_no_shorter(replace(case, fields={**case.fields, "global_batch": larger}), case)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(case=cases(), factor=factors)
+def test_more_ids(case: Case, factor: float) -> None:
+    """With more ids in a bag it is not shorter."""
+    tables = tuple({**table, "pooling_factor": table["pooling_factor"] * factor} for table in case.tables)
+    expect_no_shorter(replace(case, tables=tables), case)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(case=cases())
+def test_wider_formats(case: Case) -> None:
+    """With rows or vectors in a wider format it is not shorter."""
+    for worse in ({"embedding": {"dtype": "fp32"}}, {"communication": {"forward": "fp32", "backward": "fp32"}}):
+        expect_no_shorter(replace(case, fields={**case.fields, **worse}), case)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(case=cases())
+def test_more_tables(case: Case) -> None:
+    """With the last table as well it is not shorter."""
+    count = len(case.tables) - 1
+    if not count:
+        return
+    placed = case.placed
+    kept = np.flatnonzero(placed.blocks.table < count)
+    fewer = PlacedShards(placed.blocks.take(kept), placed.rank[kept], placed.rows[kept], placed.opens_block[kept])
+    expect_no_shorter(case, replace(case, tables=case.tables[:count], placed=fewer))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(case=cases(), factor=factors)
+def test_slower_hardware(rate: str, case: Case, factor: float) -> None:
+    """With less of any rate it is not shorter."""
+    nodes = tuple(slower(group, RATES[rate], factor) for group in case.cluster.nodes)
+    expect_no_shorter(replace(case, cluster=case.cluster.model_copy(update={"nodes": nodes})), case)
+
+
+@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+@pytest.mark.parametrize("sharding", ["table_wise", "row_wise"])
+def test_every_batch_takes_longer_than_the_one_before(sharding: str, software: str) -> None:
+    """On four A100, from 64 to 65,536 samples by 3 % more each: through all protocols of an exchange."""
+    cluster = topology(node_group("a", ranks=4))
+    tables = tuple({"rows": 100_000, "dim": 128, "pooling_factor": 2.0} for _ in range(4))
+    fields = {"software": software, "pipeline": "none"}
+    model = cost_model("physical", cluster, workload(tables, **fields))
+    shards = random_shards(model, np.random.default_rng(0), (SHARDINGS.index(sharding),))
+    case = Case(cluster, tables, fields, shards)
+    batches = dict.fromkeys(int(64 * 1.03**power) // 4 * 4 for power in range(235))
+    each = [replace(case, fields={**fields, "global_batch": batch}) for batch in batches]
+    for judge in (Case.estimated_s, Case.played_s):
+        steps = [judge(one) for one in each]
+        assert steps == sorted(steps)
