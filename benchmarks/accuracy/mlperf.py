@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.hugectr_planner import Settings, bucket_plan
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.coefficients import (
@@ -35,13 +36,9 @@ from cost_models.shards import (
 )
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
-from planner.document.planned import placed_shards
-from planner.planning import planning as api
 from topologies.loading import load_topology
 
 WORKLOAD = "dlrm-dcnv2"
-BYTES_PER_ELEMENT, REPLICATED_BELOW_BYTES = 8, 12.5e6
-"""Weights and Adagrad state; DP_SHARDING_THRESHOLD=0.0125 (GB)."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,8 @@ SYSTEMS = {
     ("A40", 1, 8): System("a40-8"),
 }
 """By accelerator, nodes and accelerators of a node."""
-ASSUMED_PLANS = Path(__file__).parents[1] / "data" / "hugectr_assumed_plans.json"
-"""Plans over several nodes."""
 UNGATED = ("D54U-3U", "nf5468m6_hugectr", "dgxh100_n8_ngc23.04_merlin_hugectr")
-"""Flagged in the data: unexplained; slow links; no data-parallel threshold over eight nodes."""
+"""Flagged in the data: unexplained; slow links; small tables split over eight nodes."""
 COPIES = {("4.0", "XE9640x4H100-SXM-80GB")}
 """Rows whose log is that of an earlier round."""
 
@@ -154,32 +149,18 @@ def printed(plan: dict[str, object]) -> Held:
 
 
 @cache
-def hierarchical(nodes: int, each: int) -> Held:
+def hierarchical(nodes: int, each: int, replicated_below_gb: float) -> Held:
     """What HugeCTR's planner makes over several nodes (`hier_auto`): nodes for GPUs, then rows cut inside a node.
 
-    No log prints it: the file says how these were found. Over other nodes our planner searches in the same way, under
-    HugeCTR's rating.
+    No log prints it; the settings are those of NVIDIA's v3.1 configuration config_DGXH100_8x8x2112.sh. Before, in round
+    v3.0, no tables were replicated over several nodes.
     """
-    assumed = json.loads(ASSUMED_PLANS.read_text())["plans"].get(f"{nodes}x{each}")
-    if assumed is not None:
-        return Held(frozenset(assumed["replicated"]), tuple(map(tuple, assumed["groups"])), each)
-    link, ratio, capacity_gb = 50, 67, 60 * each
-    overrides = [
-        f"nodes.0.accelerators.count={nodes}",
-        f"nodes.0.accelerators.hbm.capacity={capacity_gb}GB",
-        f"nodes.0.accelerators.hbm.bandwidth={ratio * link}GB/s",
-        f"nodes.0.links.scale_up.bandwidth={link}GB/s",
-        f"nodes.0.links.scale_out.count={nodes}",
-        "nodes.0.links.pcie.accelerators_per_switch=1",
-        "nodes.0.reserve.hbm=0%",
-    ]
-    plan = api.plan(load_topology("dgx-h100", overrides=overrides), WORKLOAD, cost_model="hugectr")
-    rank, of_shard = (getattr(placed_shards(plan), name) for name in ("rank", "blocks"))
-    model = StepModel(load_topology("dgx-h100"), load_workload(WORKLOAD))
-    small = np.flatnonzero(model.tables.rows * model.tables.dim * BYTES_PER_ELEMENT < REPLICATED_BELOW_BYTES)
-    replicated = frozenset(small.tolist())
-    groups = tuple(tuple(sorted(set(of_shard.table[rank == node].tolist()) - replicated)) for node in range(nodes))
-    return Held(replicated, groups, each)
+    tables = load_workload(WORKLOAD).tables
+    hotness = np.array([table.pooling_factor for table in tables])
+    rows = np.array([table.rows for table in tables])
+    settings = Settings(memory_communication_ratio=67, memory_gb=60.0 * each, replicated_below_gb=replicated_below_gb)
+    plan = bucket_plan(hotness, rows, tables[0].dim, nodes, settings)
+    return Held(frozenset(plan.replicated), plan.buckets, each)
 
 
 def placed(held: Held, model: StepModel) -> PlacedShards:
@@ -217,7 +198,10 @@ def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards
     topology = load_topology(system.topology, overrides=system.overrides)
     model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
     plans = _facts(folder)["mlperf_dcnv2_plans"]
-    held = hierarchical(case.nodes, case.each) if case.nodes > 1 or case.plan is None else printed(plans[case.plan])
+    if case.nodes > 1 or case.plan is None:
+        held = hierarchical(case.nodes, case.each, 0.0 if case.round == "3.0" else 0.0125)
+    else:
+        held = printed(plans[case.plan])
     return model, placed(held, model)
 
 
