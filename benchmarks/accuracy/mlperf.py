@@ -2,11 +2,13 @@
 
 import ast
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ import pandas as pd
 from benchmarks.accuracy.hugectr_planner import Settings, bucket_plan
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.systems import UnknownSystemError, network_kind, topology_of
 from cost_models.coefficients import (
     Place,
     device_coefficients,
@@ -23,6 +26,7 @@ from cost_models.coefficients import (
 )
 from cost_models.dense_size import dense_size
 from cost_models.error_bars import ErrorBand
+from cost_models.hugectr import memory_communication_ratio
 from cost_models.memory import block_bytes
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -36,92 +40,131 @@ from cost_models.shards import (
 )
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
+from topologies.cluster import Topology
 from topologies.loading import load_topology
 
 WORKLOAD = "dlrm-dcnv2"
-
-
-@dataclass(frozen=True)
-class System:
-    """What a submission ran on."""
-
-    topology: str
-    overrides: tuple[str, ...] = ()
-
-
-SYSTEMS = {
-    ("H100-SXM", 1, 8): System("dgx-h100"),
-    ("H100-SXM", 8, 8): System("dgx-h100", ("nodes.0.count=8",)),
-    ("H100-SXM", 1, 4): System("h100-sxm-4"),
-    ("H100-SXM", 2, 4): System("h100-sxm-4", ("nodes.0.count=2",)),
-    ("A100-SXM", 1, 8): System("dgx-a100-80"),
-    ("H100-PCIe", 1, 8): System("h100-pcie-8"),
-    ("L40", 1, 8): System("l40-8"),
-    ("A40", 1, 8): System("a40-8"),
-}
-"""By accelerator, nodes and accelerators of a node."""
+LATER_ROUNDS = "mlperf_dlrm_dcnv2_*.csv"
+"""Rows of rounds whose logs print no plans, in `measured/`."""
 UNGATED = ("D54U-3U", "nf5468m6_hugectr", "dgxh100_n8_ngc23.04_merlin_hugectr")
 """Flagged in the data: unexplained; slow links; small tables split over eight nodes."""
 COPIES = {("4.0", "XE9640x4H100-SXM-80GB")}
 """Rows whose log is that of an earlier round."""
 
 
+NEWEST: Place = ("software", "hugectr", "step_overhead_s")
 OVERHEADS: dict[str, Place] = {
     "3.0": ("software", "hugectr", "step_overhead_s_23_04"),
     "3.1": ("software", "hugectr", "step_overhead_s_23_09"),
-    "4.0": ("software", "hugectr", "step_overhead_s"),
 }
-"""The fixed part of a step, by round: each used another HugeCTR."""
+"""The fixed part of a step, by round: each used another HugeCTR; later ones share that of the newest."""
 PRIORS: dict[Place, tuple[float, float]] = {
     OVERHEADS["3.0"]: (0.3e-3, 0.3),
     OVERHEADS["3.1"]: (0.3e-3, 0.3),
-    OVERHEADS["4.0"]: (0.3e-3, 0.3),
+    NEWEST: (0.3e-3, 0.3),
     ("software", "hugectr", "activation_passes"): (2.0, 0.3),
     ("devices", "default", "flop_utilization"): (0.5, 0.2),
     ("devices", "A100-SXM4-80GB", "flop_utilization"): (0.6, 0.2),
+    ("devices", "B200-SXM-180GB", "flop_utilization"): (0.4, 0.3),
     ("links", "pcie", "ceiling_bytes_per_s"): (22e9, 0.15),
     ("links", "infiniband", "all_to_all_efficiency"): (0.81, 0.15),
 }
 """Fitted coefficients: what is known of each without these rows, and how well (standard deviation of its logarithm).
 Activations are written and read once; dense kernels reach half of their peak (0.7 with TF32 on A100, MAD-Max, less
-with fp16); NCCL on an RTX PRO 6000 reaches 18 to 24 GB/s over PCIe 5; two nodes of A100 0.81 of RoCE."""
+with fp16; a smaller share the higher the peak, so Blackwell less than Hopper's 0.45); NCCL on an
+RTX PRO 6000 reaches 18 to 24 GB/s over PCIe 5; two nodes of A100 0.81 of RoCE."""
+_OVERHEADS = (*OVERHEADS.values(), NEWEST)
 NOISE = 0.02
 """Relative error that the model is held to where the priors are silent; repeated submissions differ by 1 %."""
 NUDGE = 1.05
 
 
 @cache
-def _facts(folder: Path) -> dict[str, list[dict[str, object]]]:
+def _facts(folder: Path) -> dict[str, list[dict[str, Any]]]:
     facts = json.loads((folder / "published.json").read_text())
     return {name: facts.get(name, []) for name in ("mlperf_dcnv2_runs", "mlperf_dcnv2_plans")}
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """What submissions share that should take the same time."""
+
+    round: str
+    accelerator: str
+    nodes: int
+    each: int
+    network: str
+    """Kind of the cards between nodes, where the submission tells."""
+    batch: int
+    plan: int | None
+    """Index of the printed plan; None where no log prints one."""
+
+    @property
+    def system(self) -> Topology:
+        """What it ran on. Raises UnknownSystemError."""
+        return topology_of(self.accelerator, self.nodes, self.each, self.network)
+
+
 def cases(folder: Path) -> pd.DataFrame:
-    """One row per submission on GPUs: what it ran on, its time, and the printed plan it shares with its like."""
-    facts = _facts(folder)
-    rows = []
-    for run in facts["mlperf_dcnv2_runs"]:
-        found = run["sys"]
-        nodes, each = int(found["number_of_nodes"]), int(found["accelerators_per_node"])
-        device = next((name for name, _, _ in SYSTEMS if name in found["accelerator_model_name"]), None)
-        if (device, nodes, each) not in SYSTEMS and run["system"] not in UNGATED:
+    """One row per submission on GPUs: what it ran on, its time, and the printed plan it shares with its like.
+
+    What no topology of the catalog describes is left out, and said on standard error.
+    """
+    plans, rows = _facts(folder)["mlperf_dcnv2_plans"], []
+    for run in [*_printed_rounds(folder), *_later_rounds(folder)]:
+        words, nodes, each = str(run["accelerator"]), int(run["nodes"]), int(run["each"])
+        label = f"{run['round']} {run['org']} {run['system']}"
+        network = network_kind(str(run["network"])) or "" if nodes > 1 else ""
+        try:
+            device = topology_of(words, nodes, each, network).nodes[0].accelerators.device
+        except UnknownSystemError as reason:
+            print(f"mlperf: {label} left out: {reason}", file=sys.stderr)
             continue
-        if (device, nodes, each) not in SYSTEMS:
-            continue
-        plan = _plan(facts["mlperf_dcnv2_plans"], run["round"], device, nodes * each)
+        plan = _plan(plans, str(run["round"]), device, nodes * each)
         rows.append(
             {
-                "label": f"{run['round']} {run['org']} {run['system']}",
-                "configuration": Configuration(run["round"], device, nodes, each, int(run["batch"]), plan),
+                "label": label,
+                "configuration": Configuration(
+                    str(run["round"]), device, nodes, each, network, int(run["batch"]), plan
+                ),
                 "measured_s": float(run["iter_ms"]) * 1e-3,
                 "gated": run["system"] not in UNGATED and (run["round"], run["system"]) not in COPIES,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["label", "configuration", "measured_s", "gated"])
+
+
+def _printed_rounds(folder: Path) -> Iterator[dict[str, Any]]:
+    """Rounds v3.0 to v4.0."""
+    for run in _facts(folder)["mlperf_dcnv2_runs"]:
+        system = run["sys"]
+        if int(system["accelerators_per_node"]):
+            yield {
+                **{name: run[name] for name in ("round", "org", "system", "batch", "iter_ms")},
+                "accelerator": system["accelerator_model_name"],
+                "nodes": system["number_of_nodes"],
+                "each": system["accelerators_per_node"],
+                "network": system.get("host_networking", ""),
+            }
+
+
+def _later_rounds(folder: Path) -> Iterator[dict[str, Any]]:
+    """Rounds from v4.1 on."""
+    for path in sorted((folder / "measured").glob(LATER_ROUNDS)):
+        for run in pd.read_csv(path, keep_default_na=False).to_dict("records"):
+            yield {
+                **{name: run[name] for name in ("org", "system", "batch", "iter_ms", "nodes", "network")},
+                "round": str(run["round"]).removeprefix("v"),
+                "accelerator": run["accel"],
+                "each": run["per_node"],
+            }
 
 
 def _plan(plans: list[dict[str, object]], version: str, device: str, ranks: int) -> int | None:
-    """Index of the printed plan of as many ranks: of the same device and round, else round, else device."""
+    """Index of the printed plan of as many ranks, of a round that prints plans: of the same device and round, else
+    round, else device."""
+    if version not in {str(plan["round"]) for plan in plans}:
+        return None
     scored = [
         ((plan["round"] == version) + 2 * (device.split("-")[0] in plan["devices"][0]), -i, i)
         for i, plan in enumerate(plans)
@@ -149,18 +192,27 @@ def printed(plan: dict[str, object]) -> Held:
 
 
 @cache
-def hierarchical(nodes: int, each: int, replicated_below_gb: float) -> Held:
-    """What HugeCTR's planner makes over several nodes (`hier_auto`): nodes for GPUs, then rows cut inside a node.
+def rebuilt(topology: Topology, version: str) -> Held:
+    """What HugeCTR's planner makes where no log prints a plan, under the settings of the submissions.
 
-    No log prints it; the settings are those of NVIDIA's v3.1 configuration config_DGXH100_8x8x2112.sh. Before, in round
-    v3.0, no tables were replicated over several nodes.
+    In one scale-up domain it deals out tables to GPUs, with tables below 8 MB replicated (none among more than eight,
+    as NVIDIA's on 64 GB200). Over several (`hier_auto`) it takes nodes for GPUs and cuts rows inside a node, with
+    tables below 12.5 MB replicated; none in round v3.0. The ratio of memory to communication bandwidth is that of the
+    data sheets, rounded: 7 and 9 inside a domain of Hopper and Blackwell, 67 and 160 over cards.
     """
-    tables = load_workload(WORKLOAD).tables
+    tables, group = load_workload(WORKLOAD).tables, topology.nodes[0]
     hotness = np.array([table.pooling_factor for table in tables])
     rows = np.array([table.rows for table in tables])
-    settings = Settings(memory_communication_ratio=67, memory_gb=60.0 * each, replicated_below_gb=replicated_below_gb)
-    plan = bucket_plan(hotness, rows, tables[0].dim, nodes, settings)
-    return Held(frozenset(plan.replicated), plan.buckets, each)
+    is_flat = group.domain_ranks >= topology.world_size
+    members = 1 if is_flat else group.accelerators.count
+    replicated_below_gb = (0.008 if topology.world_size <= 8 else 0.0) if is_flat else 0.0125 * (version != "3.0")
+    settings = Settings(
+        float(round(memory_communication_ratio(topology, group))),
+        memory_gb=60.0 * members,
+        replicated_below_gb=replicated_below_gb,
+    )
+    plan = bucket_plan(hotness, rows, tables[0].dim, topology.world_size // members, settings)
+    return Held(frozenset(plan.replicated), plan.buckets, members)
 
 
 def placed(held: Held, model: StepModel) -> PlacedShards:
@@ -181,27 +233,11 @@ def placed(held: Held, model: StepModel) -> PlacedShards:
     return PlacedShards(blocks, rank, rows, opens)
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """What submissions share that should take the same time."""
-
-    round: str
-    device: str
-    nodes: int
-    each: int
-    batch: int
-    plan: int | None
-
-
 def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards]:
-    system = SYSTEMS[case.device, case.nodes, case.each]
-    topology = load_topology(system.topology, overrides=system.overrides)
-    model = StepModel(topology, load_workload(WORKLOAD, global_batch=case.batch))
+    model = StepModel(case.system, load_workload(WORKLOAD, global_batch=case.batch))
     plans = _facts(folder)["mlperf_dcnv2_plans"]
-    if case.nodes > 1 or case.plan is None:
-        held = hierarchical(case.nodes, case.each, 0.0 if case.round == "3.0" else 0.0125)
-    else:
-        held = printed(plans[case.plan])
+    is_printed = case.plan is not None and case.nodes == 1
+    held = printed(plans[case.plan]) if is_printed else rebuilt(case.system, case.round)
     return model, placed(held, model)
 
 
@@ -217,11 +253,11 @@ def seconds(
     judge: Judge = estimated,
 ) -> float:
     """The step of a configuration under its plan, with the shipped coefficients or others in place of some."""
-    with replaced({place: value for place, value in values.items() if place not in OVERHEADS.values()}):
+    with replaced({place: value for place, value in values.items() if place not in _OVERHEADS}):
         model, shards = _planned(case, folder)
         step_s = judge(model, shards)
     software = software_coefficients("hugectr")
-    place = OVERHEADS[case.round]
+    place = OVERHEADS.get(case.round, NEWEST)
     own = getattr(software, place[2])
     return step_s - software.step_overhead_s.value + values.get(place, own.value)
 
@@ -303,8 +339,7 @@ def predict(folder: Path) -> pd.DataFrame:
 
 def _naive_seconds(case: Configuration) -> float:
     """Everything spread evenly, at the data sheet's rates: products, rows once forward and once backward, exchanges."""
-    system = SYSTEMS[case.device, case.nodes, case.each]
-    group = load_topology(system.topology, overrides=system.overrides).nodes[0]
+    group = case.system.nodes[0]
     workload = load_workload(WORKLOAD, global_batch=case.batch)
     world, up, out, dense = case.nodes * case.each, group.links.scale_up, group.links.scale_out, dense_size(workload)
     port = up.bandwidth if up else group.links.pcie.bandwidth
@@ -356,7 +391,7 @@ def held_out(
 
 
 def _group(case: Configuration) -> str:
-    return f"v{case.round} {case.nodes} x {case.each} {case.device}"
+    return f"v{case.round} {case.nodes} x {case.each} {case.accelerator}"
 
 
 DATA_SET = DataSet(

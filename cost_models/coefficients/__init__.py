@@ -132,6 +132,8 @@ class NamedCoefficients(Record):
 class DeviceCoefficients(NamedCoefficients):
     """What a device achieves of its data sheet."""
 
+    same_chip_as: str | None = None
+    """Another device whose file gives what this one leaves out."""
     lookup_efficiency: Coefficient
     sector_bytes: Coefficient
     flop_utilization: Coefficient
@@ -355,7 +357,10 @@ def device_coefficients(device: str) -> DeviceCoefficients:
             shipped = directory / f"{device}.yaml"
             return _read(path, DeviceCoefficients, base=default, between=shipped if shipped.is_file() else None)
     own = directory / f"{device}.yaml"
-    return _read(own, DeviceCoefficients, base=default) if own.is_file() else _read(default, DeviceCoefficients)
+    if not own.is_file():
+        return _read(default, DeviceCoefficients)
+    same = read_yaml(own).data.get("same_chip_as")
+    return _read(own, DeviceCoefficients, base=default, between=directory / f"{same}.yaml" if same else None)
 
 
 @cache

@@ -159,7 +159,7 @@ def test_counts_of_distinct_rows_are_those_that_the_benchmark_logged() -> None:
 
 @pytest.mark.parametrize(
     "left_out",
-    [lambda case: case.nodes > 1 or case, lambda case: case.device in {"H100-PCIe", "L40"} or case],
+    [lambda case: case.nodes > 1 or case, lambda case: case.accelerator in {"H100-PCIE-80GB", "L40"} or case],
     ids=["several nodes", "PCIe"],
 )
 def test_iteration_times_of_a_kind_of_system_that_was_left_out(left_out: Callable[[object], object]) -> None:

@@ -1,0 +1,83 @@
+"""The clusters that MLPerf's submissions describe in words: accelerator, nodes, accelerators of a node, network."""
+
+import re
+from functools import cache
+
+from topologies.cluster import Topology
+from topologies.errors import InputError
+from topologies.loading import TOPOLOGIES, load_topology
+
+MODEL = re.compile(r"\b(GB300|GB200|B300|B200|H200|H100|A100|A30|A40|L40S|L40|V100)\b")
+FORMS = ("SXM", "PCIE", "NVL")
+IN_A_RACK = ("GB200", "GB300")
+"""Those of which a rack is one scale-up domain."""
+
+
+class UnknownSystemError(ValueError):
+    """No topology of the catalog has the hardware; the message says what is missing."""
+
+
+@cache
+def _single_groups() -> tuple[tuple[str, str, int], ...]:
+    """Name, accelerator and accelerators of a node of the catalog's topologies of one kind of node."""
+    loaded = [(name, load_topology(name)) for name in TOPOLOGIES.names()]
+    groups = [(name, topology.nodes[0]) for name, topology in loaded if len(topology.nodes) == 1]
+    return tuple((name, group.accelerators.device, group.accelerators.count) for name, group in groups)
+
+
+def _model_and_form(words: str) -> tuple[str, str] | None:
+    """H100 and PCIE of "NVIDIA H100-PCIe-80GB"; None where no model is named."""
+    match = MODEL.search(words.upper())
+    if match is None:
+        return None
+    form = next((form for form in FORMS if form in words.upper().replace(match[1], "")), "")
+    return match[1], form
+
+
+def _is_like(device: str, model: str, form: str) -> bool:
+    own = _model_and_form(device)
+    return own is not None and own[0] == model and (form == own[1] or "" in (form, own[1]))
+
+
+def _gigabytes(words: str) -> str | None:
+    match = re.search(r"(\d+) ?GB", words)
+    return match[1] if match else None
+
+
+def network_kind(network: str) -> str | None:
+    """The kind of the cards between nodes by a submission's words; None where they do not tell."""
+    words = network.upper()
+    compute = next((part for part in re.split(r"[;,]", words) if "COMPUTE" in part), words)
+    if re.search(r"INFINIBAND|\bIB\b|\bNDR\b|\bHDR\b|\bXDR\b", compute):
+        return "infiniband"
+    return "roce" if re.search(r"ROCE|ETHERNET", compute) else None
+
+
+@cache
+def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> Topology:
+    """The cluster of so many nodes with `each` accelerators; its cards are as many a rank as in the catalog.
+
+    Raises UnknownSystemError where the catalog has no such accelerator, or nothing that joins the nodes.
+    """
+    asked = _model_and_form(accelerator)
+    if asked is None:
+        raise UnknownSystemError(f"{accelerator}: no such accelerator is known")
+    model, form = asked
+    known = [entry for entry in _single_groups() if _is_like(entry[1], model, form)]
+    if not known:
+        raise UnknownSystemError(f"{accelerator}: no topology of the catalog has it")
+    size = _gigabytes(accelerator)
+    name, _, count = min(known, key=lambda entry: (_gigabytes(entry[1]) != size, entry[2] != each, -entry[2], entry[0]))
+    overrides = [f"nodes.0.count={nodes}"]
+    if count != each:
+        overrides += [f"nodes.0.accelerators.count={each}", "nodes.0.links.pcie.accelerators_per_switch=1"]
+        cards = load_topology(name).nodes[0].links.scale_out
+        if cards is not None:
+            overrides.append(f"nodes.0.links.scale_out.count={max(1, cards.count * each // count)}")
+    kind = network_kind(network)
+    if nodes > 1 and kind is not None and model not in IN_A_RACK:
+        overrides.append(f"nodes.0.links.scale_out.kind={kind}")
+    try:
+        return load_topology(name, overrides=overrides)
+    except InputError as error:
+        raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {error.faults[0].message}") from None
