@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from cost_models.coefficients import (
     CollectiveCoefficients,
     CollectiveOperation,
-    LinkCoefficients,
     collective_files,
 )
 from cost_models.error_bars import HELD_OUT, MEAN_TO_90
@@ -129,30 +128,3 @@ def collective_law(
                 takes_turns=file.takes_turns,
             )
     return None
-
-
-def all_to_all_between_domains(link: LinkCoefficients, bytes_per_s: float, domains: float) -> float:
-    """Achieved rate of a card in an all-to-all among so many scale-up domains: less the more of them take part."""
-    efficiency = link.all_to_all_efficiency.value
-    if link.all_to_all_loss_per_doubling:
-        efficiency *= np.exp2(-link.all_to_all_loss_per_doubling.value * np.log2(max(domains, 2.0) / 2))
-    return _limited(link, bytes_per_s * float(efficiency))
-
-
-def all_reduce_between_domains(
-    link: LinkCoefficients, bytes_per_s: float, domains: float, domain_ranks: int, inside_bytes_per_s: float
-) -> float:
-    """Rate at which 2 (1 - 1/domains) / domain_ranks of the buffer would cross a card in the time of an all-reduce.
-
-    With a measured growth that time is the reduction inside the domain and, after it, for each doubling of the
-    domains a share of the time in which 2 / domain_ranks of the buffer would cross the card at line rate.
-    """
-    if link.all_reduce_growth is None or domains <= 1:
-        return _limited(link, bytes_per_s * link.all_reduce_efficiency.value)
-    inside = (domain_ranks - 1) / domain_ranks / inside_bytes_per_s
-    between = link.all_reduce_growth.value * np.log2(domains) / domain_ranks / bytes_per_s
-    return float((1 - 1 / domains) / domain_ranks / (inside + between))
-
-
-def _limited(link: LinkCoefficients, achieved: float) -> float:
-    return min(achieved, link.ceiling_bytes_per_s.value) if link.ceiling_bytes_per_s else achieved

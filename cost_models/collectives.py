@@ -118,7 +118,7 @@ def all_reduce_seconds(
 ) -> dict[Resource, Floats | float]:
     """Every rank of the world gets the sums of all dense gradients; `port` is the rate of its port, or that of many
     bytes."""
-    moved = all_reduce(kind.world, gradient_bytes)
+    moved = all_reduce(kind.world, gradient_bytes, in_network=kind.reduces_in_network)
     link = moved.port / (kind.link_all_reduce if port is None else port)
     nic = moved.card / kind.nic_all_reduce
     return {LINK_OUT: link, LINK_IN: link, NIC_OUT: nic, NIC_IN: nic}

@@ -53,8 +53,9 @@ def reduce_scatter(group: RankGroup, whole: Amount) -> Crossing:
     return Crossing(whole * (part - 1) / part, whole / part * (1 - part / group.size))
 
 
-def all_reduce(group: RankGroup, whole: Amount) -> Crossing:
+def all_reduce(group: RankGroup, whole: Amount, *, in_network: bool = False) -> Crossing:
     """Every rank has `whole` bytes of sums and is to get all of the totals: a ring inside the domains, then one among
-    them with the shares."""
+    them with the shares, or (`in_network`) switches that take each share once and give its total back."""
     once = reduce_scatter(group, whole)
-    return Crossing(2 * once.port, 2 * once.card)
+    leaves = in_network and group.size > group.per_domain
+    return Crossing(2 * once.port, whole / group.per_domain if leaves else 2 * once.card)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from cost_models.between_domains import NOTHING, BetweenDomains, between_domains
 from cost_models.coefficients import (
     Coefficient,
     CollectiveOperation,
@@ -20,8 +21,6 @@ from cost_models.coefficients import (
 from cost_models.collective_laws import (
     CollectiveLaw,
     Protocol,
-    all_reduce_between_domains,
-    all_to_all_between_domains,
     collective_law,
 )
 from cost_models.groups import RankGroup
@@ -137,8 +136,14 @@ class RankKind:
     nic_all_to_all: float
     """Rate of the card that serves the rank (all its cards together); infinite where none is described."""
     nic_all_reduce: float
-    nic_hop_s: float
-    """Latency that the library adds to that of the card."""
+    exchange_hops_s: float
+    """Latency that the library adds to that of the card in exchanges."""
+    reduction_hops_s: float
+    """The same in all-reduces."""
+    ring_hops_s: float
+    """What reduce-scatters and all-gathers between domains add to the latency of an exchange."""
+    reduces_in_network: bool
+    """Whether the switches between domains reduce, so that sums cross a card once."""
     pcie_bytes_per_s: float
     """Rate of the rank's own link to the host, and of the uplink of its switch."""
     front_end_bytes_per_s: float
@@ -198,7 +203,6 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     ranks = group.accelerators.count
     up = group.links.scale_up
     domain = group.domain_ranks
-    domains = max(1.0, topology.world_size / domain)
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
     hbm = group.accelerators.hbm
@@ -208,7 +212,9 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     all_to_all = _protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value))
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
     exchanged = _balanced_wire_bytes(workload, topology.world_size, domain)
-    nic_all_to_all, nic_all_reduce = _nic_rates(group, domains, domain, all_reduce[-1].bytes_per_s)
+    world = RankGroup(ranks, domain, topology.world_size)
+    in_network = topology.network.reduces
+    beyond = _beyond(group, world, all_reduce[-1].bytes_per_s, software.exchange_in_phases, in_network)
     return RankKind(
         group=group.name,
         world_size=topology.world_size,
@@ -242,9 +248,12 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, exchanged, topology.world_size),
         link_takes_turns=_takes_turns(group, domain),
-        nic_all_to_all=nic_all_to_all,
-        nic_all_reduce=nic_all_reduce,
-        nic_hop_s=_hop_s(group),
+        nic_all_to_all=beyond.all_to_all_bytes_per_s,
+        nic_all_reduce=beyond.all_reduce_bytes_per_s,
+        exchange_hops_s=beyond.exchange_s,
+        reduction_hops_s=beyond.reduction_s,
+        ring_hops_s=beyond.ring_s,
+        reduces_in_network=in_network,
         pcie_bytes_per_s=host_rate,
         front_end_bytes_per_s=_front_end_rate(group),
         memories=_memories(group, device, host_rate),
@@ -355,19 +364,16 @@ def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
     return min(achieved, link.ceiling_bytes_per_s.value) if link.ceiling_bytes_per_s else achieved
 
 
-def _nic_rates(group: NodeGroup, domains: float, domain_ranks: int, inside: float) -> tuple[float, float]:
+def _beyond(
+    group: NodeGroup, world: RankGroup, inside_bytes_per_s: float, in_phases: bool, in_network: bool
+) -> BetweenDomains:
+    """What the card that serves a rank achieves, with all that it has."""
     nics = group.links.scale_out
     if nics is None:
-        return float("inf"), float("inf")
+        return NOTHING
     link = link_coefficients(nics.kind, "default-scale-out")
     bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
-    all_to_all = all_to_all_between_domains(link, bandwidth, domains)
-    return all_to_all, all_reduce_between_domains(link, bandwidth, domains, domain_ranks, inside)
-
-
-def _hop_s(group: NodeGroup) -> float:
-    nics = group.links.scale_out
-    return 0.0 if nics is None else _or(link_coefficients(nics.kind, "default-scale-out").hop_s, 0.0)
+    return between_domains(link, bandwidth, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network)
 
 
 def _peak_flops(group: NodeGroup, workload: Workload) -> float:

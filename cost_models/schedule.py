@@ -167,22 +167,26 @@ class Schedule:
         return {stage: self._lines(stage) for stage in self.collectives}
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        path_s = self._software.collective_latency_s.value + self._path_latency_s()
         reduces = stage == "all_reduce"
+        path_s = self._software.collective_latency_s.value + self._path_latency_s(reduces=reduces)
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in self._kinds]
         if not self._has(NIC_OUT):
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
         in_phases = self._software.exchange_in_phases and stage in _EXCHANGED
         return exchange_lines(protocols, path_s, operator.add if in_phases else max)
 
-    def _path_latency_s(self) -> float:
-        """The latency of the longest path between two ranks: in a domain or, with cards, over the network."""
+    def _path_latency_s(self, *, reduces: bool) -> float:
+        """The latency of the longest path between two ranks: in a domain or, with cards, over the network, with what
+        the library adds in an exchange or a reduction."""
         groups, levels = self._topology.nodes, self._topology.network.levels
         inside = [group.links.scale_up or group.links.pcie for group in groups]
         if not self._has(NIC_OUT):
             return max(link.latency for link in inside)
-        pairs = zip(self._kinds, groups, strict=True)
-        cards = [group.links.scale_out.latency + kind.nic_hop_s for kind, group in pairs if group.links.scale_out]
+        cards = [
+            group.links.scale_out.latency + (kind.reduction_hops_s if reduces else kind.exchange_hops_s)
+            for kind, group in zip(self._kinds, groups, strict=True)
+            if group.links.scale_out
+        ]
         return max(cards, default=0.0) + sum(level.latency for level in levels)
 
     @cached_property

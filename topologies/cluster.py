@@ -279,6 +279,13 @@ class Network(Record):
     levels: tuple[NetworkLevel, ...] = ()
     rails: Annotated[bool, Field(strict=True)] = False
     """Whether equal cards of all nodes share a leaf (rail-optimised)."""
+    in_network_reduction: Annotated[Literal["none", "sharp"], Field(exclude_if=lambda value: value == "none")] = "none"
+    """Whether its switches sum what all-reduces send (SHARP, InfiniBand)."""
+
+    @property
+    def reduces(self) -> bool:
+        """Whether sums are made in the switches."""
+        return self.in_network_reduction != "none"
 
     @field_validator("levels")
     @classmethod
@@ -329,6 +336,13 @@ class Topology(Record):
                 raise ValueError(
                     f"node group {lonely[0]!r} has no links.scale_out,"
                     f" and a cluster of {self.node_count} nodes needs it"
+                )
+        if self.network.reduces:
+            kinds = {group.name: group.links.scale_out.kind for group in self.nodes if group.links.scale_out}
+            if others := [name for name, kind in kinds.items() if kind != "infiniband"]:
+                raise ValueError(
+                    f"network.in_network_reduction is {self.network.in_network_reduction}, which is InfiniBand's,"
+                    f" and node group {others[0]!r} has links.scale_out of kind {kinds[others[0]]!r}"
                 )
         return self
 

@@ -7,15 +7,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
+from cost_models.between_domains import between_domains
 from cost_models.calibration.robust import fit
 from cost_models.coefficients import CollectiveOperation, LinkCoefficients, link_coefficients, software_coefficients
-from cost_models.collective_laws import (
-    all_reduce_between_domains,
-    all_to_all_between_domains,
-    collective_law,
-    wire_bytes,
-)
+from cost_models.collective_laws import collective_law, wire_bytes
 from cost_models.error_bars import band, error_90
+from cost_models.groups import RankGroup
 
 DEVICE, UP, UP_BYTES_PER_S, OUT, CARD_BYTES_PER_S, DOMAIN = "A100-SXM4-40GB", "nvlink3", 300e9, "roce", 25e9, 8
 METRICS: dict[str, tuple[CollectiveOperation, float]] = {
@@ -70,13 +67,14 @@ def _one(operation: CollectiveOperation, buffer: float, ranks: int, link: LinkCo
     if ranks == domain:
         return inside
     domains, latency = ranks / domain, software_coefficients("torchrec").collective_latency_s.value
+    world = RankGroup(domain, domain, ranks)
+    first, rate = law.line_at(passes * buffer * inside_share)
+    card = between_domains(link, CARD_BYTES_PER_S, world, rate, in_phases=False, in_network=False)
     if operation == "all_to_all":
-        across = buffer * (1 - 1 / domains) / all_to_all_between_domains(link, CARD_BYTES_PER_S, domains)
+        across = buffer * (1 - 1 / domains) / card.all_to_all_bytes_per_s + card.exchange_s
     else:
-        first, rate = law.line_at(passes * buffer * inside_share)
         latency = max(latency, first)
-        card = all_reduce_between_domains(link, CARD_BYTES_PER_S, domains, domain, rate)
-        across = 2 * buffer * (1 - 1 / domains) / domain / card
+        across = 2 * buffer * (1 - 1 / domains) / domain / card.all_reduce_bytes_per_s + card.reduction_s
     return max(inside, across + latency)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
+from cost_models.between_domains import all_to_all_rate
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import harness_coefficients, link_coefficients
-from cost_models.collective_laws import all_to_all_between_domains
 from cost_models.error_bars import band
 
 HARNESS, LINK, CARD_BYTES_PER_S = "deepep", "infiniband", 50e9
@@ -52,7 +52,7 @@ def shipped() -> dict[str, float]:
 def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     """Predicted seconds of each row."""
     link = link_coefficients(LINK, "default-scale-out")
-    rate = np.array([all_to_all_between_domains(link, CARD_BYTES_PER_S, nodes) for nodes in rows.node_num])
+    rate = np.array([all_to_all_rate(link, CARD_BYTES_PER_S, nodes - 1) for nodes in rows.node_num])
     launch = rows.kernel.map({kernel: values[f"{kernel}_launch_s"] for kernel in ELEMENT_BYTES}).to_numpy(float)
     return launch + rows.card_bytes.to_numpy() / rate
 

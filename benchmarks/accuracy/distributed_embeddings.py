@@ -25,8 +25,6 @@ from topologies.loading import load_topology
 SOFTWARE = "distributed-embeddings"
 LARGEST_SLICE = 1280 * 2**20
 FITTED = ("step_overhead_s", "vector_s", "backward_passes")
-OVERRIDES = ("nodes.0.links.scale_out.kind=roce",)
-"""Flat all-to-all among all ranks: its loss with more nodes is known for A100 over RoCE only (`bus_bandwidth`)."""
 
 
 def cases(folder: Path) -> pd.DataFrame:
@@ -37,7 +35,7 @@ def cases(folder: Path) -> pd.DataFrame:
 def model_of(name: str, gpus: int, batch: int) -> StepModel:
     """The step of one of its synthetic models on so many A100."""
     nodes, each = max(1, gpus // 8), min(gpus, 8)
-    overrides = [f"nodes.0.count={nodes}", *OVERRIDES]
+    overrides = [f"nodes.0.count={nodes}"]
     if each < 8:
         overrides += [
             f"nodes.0.accelerators.count={each}",

@@ -191,9 +191,16 @@ class LinkCoefficients(NamedCoefficients):
     ceiling_bytes_per_s: Coefficient | None = None
     """An upper limit whatever the bandwidth."""
     all_to_all_loss_per_doubling: Coefficient | None = None
-    """How the efficiency falls with the scale-up domains: all_to_all_efficiency holds for two of them."""
+    """How the efficiency falls for each doubling of the peers of a card: all_to_all_efficiency holds for few of them
+    (see `between_domains`). Unset: not at all."""
     hop_s: Coefficient | None = None
-    """Latency that the library adds to that of the cards for a hop between domains. Unset: none."""
+    """Latency that the library adds to that of the cards in an exchange between domains. Unset: none."""
+    peer_s: Annotated[Coefficient | None, NEWER] = None
+    """What each peer of a card beyond the first adds to it. Unset: nothing."""
+    tree_hop_s: Annotated[Coefficient | None, NEWER] = None
+    """The same of an all-reduce, for each doubling of the domains, once up and once down. Unset: none."""
+    ring_hop_s: Annotated[Coefficient | None, NEWER] = None
+    """What a reduce-scatter or all-gather takes longer than an exchange for each domain beyond two. Unset: nothing."""
     all_reduce_growth: Coefficient | None = None
     """Replaces all_reduce_efficiency between domains, which comes after the reduction inside them."""
 

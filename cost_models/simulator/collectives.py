@@ -25,6 +25,8 @@ class Transfer:
     hubs: list[Use]
     inside: bool
     reduction: bool = False
+    around: bool = False
+    """Whether it goes around a ring of domains, one after the other."""
 
 
 class Collectives:
@@ -64,10 +66,11 @@ class Collectives:
         inside = [*traffic.port(OUT, reduction=reduction), *traffic.port(IN, reduction=reduction)]
         transfers = [Transfer(np.asarray(passes * size * (part - 1) / part), inside, [], True, reduction)]
         if groups.leave_domains:
-            across = passes * size / part * (1 - part / groups.size)
+            in_network = reduction and self._traffic.reduces_in_network
+            across = size / part if in_network else passes * size / part * (1 - part / groups.size)
             uses = [
                 *traffic.card(groups, OUT, reduction=reduction),
                 *traffic.card(groups, IN, reduction=reduction),
             ]
-            transfers.append(Transfer(np.asarray(across), uses, [], False, reduction))
+            transfers.append(Transfer(np.asarray(across), uses, [], False, reduction, not reduction))
         return transfers

@@ -122,6 +122,8 @@ class Exchanges:
                 continue
             ready = graph.join(group, reached)
             inside_s, across_s = self._latency[phase[0].reduction]
+            if any(transfer.around for transfer in phase):
+                across_s += max(kind.ring_hops_s for kind in self._network.kinds)
             latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.full(groups.count, across_s)
             ready = graph.add(latency, [ready])
             moves, group_of_move = [ready], [np.arange(len(ready))]

@@ -133,8 +133,11 @@ class SimulatedNetwork:
             measured = (kind.reduction_protocols if reduction else kind.exchange_protocols)[0].latency_s
             by_path = overhead_s + (group.links.scale_up or group.links.pcie).latency
             inside.append(by_path if measured is None else measured)
-        pairs = zip(self.kinds, groups, strict=True)
-        cards = [group.links.scale_out.latency + kind.nic_hop_s for kind, group in pairs if group.links.scale_out]
+        cards = [
+            group.links.scale_out.latency + (kind.reduction_hops_s if reduction else kind.exchange_hops_s)
+            for kind, group in zip(self.kinds, groups, strict=True)
+            if group.links.scale_out
+        ]
         across = overhead_s + max(cards, default=0.0) + sum(level.latency for level in levels)
         return self.of_kind(inside), max(across, *inside)
 

@@ -20,6 +20,7 @@ class LinkTraffic:
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network
+        self.reduces_in_network = network.topology.network.reduces
         self._first_hub: dict[ProcessGroups, int] = {}
         self._hub_count = 0
 

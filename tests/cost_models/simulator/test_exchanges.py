@@ -178,7 +178,7 @@ def test_two_ranks_share_a_card() -> None:
     demand = replace(nothing(4), vectors_to_each_bytes=np.array([5e6, 5e6, 0.0, 0.0]))
     steps = steps_of(cluster, model, demand)
     latency = max(
-        kind.exchange_protocols[0].latency_s or 0.0, software.collective_latency_s.value + 2e-6 + kind.nic_hop_s
+        kind.exchange_protocols[0].latency_s or 0.0, software.collective_latency_s.value + 2e-6 + kind.exchange_hops_s
     )
     assert seconds(steps, "output dist (table-wise)") == pytest.approx(latency + 20e6 / kind.nic_all_to_all, rel=EXACT)
 
