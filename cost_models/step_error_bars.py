@@ -15,13 +15,11 @@ from cost_models.coefficients import (
     DtypeCoefficient,
     Evidence,
     Quantity,
-    StepEvidence,
     device_coefficients,
     link_coefficients,
 )
 from cost_models.collective_laws import collective_law
 from cost_models.dense import dense_seconds
-from cost_models.dense_size import dense_size
 from cost_models.error_bars import (
     Cause,
     ErrorBand,
@@ -30,17 +28,14 @@ from cost_models.error_bars import (
     doublings_outside,
     error_90,
     is_of,
-    outside,
     width,
 )
 from cost_models.model import BATCH_COPY, Evaluation
 from cost_models.resources import DEVICE, FETCHES, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
-    HBM,
     HOME,
     MEMORIES,
-    MEMORY_HBM,
     PLACEMENT_TIERS,
     TIERS,
     Floats,
@@ -49,7 +44,7 @@ from cost_models.shards import (
     state_memory,
 )
 from cost_models.step_costs import StepCosts
-from topologies.cluster import NodeGroup
+from cost_models.step_evidence import link_inside, told_by_steps
 
 UNSEEN_STEPS_90 = 0.25
 """Error of the sum of the terms under software of which no whole step was measured (assumed)."""
@@ -122,42 +117,11 @@ def _step_bar(model: StepCosts, placed: PlacedShards, causes: list[Cause]) -> Er
     if evidence is None:
         words = f"{_sources(causes)}; no whole step of {software.name} was measured"
         return ErrorBand(float(np.hypot(UNSEEN_STEPS_90, terms)), words, (*_spec_only(causes), software.name))
-    beyond = outside(evidence.valid, _step_case(model))
-    of_steps = float(width(evidence.residual_90, beyond))
-    range_words = ", beyond their range of sizes" if beyond > 0.5 else ""
-    if _is_covered(model, placed, evidence):
-        return ErrorBand(of_steps, f"{evidence.rows} whole steps of {software.name} on such hardware{range_words}")
-    words = f"{_sources(causes)}; whole steps of {software.name} on other hardware or tiers only{range_words}"
-    return ErrorBand(float(np.hypot(of_steps, terms)), words, _spec_only(causes))
-
-
-def _step_case(model: StepCosts) -> dict[Quantity, float]:
-    return {
-        "ranks": float(model.topology.world_size),
-        "samples_per_rank": model.batching.samples_per_rank,
-        "lookups_per_sample": float(model.tables.lookups_per_sample.sum()),
-        "macs_per_sample": float(dense_size(model.workload).macs),
-    }
-
-
-def _is_covered(model: StepCosts, placed: PlacedShards, evidence: StepEvidence) -> bool:
-    """Whether the measured steps ran on this hardware: training, with all tables and their state in HBM."""
-    groups = model.topology.nodes
-    crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
-    networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
-    return (
-        model.tables.training
-        and bool((placed.blocks.tier == HBM).all() and (state_memory(placed.blocks) == MEMORY_HBM).all())
-        and {group.accelerators.device for group in groups} <= set(evidence.devices)
-        and {_link(group)[0] for group in groups} <= set(evidence.links)
-        and networks <= set(evidence.networks)
-    )
-
-
-def _link(group: NodeGroup) -> tuple[str, float]:
-    """Kind and bandwidth of the link inside a node."""
-    up = group.links.scale_up
-    return (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+    told = told_by_steps(model, placed, evidence, software.name)
+    if told.is_enough:
+        return ErrorBand(told.error_90, told.words)
+    words = f"{_sources(causes)}; {told.words}"
+    return ErrorBand(float(np.hypot(told.error_90, terms)), words, _spec_only(causes))
 
 
 def _basis(causes: list[Cause]) -> str:
@@ -317,7 +281,7 @@ class _StageErrors:
         return Cause(f"{operation} of {link.name}", link.name, seconds / self._seconds, error, evidence.kind)
 
     def _port(self, operation: CollectiveOperation, seconds: float) -> Cause:
-        kind, (name, port) = self._model.kinds[self._kind], _link(self._group)
+        kind, (name, port) = self._model.kinds[self._kind], link_inside(self._group)
         share, domain = seconds / self._seconds, kind.domain_ranks
         law = collective_law(operation, self._device, name, port, domain)
         if law is None:

@@ -1,14 +1,15 @@
 """`python -m benchmarks.accuracy [DIR] [--refit] [--json] [--docs]`, from the root of a checkout.
 
 Without --refit nothing is fitted but what is held out: every row's measured and predicted value with its 90 % band,
-and a summary by data set. DIR has the form of benchmarks/data/facts: `published.json` and `measured/*.csv`; a data set
-whose file is missing is left out.
+a summary by data set, and how often the faster of two plans or systems is picked. DIR has the form of
+benchmarks/data/facts: `published.json` and `measured/*.csv`, any of them, with any rows. What cannot be predicted is
+left out and listed on standard error with its reason: a file or column that is missing, hardware that is unknown.
 """
 
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -22,9 +23,12 @@ from benchmarks.accuracy import (
     mad_max,
     mlperf,
     nccl,
+    new_systems,
+    ranking,
     tbe_h100,
     ugache,
 )
+from benchmarks.accuracy.ranking import DataSetOrder
 from benchmarks.accuracy.report import page, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 from cost_models.calibration.robust import UndeterminedError
@@ -45,8 +49,18 @@ DATA_SETS: tuple[DataSet, ...] = (
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
 
 
-def results(folder: Path, *, hold_out: bool = True) -> list[tuple[DataSet, pd.DataFrame, Summary]]:
-    """Rows and summary of each data set that the folder has."""
+@dataclass(frozen=True)
+class Result:
+    """A data set of a folder: its rows, their summary, and how their order is predicted."""
+
+    dataset: DataSet
+    rows: pd.DataFrame
+    summary: Summary
+    order: DataSetOrder | None
+
+
+def results(folder: Path, *, hold_out: bool = True) -> list[Result]:
+    """Each data set that the folder has."""
     found = []
     for dataset in DATA_SETS:
         try:
@@ -54,10 +68,20 @@ def results(folder: Path, *, hold_out: bool = True) -> list[tuple[DataSet, pd.Da
         except FileNotFoundError as missing:
             print(f"{dataset.name}: no {missing.filename}; left out", file=sys.stderr)
             continue
+        except KeyError as missing:
+            print(f"{dataset.name}: no column or key {missing}; left out", file=sys.stderr)
+            continue
+        except AttributeError as missing:
+            if not isinstance(missing.obj, pd.DataFrame):
+                raise
+            print(f"{dataset.name}: no column {missing.name!r}; left out", file=sys.stderr)
+            continue
         if rows.empty:
             print(f"{dataset.name}: no rows; left out", file=sys.stderr)
             continue
-        found.append((dataset, rows, summarise(dataset, rows, _held_out(dataset, folder) if hold_out else None)))
+        held_out = _held_out(dataset, folder) if hold_out else None
+        summary, order = summarise(dataset, rows, held_out), ranking.order_of(dataset, rows, held_out)
+        found.append(Result(dataset, rows, summary, order))
     return found
 
 
@@ -86,13 +110,25 @@ def main() -> int:
             print(path, file=sys.stderr)
     found = results(wanted.folder, hold_out=not wanted.no_hold_out)
     if wanted.json:
-        rows = {dataset.name: json.loads(frame.to_json(orient="records")) for dataset, frame, _ in found}
-        print(json.dumps({"rows": rows, "summary": [asdict(summary) for _, _, summary in found]}, indent=1))
+        rows = {each.dataset.name: json.loads(each.rows.to_json(orient="records")) for each in found}
+        orders = [asdict(each.order) for each in found if each.order]
+        print(
+            json.dumps({"rows": rows, "summary": [asdict(each.summary) for each in found], "order": orders}, indent=1)
+        )
     else:
-        print(table([summary for _, _, summary in found]))
+        print(table([each.summary for each in found]))
+        print()
+        print(ranking.table([each.order for each in found if each.order]))
     if wanted.docs:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page([(dataset, summary) for dataset, _, summary in found], nccl.transfer(wanted.folder)))
+        PAGE.write_text(
+            page(
+                [(each.dataset, each.summary) for each in found],
+                nccl.transfer(wanted.folder),
+                [each.order for each in found if each.order],
+                new_systems.errors(wanted.folder),
+            )
+        )
     return 0
 
 

@@ -114,6 +114,7 @@ def predict(folder: Path) -> pd.DataFrame:
     )
     out["torchrec_s"] = rows.buffer / np.where(across, TORCHREC_BYTES_PER_S[1], TORCHREC_BYTES_PER_S[0])
     out["gated"] = True
+    out["alike"] = rows.operation
     return out
 
 

@@ -4,48 +4,63 @@ The library balances bytes: a table above 1280 x 2^20 elements is halved by colu
 sorted by (size, table), descending, and dealt to the ranks to and fro (`memory_balanced` of its DistEmbeddingStrategy).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.systems import UnknownSystemError, topology_of
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import Place, replaced, software_coefficients
 from cost_models.dense_size import dense_size
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
-from topologies.loading import load_topology
+from topologies.errors import InputError
 
 SOFTWARE = "distributed-embeddings"
+MEMORY = "80GB"
 LARGEST_SLICE = 1280 * 2**20
 FITTED = ("step_overhead_s", "vector_s", "backward_passes")
 
 
 def cases(folder: Path) -> pd.DataFrame:
-    """The rows."""
-    return pd.read_csv(folder / "measured" / "e2e_steps_distributed_embeddings.csv")
+    """The rows whose model and cluster are known; the others are listed on standard error."""
+    rows = pd.read_csv(folder / "measured" / "e2e_steps_distributed_embeddings.csv")
+    reasons = [_reason(row) for row in rows.itertuples()]
+    for row, reason in zip(rows.itertuples(), reasons, strict=True):
+        if reason:
+            print(f"distributed_embeddings: {row.model} on {row.gpus} left out: {reason}", file=sys.stderr)
+    return rows[[not reason for reason in reasons]]
 
 
-def model_of(name: str, gpus: int, batch: int) -> StepModel:
-    """The step of one of its synthetic models on so many A100."""
+def _reason(row: Any) -> str:
+    """Why a row cannot be predicted; empty where it can."""
+    if row.gpus > 8 and row.gpus % 8:
+        return f"{row.gpus} GPUs are no whole nodes of eight"
+    try:
+        model_of(row.system, row.model, row.gpus, row.global_batch)
+    except UnknownSystemError as error:
+        return str(error)
+    except InputError as error:
+        return error.faults[0].message
+    return ""
+
+
+def model_of(system: str, name: str, gpus: int, batch: int) -> StepModel:
+    """The step of one of its synthetic models on so many of a system's accelerators; with 80 GB each unless it says."""
     nodes, each = max(1, gpus // 8), min(gpus, 8)
-    overrides = [f"nodes.0.count={nodes}"]
-    if each < 8:
-        overrides += [
-            f"nodes.0.accelerators.count={each}",
-            f"nodes.0.links.scale_out.count={each}",
-            "nodes.0.links.pcie.accelerators_per_switch=1",
-        ]
     workload = load_workload(
         f"nv-{name.lower()}", global_batch=batch, overrides=[f"software={SOFTWARE}", "pipeline=none"]
     )
-    return StepModel(load_topology("dgx-a100-80", overrides=overrides), workload)
+    return StepModel(topology_of(f"{system} {MEMORY}", nodes, each), workload)
 
 
 def placed(model: StepModel) -> PlacedShards:
@@ -72,7 +87,7 @@ def seconds(
     """Predicted seconds of each row, with the shipped coefficients or others in place of some."""
     places: dict[Place, float] = {("software", SOFTWARE, name): value for name, value in values.items()}
     with replaced(places):
-        models = [model_of(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
+        models = [model_of(row.system, row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
         return np.array([judge(model, placed(model)) for model in models])
 
 
@@ -127,12 +142,13 @@ def predict(folder: Path) -> pd.DataFrame:
     out["label"] = [f"{row.model} {row.gpus} A100" for row in rows.itertuples()]
     out["group"] = rows.model + " " + rows.gpus.astype(str)
     out["measured_s"], out["predicted_s"] = rows.step_ms * 1e-3, seconds(rows)
-    models = [model_of(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
+    models = [model_of(row.system, row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
     bars = [model.error_bars(placed(model)).step for model in models]
     ends = [bar.around(predicted) for bar, predicted in zip(bars, out.predicted_s, strict=True)]
     out["low_s"], out["high_s"] = zip(*ends, strict=True) if ends else ([], [])
-    out["naive_s"] = [_naive_seconds(row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
+    out["naive_s"] = [_naive_seconds(row.system, row.model, row.gpus, row.global_batch) for row in rows.itertuples()]
     out["gated"] = True
+    out["alike"] = rows.model + " " + rows.global_batch.astype(str)
     return out
 
 
@@ -146,9 +162,9 @@ def held_out(folder: Path, by: Sequence[str] = ("model", "gpus")) -> pd.Series:
     return found
 
 
-def _naive_seconds(name: str, gpus: int, batch: int) -> float:
+def _naive_seconds(system: str, name: str, gpus: int, batch: int) -> float:
     """Everything spread evenly, at the data sheet's rates."""
-    model = model_of(name, gpus, batch)
+    model = model_of(system, name, gpus, batch)
     group, tables, world = model.topology.nodes[0], model.tables, gpus
     row_bytes = float((tables.lookups_per_sample * tables.dim).sum()) * 4
     sent = float((tables.outputs_per_sample * tables.dim).sum()) * 4 * batch / world * (world - 1) / world

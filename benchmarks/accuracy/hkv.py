@@ -63,6 +63,7 @@ def predict(folder: Path) -> pd.DataFrame:
     out["naive_s"] = moved * (2 - host) / HBM_BYTES_PER_S + moved * host / PCIE_BYTES_PER_S
     out["torchrec_s"] = moved * (1 - host) / TORCHREC_BYTES_PER_S[0] + moved * host / TORCHREC_BYTES_PER_S[1]
     out["gated"] = True
+    out["alike"] = [f"dim {row.dim}, load {row.load_factor}" for row in rows.itertuples()]
     return out.set_index(rows.index)
 
 

@@ -1,6 +1,7 @@
 """Iteration times of MLPerf DLRM-DCNv2 (HugeCTR), by the planner's own step, under the plans that the logs print."""
 
 import ast
+import errno
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,7 +83,10 @@ NUDGE = 1.05
 
 @cache
 def _facts(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    facts = json.loads((folder / "published.json").read_text())
+    file = folder / "published.json"
+    if not file.is_file() and not _later_files(folder):
+        raise FileNotFoundError(errno.ENOENT, "rows", f"{file.name} or measured/{LATER_ROUNDS}")
+    facts = json.loads(file.read_text()) if file.is_file() else {}
     return {name: facts.get(name, []) for name in ("mlperf_dcnv2_runs", "mlperf_dcnv2_plans")}
 
 
@@ -149,9 +153,13 @@ def _printed_rounds(folder: Path) -> Iterator[dict[str, Any]]:
             }
 
 
+def _later_files(folder: Path) -> list[Path]:
+    return sorted((folder / "measured").glob(LATER_ROUNDS))
+
+
 def _later_rounds(folder: Path) -> Iterator[dict[str, Any]]:
     """Rounds from v4.1 on."""
-    for path in sorted((folder / "measured").glob(LATER_ROUNDS)):
+    for path in _later_files(folder):
         for run in pd.read_csv(path, keep_default_na=False).to_dict("records"):
             yield {
                 **{name: run[name] for name in ("org", "system", "batch", "iter_ms", "nodes", "network")},
@@ -305,6 +313,11 @@ def linear(cases: Sequence[Configuration], folder: Path, at: dict[Place, float])
     return Linear(tuple(cases), at, here, slopes)
 
 
+@cache
+def _linear_at(cases: tuple[Configuration, ...], folder: Path, at: tuple[tuple[Place, float], ...]) -> Linear:
+    return linear(cases, folder, dict(at))
+
+
 def solve(model: Linear, measured: np.ndarray, kept: np.ndarray) -> dict[Place, float]:
     """The coefficients that meet the kept cases and their priors best, in squares of relative errors."""
     log_at = np.log(list(model.at.values()))
@@ -335,6 +348,7 @@ def predict(folder: Path) -> pd.DataFrame:
     out["low_s"], out["high_s"] = zip(*ends, strict=True) if ends else ([], [])
     out["naive_s"] = [_naive_seconds(case) for case in rows.configuration]
     out["gated"] = rows.gated
+    out["alike"] = [f"{OVERHEADS.get(case.round, NEWEST)[2]}, batch {case.batch}" for case in rows.configuration]
     return out
 
 
@@ -381,7 +395,7 @@ def held_out(
     rows = cases(folder)
     times = configurations(rows)
     measured = np.array(list(times.values()))
-    model = linear(tuple(times), folder, shipped())
+    model = _linear_at(tuple(times), folder, tuple(shipped().items()))
     found: dict[Configuration, float] = {}
     for group in dict.fromkeys(map(left_out, times)):
         out = np.array([left_out(case) == group for case in times])

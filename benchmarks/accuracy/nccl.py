@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.systems import UnknownSystemError, topology_of
 from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols, scaled
-from cost_models.coefficients import CollectiveCoefficients, ProtocolLaw, collective_files
-from cost_models.collective_laws import wire_bytes
+from cost_models.coefficients import CollectiveCoefficients, CollectiveOperation, ProtocolLaw, collective_files
+from cost_models.collective_laws import collective_law, wire_bytes
 from cost_models.error_bars import HELD_OUT, band, doublings_outside
 
 OPERATIONS = {
@@ -34,6 +35,8 @@ def times(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "system": rows.system,
+            "device": rows.device,
+            "op_name": rows.op_name,
             "operation": rows.op_name.map(OPERATIONS),
             "ranks": rows.num_gpus,
             "buffer_bytes": rows.bytes.astype(float),
@@ -44,14 +47,39 @@ def times(folder: Path) -> pd.DataFrame:
 
 def predict(folder: Path) -> pd.DataFrame:
     rows = times(folder)
+    if unknown := sorted(set(rows.op_name[rows.operation.isna()])):
+        print(f"nccl: no collective is called {', '.join(unknown)}; left out", file=sys.stderr)
     files = {file.name: file for file in collective_files()}
-    if unknown := sorted(set(rows.system) - set(files)):
-        print(f"nccl: no laws of {', '.join(unknown)}; left out", file=sys.stderr)
-    parts = [frame([])]
+    parts, strange = [frame([])], {}
     for (system, operation, ranks), part in rows.groupby(["system", "operation", "ranks"]):
         if system in files and (law := _law(files[system], operation, int(ranks))):
             parts.append(_predicted(files[system], law, part))
+            continue
+        try:
+            parts.append(_transferred(str(system), operation, int(ranks), part))
+        except UnknownSystemError as reason:
+            strange[str(system)] = str(reason)
+    for system, reason in strange.items():
+        print(f"nccl: {system} left out: {reason}", file=sys.stderr)
     return pd.concat(parts).sort_index()
+
+
+def _transferred(system: str, operation: CollectiveOperation, ranks: int, rows: pd.DataFrame) -> pd.DataFrame:
+    """By the law that the cost model takes for ranks or devices without measurements.
+
+    Raises UnknownSystemError where it has none.
+    """
+    named = rows.device.dropna()
+    words = str(named.iloc[0]) if len(named) else system.replace("_", " ")
+    group = topology_of(words, 1, ranks).nodes[0]
+    up, device = group.links.scale_up, group.accelerators.device
+    link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
+    law = collective_law(operation, device, link, port, ranks)
+    if law is None:
+        raise UnknownSystemError(f"there are no laws of {operation} over {link}")
+    wire = wire_bytes(operation, rows.buffer_bytes, ranks)
+    outside = doublings_outside(rows.buffer_bytes, law.buffer_bytes) + abs(np.log2(ranks / law.ranks))
+    return _frame(system, operation, ranks, rows, law.seconds(wire), (law.error_90(), outside), port)
 
 
 @cache
@@ -66,15 +94,30 @@ def _law(file: CollectiveCoefficients, operation: str, ranks: int) -> ProtocolLa
 def _predicted(file: CollectiveCoefficients, law: ProtocolLaw, rows: pd.DataFrame) -> pd.DataFrame:
     wire = wire_bytes(law.operation, rows.buffer_bytes, law.ranks)
     seconds = as_law(law).seconds(wire)
-    low, high = band(seconds, HELD_OUT * law.band_90, doublings_outside(rows.buffer_bytes, law.buffer_bytes))
+    error = HELD_OUT * law.band_90, doublings_outside(rows.buffer_bytes, law.buffer_bytes)
+    return _frame(file.name, law.operation, law.ranks, rows, seconds, error, file.bytes_per_s)
+
+
+def _frame(
+    system: str,
+    operation: CollectiveOperation,
+    ranks: int,
+    rows: pd.DataFrame,
+    seconds: np.ndarray,
+    error: tuple[float, np.ndarray],
+    port_bytes_per_s: float,
+) -> pd.DataFrame:
+    """Some rows of one law with their predicted seconds; `error` as `band` takes it."""
+    low, high = band(seconds, *error)
     out = frame([])
-    out["label"] = [f"{file.name} {law.operation} {law.ranks} ranks {size:.0f} B" for size in rows.buffer_bytes]
+    out["label"] = [f"{system} {operation} {ranks} ranks {size:.0f} B" for size in rows.buffer_bytes]
     out["group"] = [f"{size:.0f} B" for size in rows.buffer_bytes]
     out["measured_s"], out["predicted_s"] = rows.seconds.to_numpy(), seconds
     out["low_s"], out["high_s"] = low, high
-    out["naive_s"] = wire / file.bytes_per_s + NAIVE_LATENCY_S
+    out["naive_s"] = wire_bytes(operation, rows.buffer_bytes, ranks) / port_bytes_per_s + NAIVE_LATENCY_S
     out["torchrec_s"] = rows.buffer_bytes.to_numpy() / TORCHREC_BYTES_PER_S
-    out["gated"] = (file.name, law.ranks) not in UNGATED
+    out["gated"] = (system, ranks) not in UNGATED
+    out["alike"] = [f"{operation} {ranks} ranks {size:.0f} B" for size in rows.buffer_bytes]
     return out.set_index(rows.index)
 
 

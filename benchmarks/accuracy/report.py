@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from benchmarks.accuracy import new_systems, ranking
+from benchmarks.accuracy.new_systems import PartError
+from benchmarks.accuracy.ranking import DataSetOrder
 from benchmarks.accuracy.rows import DataSet, Summary
 
 HEADER = (
@@ -65,6 +68,25 @@ that each prediction carries: of new measurements, nine in ten should fall insid
 """
 
 
+PICKING = """## Picking the faster plan or system
+
+Of every two measured rows that differ in plan or system only, how often the prediction tells which one is faster: all
+pairs, and those whose times are 5 % apart or more (repeated runs and releases of NCCL differ by about as much). Best
+published claim of a planner: 85 %. Two rows that line rates or TorchRec's constants take for equal count as wrong.
+"""
+NEW_SYSTEMS = """## New systems
+
+MLPerf's steps, with each part of a system left out in turn: all rows of a combination (device, link, network, nodes,
+ranks), of a device, of a kind of link, of a network, of a number of ranks. Rows of one system err alike, so that groups
+are counted. From nine groups on the band is conformal: whatever the distribution, a new group's rows stay inside nine
+times in ten. Two to six groups give no such guarantee, whatever is computed from them; their band takes the errors
+between and within groups as normal, and the error bar of a step on such a system says how few they were. *Inside* is
+the share of rows within the band that the *other* groups give; where it is below 90 %, so few groups did not tell what
+the next one would do. What no row tells of is not in this table: other models than DLRM-DCNv2, other software, tables
+below HBM; there the error bar is that of the terms.
+"""
+
+
 NOT_PREDICTED = """## Data that is not predicted
 
 - SimAI's table of bus efficiencies: no device, no link and no origin is stated, so no time follows from it.
@@ -78,7 +100,12 @@ NOT_PREDICTED = """## Data that is not predicted
 """
 
 
-def page(found: Sequence[tuple[DataSet, Summary]], transfer: pd.DataFrame) -> str:
+def page(
+    found: Sequence[tuple[DataSet, Summary]],
+    transfer: pd.DataFrame,
+    orders: Sequence[DataSetOrder],
+    parts: Sequence[PartError],
+) -> str:
     """The page of the documentation; `transfer` has a row per system and other system, with `origin`, `mean_error`."""
     notes = "\n".join(f"- `{dataset.name}`: {dataset.note}." for dataset, _ in found)
     ends = transfer.groupby("origin").mean_error.agg(["min", "max"])
@@ -88,6 +115,11 @@ def page(found: Sequence[tuple[DataSet, Summary]], transfer: pd.DataFrame) -> st
         *([ORIGINS[str(name)], f"{_percent(row['min'])} to {_percent(row['max'])}"] for name, row in ends.iterrows()),
     ]
     links = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return (
-        f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n\n{LINKS}\n{links}\n\n{NOT_PREDICTED}"
+    return "\n".join(
+        [
+            f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n",
+            f"{PICKING}\n{ranking.table(orders)}\n",
+            f"{NEW_SYSTEMS}\n{new_systems.table(parts)}\n",
+            f"{LINKS}\n{links}\n\n{NOT_PREDICTED}",
+        ]
     )

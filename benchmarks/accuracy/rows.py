@@ -9,9 +9,10 @@ import pandas as pd
 
 from cost_models.calibration.robust import Fit
 
-COLUMNS = ("label", "group", "measured_s", "predicted_s", "low_s", "high_s", "naive_s", "torchrec_s", "gated")
+COLUMNS = ("label", "group", "measured_s", "predicted_s", "low_s", "high_s", "naive_s", "torchrec_s", "gated", "alike")
 """Of every data set's frame: what the row is, what it is held out by, seconds measured, predicted, the 90 % band's
-ends, by the naive model and by TorchRec's constants (NaN where they have no answer), whether a target holds for it."""
+ends, by the naive model and by TorchRec's constants (NaN where they have no answer), whether a target holds for it, and
+what it shares with rows that differ in plan or system only (NaN: there are none)."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,9 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
         cards = load_topology(name).nodes[0].links.scale_out
         if cards is not None:
             overrides.append(f"nodes.0.links.scale_out.count={max(1, cards.count * each // count)}")
-    kind = network_kind(network)
+    kind, cards = network_kind(network), load_topology(name).nodes[0].links.scale_out
+    if nodes > 1 and cards is None and model not in IN_A_RACK:
+        raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {name} has no cards between nodes")
     if nodes > 1 and kind is not None and model not in IN_A_RACK:
         overrides.append(f"nodes.0.links.scale_out.kind={kind}")
     try:

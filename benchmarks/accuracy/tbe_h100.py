@@ -216,6 +216,10 @@ def predict(folder: Path) -> pd.DataFrame:
     out["naive_s"] = moved / peak
     out["torchrec_s"] = (2 * moved + rows.lookups.to_numpy() * 8 * passes) / rows.tier.map(TORCHREC).to_numpy()
     out["gated"] = True
+    out["alike"] = [
+        f"{row.num_tables} x {row.rows_per_table} x {row.dim}, batch {row.batch}, {row.optimizer}, {name}"
+        for row, name in zip(rows.itertuples(), rows["pass"], strict=True)
+    ]
     return out.set_index(rows.index)
 
 

@@ -76,6 +76,7 @@ def predict(folder: Path) -> pd.DataFrame:
     out["naive_s"] = local / HBM_BYTES_PER_S + slow + NAIVE_LATENCY_S
     out["torchrec_s"] = (rows.feature_bytes - rows.miss_bytes).to_numpy() / TORCHREC[0] + rows.miss_bytes / TORCHREC[1]
     out["gated"] = True
+    out["alike"] = rows.workload.to_numpy()
     return out.set_index(rows.index)
 
 

@@ -87,6 +87,28 @@ class DtypeCoefficient(Evidence):
     by_dtype: dict[str, float]
 
 
+class MeasuredSystem(Record):
+    """A combination of hardware and scale on which whole steps were measured."""
+
+    device: str
+    link: str
+    """Kind of link inside a node."""
+    network: str | None
+    """Kind of link between nodes; None where one scale-up domain holds all."""
+    nodes: int
+    ranks: int
+
+
+class LeftOut(Record):
+    """How far steps were off on systems that the fit had not seen, each left out in turn."""
+
+    part: Literal["combination", "device", "link", "network", "ranks"]
+    """What the systems of a group share, and no other one has."""
+    groups: int
+    error_90: float
+    """Relative error that nine in ten stay within on a new one (`benchmarks.accuracy.new_systems`)."""
+
+
 class StepEvidence(Record):
     """Whole training steps that a software profile was held against."""
 
@@ -101,6 +123,9 @@ class StepEvidence(Record):
     networks: tuple[str, ...]
     """Kinds of link between nodes."""
     valid: tuple[ValidRange, ...]
+    systems: Annotated[tuple[MeasuredSystem, ...], NEWER] = ()
+    """The combinations that were measured; unset: any of these parts."""
+    left_out: Annotated[tuple[LeftOut, ...], NEWER] = ()
 
 
 CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]

@@ -27,6 +27,7 @@ from benchmarks.accuracy import (
     ugache,
 )
 from benchmarks.accuracy.__main__ import FACTS
+from benchmarks.accuracy.ranking import order_of, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 from cost_models.calibration.collectives import collective_times, fit_protocols
 from cost_models.coefficients import collective_files
@@ -190,6 +191,28 @@ def test_the_order_of_systems() -> None:
     assert typical.corr("kendall").iloc[0, 1] >= 0.9
 
 
+@pytest.mark.parametrize(
+    ("dataset", "least"),
+    [
+        (bus_bandwidth.DATA_SET, 0.95),
+        (tbe_h100.DATA_SET, 0.97),
+        (ugache.DATA_SET, 0.9),
+        (hkv.DATA_SET, 0.9),
+        (mlperf.DATA_SET, 0.95),
+        (distributed_embeddings.DATA_SET, 0.9),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_faster_of_two_is_picked_more_often_than_85_in_100_times(dataset: DataSet, least: float) -> None:
+    """Best published claim: 85 %; of pairs 5 % apart no fewer than of all."""
+    found = order_of(dataset, rows(dataset), None)
+    assert found is not None
+    assert found.shipped.pairs >= 9
+    assert found.shipped.right >= least > 0.85
+    assert found.apart.right >= found.shipped.right
+    assert str(found.shipped.pairs) in table([found])
+
+
 def test_memory_of_the_printed_plans() -> None:
     """Weights and optimizer state of every GPU within 2 % of what the logs say."""
     found = mlperf.memory(FACTS)
@@ -229,3 +252,47 @@ def test_a_folder_without_some_files_gives_the_other_data_sets(tmp_path: Path) -
     assert len(found["rows"]["ugache"]) == found["summary"][0]["rows"] == 15
     assert all(row["low_s"] < row["predicted_s"] < row["high_s"] for row in found["rows"]["ugache"])
     assert "nccl" in done.stderr
+
+
+NEW_ROWS = """round,org,system,nodes,per_node,accel,batch,iter_ms,network
+v9.0,A,known,3,6,NVIDIA H100-SXM5-80GB,65536,3.0,InfiniBand NDR
+v9.0,B,a part of a rack,8,4,NVIDIA GB200,65536,3.0,
+v9.0,C,unknown,1,8,NVIDIA Z900,65536,3.0,
+v9.0,D,no cards,2,8,NVIDIA L40S,65536,3.0,Ethernet
+"""
+
+
+def test_a_folder_of_rows_of_any_systems_is_predicted_and_the_rest_is_listed(tmp_path: Path) -> None:
+    """Without `published.json`, on numbers of nodes and ranks that no code names; a chip that is not known and nodes
+    that nothing joins are left out with the reason."""
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "mlperf_dlrm_dcnv2_v90.csv").write_text(NEW_ROWS)
+    head = "system,device,lib,lib_version,op_name,nccl_dtype,num_gpus,bytes,t_us\n"
+    nccl_rows = [
+        "h100_sxm,NVIDIA H100,nccl,9,all_gather,half,6,1048576,30",
+        "new_box,NVIDIA H200,nccl,9,alltoall,half,5,1048576,30",
+        "strange,NVIDIA Z900,nccl,9,alltoall,half,8,1048576,30",
+    ]
+    (tmp_path / "measured" / "nccl_collectives.csv").write_text(head + "\n".join(nccl_rows))
+    command = [sys.executable, "-m", "benchmarks.accuracy", str(tmp_path), "--json", "--no-hold-out"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FACTS.parents[2])
+    found = json.loads(done.stdout)["rows"]
+    assert [row["label"] for row in found["mlperf"]] == ["9.0 A known", "9.0 B a part of a rack"]
+    assert len(found["nccl"]) == 2
+    assert all(row["low_s"] < row["predicted_s"] < row["high_s"] for rows in found.values() for row in rows)
+    assert "C unknown left out: NVIDIA Z900: no such accelerator is known" in done.stderr
+    assert "no cards left out: NVIDIA L40S, 2 x 8: l40s-8 has no cards between nodes" in done.stderr
+    assert "nccl: strange left out: NVIDIA Z900: no such accelerator is known" in done.stderr
+
+
+def test_a_column_that_is_missing_leaves_out_its_data_set_alone(tmp_path: Path) -> None:
+    """With its name; the others are predicted."""
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "ugache_cache_extraction.csv").write_bytes(
+        (FACTS / "measured" / "ugache_cache_extraction.csv").read_bytes()
+    )
+    (tmp_path / "measured" / "hkv_a100_ops.csv").write_text("source,gpu,dim\nx,A100,8\n")
+    command = [sys.executable, "-m", "benchmarks.accuracy", str(tmp_path), "--json", "--no-hold-out"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FACTS.parents[2])
+    assert list(json.loads(done.stdout)["rows"]) == ["ugache"]
+    assert "hkv: no column 'op'; left out" in done.stderr

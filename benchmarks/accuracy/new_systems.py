@@ -1,0 +1,142 @@
+"""How far the model is off on systems that it was not fitted to: each part of a system left out in turn.
+
+Rows of one system err alike, so that systems are counted, not rows. With nine groups or more the band is that of split
+conformal prediction by groups: a new group is as likely as any to be the one that errs most, whatever the distribution.
+With fewer that bounds nothing nine times in ten, and the band is that of a random effect: errors between groups and
+within them are taken as normal.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.accuracy import mlperf
+from benchmarks.accuracy.mlperf import Configuration
+from cost_models.coefficients import LeftOut, MeasuredSystem
+from cost_models.error_bars import COVERAGE
+from cost_models.step_evidence import GUARANTEED_BY, link_inside
+
+
+def system_of(case: Configuration) -> MeasuredSystem:
+    """The system of a configuration."""
+    cluster = case.system
+    group = cluster.nodes[0]
+    crosses = group.domain_ranks < cluster.world_size and group.links.scale_out is not None
+    return MeasuredSystem(
+        device=group.accelerators.device,
+        link=link_inside(group)[0],
+        network=group.links.scale_out.kind if crosses and group.links.scale_out else None,
+        nodes=case.nodes,
+        ranks=cluster.world_size,
+    )
+
+
+PARTS: dict[str, Callable[[MeasuredSystem], object]] = {
+    "combination": lambda system: system,
+    "device": lambda system: system.device,
+    "link": lambda system: system.link,
+    "network": lambda system: system.network,
+    "ranks": lambda system: system.ranks,
+}
+
+
+@dataclass(frozen=True)
+class PartError:
+    """Errors where one part of a system is new."""
+
+    part: str
+    groups: int
+    median: float
+    worst: float
+    error_90: float
+    """Relative error that nine in ten rows of a new group are to stay within."""
+    inside: float
+    """Share of the rows that are within what the other groups say of theirs."""
+
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether there are groups enough for a share that no assumption is needed for."""
+        return self.groups >= GUARANTEED_BY
+
+    @property
+    def left_out(self) -> LeftOut:
+        """As the coefficient file has it."""
+        return LeftOut(part=self.part, groups=self.groups, error_90=round(self.error_90, 3))  # type: ignore[arg-type]
+
+
+def error_90(errors: Iterable[np.ndarray]) -> float:
+    """Relative error that nine in ten rows of a new group stay within, from the logarithmic errors of some groups."""
+    groups = [np.abs(each) for each in errors]
+    count = len(groups)
+    if count >= GUARANTEED_BY:
+        ends = sorted(float(np.quantile(each, COVERAGE)) for each in groups)
+        return float(np.expm1(ends[int(np.ceil(COVERAGE * (count + 1))) - 1]))
+    signed = [np.asarray(each) for each in errors]
+    between = float(np.mean([each.mean() ** 2 for each in signed]))
+    rows = sum(len(each) for each in signed)
+    within = sum(float(((each - each.mean()) ** 2).sum()) for each in signed) / max(rows - count, 1)
+    return float(np.expm1(stats.t.ppf((1 + COVERAGE) / 2, count) * np.sqrt(between + within)))
+
+
+def errors(folder: Path) -> tuple[PartError, ...]:
+    """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out."""
+    rows = mlperf.cases(folder)
+    gated = rows[rows.gated]
+    found = []
+    for part, of in PARTS.items():
+        systems = {case: of(system_of(case)) for case in dict.fromkeys(rows.configuration)}
+        held = mlperf.held_out(folder, systems.__getitem__)[gated.index]
+        log = np.log(gated.measured_s / held)
+        group = gated.configuration.map(lambda case, systems=systems: str(systems[case]))
+        by_group = {name: each.to_numpy() for name, each in log.groupby(group)}
+        if len(by_group) < 2:
+            continue
+        inside = [
+            np.abs(own) <= np.log1p(error_90([each for other, each in by_group.items() if other != name]))
+            for name, own in by_group.items()
+        ]
+        absolute = (held / gated.measured_s - 1).abs()
+        found.append(
+            PartError(
+                part,
+                len(by_group),
+                float(absolute.median()),
+                float(absolute.max()),
+                error_90(list(by_group.values())),
+                float(np.concatenate(inside).mean()),
+            )
+        )
+    return tuple(found)
+
+
+def measured_systems(folder: Path) -> tuple[MeasuredSystem, ...]:
+    """The systems of the rows that a target holds for, in their order."""
+    rows = mlperf.cases(folder)
+    return tuple(dict.fromkeys(system_of(case) for case in rows[rows.gated].configuration))
+
+
+def residual_90(folder: Path) -> float:
+    """Relative error that nine in ten rows stay within on a system that was measured, their configuration left out."""
+    rows = mlperf.cases(folder)
+    held = mlperf.held_out(folder)
+    return float((held / rows.measured_s - 1).abs()[rows.gated].quantile(COVERAGE))
+
+
+def table(found: Iterable[PartError]) -> str:
+    """A Markdown table."""
+    header = ("what is new", "groups", "median", "worst", "90 % band", "by", "inside, by the other groups")
+    lines = [header, ("---",) * len(header)]
+    lines += [
+        (
+            each.part,
+            str(each.groups),
+            *(f"{100 * share:.1f} %" for share in (each.median, each.worst, each.error_90)),
+            "conformal" if each.is_guaranteed else "random effect",
+            f"{100 * each.inside:.0f} %",
+        )
+        for each in found
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
