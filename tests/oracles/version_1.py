@@ -30,6 +30,8 @@ def _old_words(words: str) -> str:
 
 
 def _old(value: Any) -> Any:
+    """Under the old names; proofs at other protocols, which version 1 did not have, stay as they are."""
     if isinstance(value, dict):
-        return {OLD_NAMES.get(key, key): _old(each) for key, each in value.items()}
+        of = {key: each if key == "at_other_protocols" else _old(each) for key, each in value.items()}
+        return {OLD_NAMES.get(key, key): each for key, each in of.items()}
     return [_old(each) for each in value] if isinstance(value, list) else value
