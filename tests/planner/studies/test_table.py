@@ -72,7 +72,7 @@ def test_the_frontier_is_what_nothing_beats() -> None:
 
 def test_the_best_point_keeps_the_constraints(computed: Computed) -> None:
     """The cheapest of those that are fast enough."""
-    axes = {NODES: [1, 2, 4]}
+    axes = {NODES: [1, 2, 4], "workload.global_batch": [262_144]}
     free = computed(axes=axes, prices="example-2025-01", objective="usd_per_billion_samples")
     cheapest = best_point(free)
     assert cheapest is not None
