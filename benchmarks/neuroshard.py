@@ -73,7 +73,7 @@ class EmbeddingsAlone(StepModel):
 
     def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
         super().__init__(topology, workload, reserve)
-        self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self._exchanges))
+        self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:

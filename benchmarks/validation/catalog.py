@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from cost_models.registry import cost_model
 from cost_models.workload.loading import WORKLOADS, load_workload
 from planner.document.plan import Plan
-from planner.document.provenance import provenance
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
-from planner.planning.assembly import document
+from planner.planning.pipeline import Pipeline, Searched
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
 from planner.verification.simulation import simulate_plan, with_simulation
@@ -61,7 +60,7 @@ def compare(topology: str, workload: str) -> Comparison | None:
     outcome = solve(formulation.problem, LIMITS)
     if outcome.placement is None:
         return None
-    plan = with_simulation(document(formulation, outcome, provenance(formulation, policy, LIMITS.seed)))
+    plan = with_simulation(Pipeline(policy, LIMITS).assembled(Searched(formulation, outcome)))
     assert plan.objective is not None
     assert plan.simulated is not None
     estimate, played = plan.objective.step_s, plan.simulated.step_s

@@ -79,14 +79,15 @@ class Front:
         return None if last < 0 else self._at(last)
 
     def best(self, terms: MoveTerms, even: float = GIVE) -> FrontPoint | None:
-        """Return the point that moves least of those on the terms that cost the least, or a share `even` more; None
-        where there is none."""
+        """Return the point that moves least of those on the terms that cost the least, or a share `even` more in a step
+        that is no longer by more than that; None where there is none."""
         limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
         step = np.maximum(self._step, terms.least_step_s)
         cost = np.where(self._moved <= limit, step + terms.seconds_per_byte * self._moved, np.inf)
         if not np.isfinite(cost).any():
             return None
-        return self._at(int(np.argmax(cost <= cost.min() * (1 + even))))
+        near = (cost <= cost.min() * (1 + even)) & (step <= step[cost.argmin()] * (1 + even))
+        return self._at(int(np.argmax(near)))
 
     def _at(self, index: int) -> FrontPoint:
         path, point = self._paths[int(self._path_number[index])], int(self._point[index])

@@ -39,10 +39,21 @@ class _Held:
 
 
 def fastest(cluster: Cluster, limit_s: float, seed: int = 0, start: Sequence[TablePlan] = ()) -> Found:
-    """The fastest placement that takes less than `limit_s`; any that fits is good where that is infinite.
+    """The fastest placement that takes less than `limit_s`, at whatever protocols; any that fits is good where that is
+    infinite.
 
     Where not all can be tried, a local search starts from `start`, if that is given, and from random placements.
     """
+    protocols = cluster.model.all_protocols if np.isfinite(limit_s) else (cluster.model.protocols,)
+    best = Found(None, limit_s, True)
+    for each in protocols:
+        found = _fastest_at(Cluster(cluster.model.at_protocols(each), cluster.rules), best.step_s, seed, start)
+        best = Found(found.tables or best.tables, found.step_s, found.is_exact and best.is_exact)
+    return best
+
+
+def _fastest_at(cluster: Cluster, limit_s: float, seed: int, start: Sequence[TablePlan]) -> Found:
+    """The fastest placement by what all cost at the protocols of the cluster's model."""
     choices = [cluster.choices(table, limit_s, seed) for table in range(len(cluster.rules.tables))]
     if cluster.overflow(cluster.base[None])[0] > 0:
         return Found(None, limit_s, True)

@@ -114,7 +114,9 @@ def test_the_judge_finds_what_the_planner_finds() -> None:
         assert best.tables is not None, subject.to_yaml()
         assert legality.faults(model, cluster.rules, best.tables) == []
         taken_s = model.evaluate(placed_tables(best.tables)).step_s
-        assert taken_s == pytest.approx(best.step_s, rel=1e-9)
+        assert taken_s <= best.step_s * (1 + 1e-9)
+        if best.is_exact:
+            assert taken_s == pytest.approx(best.step_s, rel=1e-9)
         found += 1
     assert found >= 6
 

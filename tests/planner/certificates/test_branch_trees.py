@@ -19,7 +19,7 @@ def example() -> tuple[Problem, BranchingResult, Floats]:
     best = optimum(problem)
     assert best is not None
     found, least = branched(problem, best.step_s * 1.01)
-    assert len(found.tree.nodes) > 20
+    assert len(found.tree.nodes) > 15
     return problem, found, least
 
 

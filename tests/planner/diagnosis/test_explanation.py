@@ -24,7 +24,8 @@ def check_sums(found: Plan) -> None:
         assert total == pytest.approx(each.stage.seconds, rel=1e-9)
     bounds = [each.bound_s for each in reasons.stages]
     proven = sum(bound for bound in bounds if bound is not None) + (reasons.memory_bound_s or 0.0)
-    proven = min(proven, found.proof.threshold_s or proven) + (reasons.branching_bound_s or 0.0)
+    proven = min(proven, found.proof.threshold_s or proven)
+    proven += (reasons.branching_bound_s or 0.0) + (reasons.other_protocols_s or 0.0)
     assert min(proven, found.objective.step_s) == pytest.approx(found.objective.lower_bound_s, rel=1e-6)
     paid = dict.fromkeys((stage.name for stage in found.stages), 0.0)
     for planned in found.tables:

@@ -137,7 +137,7 @@ def test_a_default_plan_crowds_no_rank_without_need(seed: int) -> None:
 
 def test_a_longest_step_is_kept() -> None:
     """Nothing is given up that would make a step longer than was asked for."""
-    model = planning_model("physical", *unlike_tables(10), Policy())
+    model = planning_model("physical", *unlike_tables(1), Policy())
     problem = build_problem(model, enumerate_options(model, Policy()))
     before = solve(problem, SearchLimits())
     assert before.step_s is not None
