@@ -183,10 +183,12 @@ class Lookup:
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
         hot, cold = self._on_device, self._in_place
+        by_row: Floats = self._lookups * kind.update_row_s
         if kind.lookup.distinct_row_s is not None:
             of_vectors, on_device = terms.evicted_backward(hot, passes, kind, software)
         else:
             of_vectors, on_device = np.zeros(len(passes)), terms.backward(hot, passes, kind.lookup, software)
+            by_row = by_row + hot.unique * kind.update_distinct_row_s
         on_device = on_device + terms.backward_in_place(cold, passes, kind.lookup)
         managed = KEEPS_STATE_BELOW[self._blocks.tier]
         on_device = on_device + np.where(managed, self._unique * software.cache_update_s.value, 0.0)
@@ -202,11 +204,10 @@ class Lookup:
         if kind.update_passes is not None and kind.lookup.distinct_row_s is None:
             # a calibrated device: its cache serves the update as it does the lookup
             on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
-        seconds = on_device + self._lookups * kind.update_row_s
         codec = self._codec_seconds(self._tables.codec_bytes[1])
         whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
-        return self._in_turn(BlockLoad(fixed=codec + whole + of_vectors, by_rows=seconds, everywhere=everywhere), host)
+        return self._in_turn(BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere), host)
 
     def _at(self, memory: MemoryTier) -> NDArray[np.bool_]:
         """[n] whether what HBM does not hold of a block is in this memory."""

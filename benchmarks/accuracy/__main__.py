@@ -26,6 +26,7 @@ from benchmarks.accuracy import (
     new_systems,
     ranking,
     tbe_h100,
+    tbe_mi350,
     ugache,
 )
 from benchmarks.accuracy.ranking import DataSetOrder
@@ -39,6 +40,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     bus_bandwidth.DATA_SET,
     dim_sweep.DATA_SET,
     tbe_h100.DATA_SET,
+    tbe_mi350.DATA_SET,
     ugache.DATA_SET,
     hkv.DATA_SET,
     deepep.DATA_SET,

@@ -12,6 +12,7 @@ from benchmarks.accuracy import (
     mlperf,
     refit_collectives,
     tbe_h100,
+    tbe_mi350,
     ugache,
 )
 from cost_models import coefficients
@@ -34,6 +35,7 @@ def fits(folder: Path) -> dict[str, Fit]:
     """The fit of each data set that has one set of coefficients. Raises UndeterminedError."""
     return {
         "tbe_h100": tbe_h100.refit(tbe_h100.cases(folder), tbe_h100.shipped()),
+        "tbe_mi350": tbe_mi350.refit(tbe_mi350.cases(folder), tbe_mi350.shipped()),
         "dim_sweep": dim_sweep.refit(dim_sweep.cases(folder), dim_sweep.shipped(), must_be_determined=False),
         "hkv": hkv.refit(hkv.cases(folder), hkv.shipped()),
         "ugache": ugache.refit(ugache.cases(folder), ugache.shipped()),
@@ -48,6 +50,7 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
     software = {name: tbe[name] for name, kind in tbe_h100.FITTED.items() if kind == "software"}
     return {
         DIRECTORY / "devices" / f"{tbe_h100.DEVICE}.yaml": {"lookup_efficiency": tbe["lookup_efficiency"]},
+        DIRECTORY / "devices" / f"{tbe_mi350.DEVICE}.yaml": found["tbe_mi350"].values,
         DIRECTORY / "software" / "torchrec.yaml": software,
         DIRECTORY / "software" / "hugectr.yaml": {name: tbe[name] for name in SHARED_WITH_HUGECTR},
         DIRECTORY / "harnesses" / f"{dim_sweep.HARNESS}.yaml": sweep,

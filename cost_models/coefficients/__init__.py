@@ -186,7 +186,7 @@ class DeviceCoefficients(NamedCoefficients):
     update_row_s: Coefficient | None = None
     """Time of a lookup in a backward pass beyond the bytes it moves."""
     update_distinct_row_s: Coefficient | None = None
-    """The same of a distinct row that is rewritten."""
+    """The same of a distinct row of device memory that is rewritten."""
     update_passes_per_row: Coefficient | None = None
     """Row reads for each distinct row that is rewritten, instead of the software's."""
     update_launch_s: Coefficient | None = None

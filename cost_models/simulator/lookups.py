@@ -155,10 +155,10 @@ class LookupWork:
         if kind.update_passes is not None:
             pooled = np.full(len(pooled), kind.update_passes)
         passes = np.where(tables.pooled == 1, pooled, software.sequence_backward_passes.value)[counts.table]
-        if kind.lookup.distinct_row_s is None:
-            return np.asarray(reads.lookups * passes * row_s)
-        hbm_s, again_s = 1 / kind.lookup.hbm_bytes_per_s, 1 / kind.lookup.l2_bytes_per_s
         hot = reads.unique - reads.unique_in_place
+        if kind.lookup.distinct_row_s is None:
+            return np.asarray(reads.lookups * passes * row_s + hot * kind.update_distinct_row_s)
+        hbm_s, again_s = 1 / kind.lookup.hbm_bytes_per_s, 1 / kind.lookup.l2_bytes_per_s
         written = counts.vectors * counts.blocks.columns * tables.written_bytes
         summed = written * (hbm_s - again_s) + (reads.lookups - reads.in_place) * reads.row_bytes * again_s
         return np.asarray(passes * (summed + reads.in_place * row_s) + hot * kind.update_distinct_row_s)

@@ -24,6 +24,7 @@ from benchmarks.accuracy import (
     refit,
     refit_collectives,
     tbe_h100,
+    tbe_mi350,
     ugache,
 )
 from benchmarks.accuracy.__main__ import FACTS
@@ -37,6 +38,7 @@ SMALL = (
     bus_bandwidth.DATA_SET,
     dim_sweep.DATA_SET,
     tbe_h100.DATA_SET,
+    tbe_mi350.DATA_SET,
     ugache.DATA_SET,
     mlperf.DATA_SET,
     distributed_embeddings.DATA_SET,
@@ -93,6 +95,17 @@ def test_nine_in_ten_rows_lie_in_the_band(dataset: DataSet) -> None:
     assert found.inside_90 >= 0.85
     assert found.held_out_inside_90 is not None
     assert found.held_out_inside_90 >= 0.85
+
+
+def test_kernels_of_another_maker() -> None:
+    """An update of ten tables or more on an AMD MI350 within 11 %, within 10 % where its configuration is left out."""
+    measured, found = rows(tbe_mi350.DATA_SET), errors(tbe_mi350.DATA_SET)
+    is_long = measured.gated & (measured.measured_s > 2e-4)
+    assert is_long.sum() == 7
+    assert found[is_long].max() <= 0.11
+    left_out = (tbe_mi350.held_out(FACTS) / measured.measured_s - 1).abs()
+    assert left_out[is_long].max() <= 0.1
+    assert left_out[measured.gated].median() <= 0.1
 
 
 def test_cards_of_another_program_and_library() -> None:

@@ -1,8 +1,12 @@
 """The lookup: hand-computed seconds, and the order of the tiers."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from cost_models import coefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
@@ -44,6 +48,23 @@ class Case:
         """Seconds on the device and on its link, all passes together."""
         passes = (self.lookup.forward(), self.fetch(), self.lookup.backward())
         return sum(self.seconds(loads, name) for loads in passes for name in ("device", "host_link"))
+
+
+def test_distinct_rows_take_time_beyond_their_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An update takes what a device's file says of each distinct row of device memory, and no other row does."""
+    before = {tier: Case(tier) for tier in (HBM, DDR)}
+    stated = {"value": 3e-9, "unit": "seconds per distinct row", "kind": "measured", "source": "a test"}
+    device = node_group("a")["accelerators"]["device"]
+    (tmp_path / "own.yaml").write_text(json.dumps({"name": device, "update_distinct_row_s": stated}))
+    monkeypatch.setenv("PLANNER_COEFFICIENTS", str(tmp_path))
+    coefficients.forget()
+    try:
+        for tier, rows in ((HBM, before[HBM].unique), (DDR, 0.0)):
+            took, takes = (case.seconds(case.lookup.backward(), "device") for case in (before[tier], Case(tier)))
+            assert takes - took == pytest.approx(3e-9 * rows)
+    finally:
+        monkeypatch.undo()
+        coefficients.forget()
 
 
 def test_forward_in_hbm() -> None:

@@ -11,6 +11,7 @@ from topologies.cluster import Topology
 from topologies.loading import TOPOLOGIES, load_topology
 
 NAMES = TOPOLOGIES.names()
+SCALE_UP = {"nvlink2", "nvlink3", "nvlink4", "nvlink5", "infinity-fabric"}
 
 
 def test_the_catalog_holds_what_is_promised() -> None:
@@ -27,6 +28,7 @@ def test_the_catalog_holds_what_is_promised() -> None:
             "gb200-nvl72",
             "hgx-b300",
             "h200-nvl-8",
+            "mi350x-8",
         ),
         *("h100-pcie-8", "l40s-8", "l40-8", "a40-8", "a30-8", "h100-sxm-4", "dgx1-v100", "cpu"),
     }
@@ -57,7 +59,7 @@ def test_kinds_of_links_are_the_keys_of_the_coefficients(name: str) -> None:
     """Only the agreed words are used."""
     for group in load_topology(name).nodes:
         links = group.links
-        assert links.scale_up is None or links.scale_up.kind in {"nvlink2", "nvlink3", "nvlink4", "nvlink5"}
+        assert links.scale_up is None or links.scale_up.kind in SCALE_UP
         assert links.scale_out is None or links.scale_out.kind in {"roce", "infiniband", "ethernet"}
 
 

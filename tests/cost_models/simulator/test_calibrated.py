@@ -115,7 +115,11 @@ CUT = ("table_wise", "column_wise", "row_wise")
 
 @pytest.mark.parametrize(
     ("measured", "sharding"),
-    [*(({}, sharding) for sharding in (*CUT, "data_parallel")), *((EVICTED, sharding) for sharding in CUT)],
+    [
+        *(({}, sharding) for sharding in (*CUT, "data_parallel")),
+        *((EVICTED, sharding) for sharding in CUT),
+        *(({"update_distinct_row_s": 1e-6}, sharding) for sharding in CUT),
+    ],
     indirect=["measured"],
 )
 def test_simulation_and_estimate_agree(sharding: str, measured: None) -> None:
