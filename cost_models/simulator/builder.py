@@ -7,6 +7,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.shards import PLACEMENT_TIERS, WORLD, Floats, Ints
+from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.dense_part import DenseKernels
 from cost_models.simulator.exchanges import Exchanges
@@ -14,22 +15,27 @@ from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
-from cost_models.simulator.traffic import LinkTraffic
 from cost_models.workload.formats import sum_bytes, wire_bytes
 from cost_models.workload.models import Workload
 
 
 class Builder:
-    """Builds the program of some consecutive steps."""
+    """Builds the program of some consecutive steps, over links some of which have a `capacity` [R] below 1."""
 
     def __init__(
-        self, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients, *, waits_for_data: bool
+        self,
+        network: SimulatedNetwork,
+        workload: Workload,
+        software: SoftwareCoefficients,
+        *,
+        waits_for_data: bool,
+        capacity: Floats | None = None,
     ) -> None:
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
-        self._traffic = LinkTraffic(network)
-        self._exchanges = Exchanges(self._streams, network, self._traffic, software)
+        self._collectives = Collectives(network, capacity)
+        self._exchanges = Exchanges(self._streams, network, self._collectives, software)
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -57,7 +63,7 @@ class Builder:
                 self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
             start = self._step(step, slowness[step])
             program.done.append(start)
-        program.hubs = self._traffic.hubs()
+        program.hubs = self._collectives.hubs()
         return program
 
     # --- before the step -------------------------------------------------------------------------------------------

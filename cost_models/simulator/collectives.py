@@ -8,21 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.resources import Way
-from cost_models.shards import Floats
-from cost_models.simulator.graph import Use
-from cost_models.simulator.network import IN, OUT
-from cost_models.simulator.process_groups import ProcessGroups
+from cost_models.shards import RANK, Floats
+from cost_models.simulator.graph import Hubs, Use
+from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.simulator.process_groups import ProcessGroups, numbered
+from cost_models.simulator.spreads import Spreads
 from cost_models.simulator.traffic import LinkTraffic
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What every rank moves at one pace: over its own links, and through hubs over those of others."""
+
+    bytes: Floats
+    """[W]"""
+    uses: list[Use]
+    hubs: list[Use]
 
 
 @dataclass(frozen=True)
 class Transfer:
     """What every rank moves in a collective: inside its domain, or between domains."""
 
-    bytes: Floats
-    """[W]"""
-    uses: list[Use]
-    hubs: list[Use]
+    sent: Floats
+    """[W] bytes."""
+    received: Floats
+    """[W] bytes."""
+    flows: list[Flow]
     inside: bool
     reduction: bool = False
     around: bool = False
@@ -30,24 +42,38 @@ class Transfer:
 
 
 class Collectives:
-    """The transfers of collectives over the links of a cluster."""
+    """The transfers of collectives over the links of a cluster, some of which have a `capacity` [R] below 1."""
 
-    def __init__(self, traffic: LinkTraffic) -> None:
-        self._traffic = traffic
+    def __init__(self, network: SimulatedNetwork, capacity: Floats | None = None) -> None:
+        self._traffic = LinkTraffic(network)
+        self._spreads = Spreads(network, self._traffic, capacity)
+        self._apart = network.extents[RANK]
+
+    def hubs(self) -> Hubs:
+        """What stands behind the hubs of all transfers so far."""
+        return self._spreads.hubs()
 
     def all_to_all(
         self, groups: ProcessGroups, to_each: Floats, way: Way, beyond: ProcessGroups | None = None
     ) -> list[Transfer]:
         """Every rank sends (OUT) or gets (IN) `to_each` [W] bytes to or from every other rank of its group, or every
         rank of its group that is not in its smaller group of `beyond`."""
-        traffic, other = self._traffic, IN if way == OUT else OUT
-        near, near_inside = (1, 1) if beyond is None else (beyond.size, beyond.part_size)
-        inside = groups.part_size - near_inside
-        transfers = [Transfer(to_each * inside, traffic.port(way, spread=groups), traffic.to_part(groups, other), True)]
+        near = beyond or self._apart
+        whole, part, close = (
+            np.bincount(place, weights=to_each)[place]
+            for place in (groups.group_of_rank, groups.part_of_rank, near.group_of_rank)
+        )
+        shared = numbered(groups.part_of_rank, near.group_of_rank)
+        own = np.bincount(shared, weights=to_each)[shared]
+        listed = [(True, self._spreads.inside(groups, near, way), part - own)]
         if groups.leave_domains:
-            outside = groups.size - near - inside
-            uses, hubs = traffic.card(groups, way), traffic.to_group(groups, other)
-            transfers.append(Transfer(to_each * outside, uses, hubs, False))
+            listed.append((False, self._spreads.beyond(groups, near, way), whole - part - close + own))
+        transfers = []
+        for inside, spreads, back in listed:
+            flows = [Flow(np.where(each.peers > 0, to_each * each.unit, 0.0), each.uses, each.hubs) for each in spreads]
+            there = np.asarray(to_each * sum(each.peers for each in spreads), dtype=np.float64)
+            sent, received = (there, np.asarray(back)) if way == OUT else (np.asarray(back), there)
+            transfers.append(Transfer(sent, received, flows, inside))
         return transfers
 
     def reduce_scatter(self, groups: ProcessGroups, size: Floats) -> list[Transfer]:
@@ -64,13 +90,15 @@ class Collectives:
         gets as much."""
         traffic, part = self._traffic, groups.part_size
         inside = [*traffic.port(OUT, reduction=reduction), *traffic.port(IN, reduction=reduction)]
-        transfers = [Transfer(np.asarray(passes * size * (part - 1) / part), inside, [], True, reduction)]
+        near = np.asarray(passes * size * (part - 1) / part)
+        transfers = [Transfer(near, near, [Flow(near, inside, [])], True, reduction)]
         if groups.leave_domains:
             in_network = reduction and self._traffic.reduces_in_network
-            across = size / part if in_network else passes * size / part * (1 - part / groups.size)
+            across = np.asarray(size / part if in_network else passes * size / part * (1 - part / groups.size))
             uses = [
                 *traffic.card(groups, OUT, reduction=reduction),
                 *traffic.card(groups, IN, reduction=reduction),
             ]
-            transfers.append(Transfer(np.asarray(across), uses, [], False, reduction, not reduction))
+            flows = [Flow(across, uses, [])]
+            transfers.append(Transfer(across, across, flows, False, reduction, around=not reduction))
         return transfers

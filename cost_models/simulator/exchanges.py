@@ -17,17 +17,16 @@ from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
-from cost_models.simulator.traffic import LinkTraffic
 
 
 class Exchanges:
     """Puts exchanges on the streams of W ranks."""
 
     def __init__(
-        self, streams: Streams, network: SimulatedNetwork, traffic: LinkTraffic, software: SoftwareCoefficients
+        self, streams: Streams, network: SimulatedNetwork, collectives: Collectives, software: SoftwareCoefficients
     ) -> None:
         self._streams, self._network, self._software = streams, network, software
-        self._collectives, self._everyone = Collectives(traffic), network.extents[WORLD]
+        self._collectives, self._everyone = collectives, network.extents[WORLD]
         overhead = software.collective_latency_s.value
         self._latency = {reduction: network.latency_s(overhead, reduction=reduction) for reduction in (False, True)}
 
@@ -91,7 +90,7 @@ class Exchanges:
         """The ranks of every group meet, move, and part: in `phases` (True: inside the domain) one after the other, or
         at once."""
         streams = self._streams
-        if not any(transfer.bytes.any() for transfer in transfers):
+        if not any(transfer.sent.any() for transfer in transfers):
             return streams.join(label.stream, after)
         begin = end = streams.begin(label.stream, after)
         if phases:
@@ -100,24 +99,21 @@ class Exchanges:
         else:
             end = self._meet(groups, transfers, end, yields)
         streams.turn_back(label.stream, end)
-        streams.record(label, begin, end, np.sum([transfer.bytes for transfer in transfers], axis=0))
+        streams.record(label, begin, end, np.sum([transfer.sent for transfer in transfers], axis=0))
         return end
 
-    def _of_port(self, transfer: Transfer, groups: ProcessGroups) -> Floats:
-        """[W] bytes for which the port of each rank is busy: half of both ways where they take turns."""
-        if not transfer.hubs:  # as many in as out
-            return transfer.bytes
-        part = np.bincount(groups.part_of_rank, weights=transfer.bytes)[groups.part_of_rank]
-        other = (part - transfer.bytes) / np.maximum(groups.part_size - 1, 1)
-        turns = self._network.of_kind([float(kind.link_takes_turns) for kind in self._network.kinds])
-        return np.where(turns > 0, (transfer.bytes + other) / 2, transfer.bytes)
+    def _of_port(self, transfer: Transfer) -> Floats:
+        """[W] bytes for which the port of each rank is busy: half of both ways where they take turns, else the busier
+        one's."""
+        sent, received = transfer.sent, transfer.received
+        return np.where(self._network.takes_turns, (sent + received) / 2, np.maximum(sent, received))
 
     def _meet(self, groups: ProcessGroups, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
         """[W] when each rank has what it waits for: the ranks of its part, those of its whole group, or both."""
         graph = self._streams.graph
         ends: list[Ints] = []
         for inside, group in ((True, groups.part_of_rank), (False, groups.group_of_rank)):
-            phase = [transfer for transfer in transfers if transfer.inside == inside and transfer.bytes.any()]
+            phase = [transfer for transfer in transfers if transfer.inside == inside and transfer.sent.any()]
             if not phase:
                 continue
             ready = graph.join(group, reached)
@@ -128,17 +124,17 @@ class Exchanges:
             ready = graph.add(latency, [ready])
             moves, group_of_move = [ready], [np.arange(len(ready))]
             for transfer in phase:
-                moving = np.flatnonzero(transfer.bytes > 0)
-                uses, hubs = (
-                    [Use(use.of[moving], use.weight[moving]) for use in listed]
-                    for listed in (transfer.uses, transfer.hubs)
-                )
-                after = [ready[group[moving]]]
-                moves.append(graph.move(transfer.bytes[moving], uses, hubs, after, yields=yields))
-                group_of_move.append(group[moving])
+                for flow in transfer.flows:
+                    moving = np.flatnonzero(flow.bytes > 0)
+                    uses, hubs = (
+                        [Use(use.of[moving], use.weight[moving]) for use in listed] for listed in (flow.uses, flow.hubs)
+                    )
+                    after = [ready[group[moving]]]
+                    moves.append(graph.move(flow.bytes[moving], uses, hubs, after, yields=yields))
+                    group_of_move.append(group[moving])
                 if inside:  # bytes share the ports at the rate of many, and few take longer than that alone
                     alone_s = np.zeros(len(ready))
-                    seconds = self._network.protocol_s(self._of_port(transfer, groups), reduction=transfer.reduction)
+                    seconds = self._network.protocol_s(self._of_port(transfer), reduction=transfer.reduction)
                     np.maximum.at(alone_s, group, seconds)
                     moves.append(graph.add(alone_s, [ready]))
                     group_of_move.append(np.arange(len(ready)))

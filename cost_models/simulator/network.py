@@ -12,7 +12,7 @@ import numpy as np
 from cost_models.kinds import RankKind
 from cost_models.resources import FRONT_END, HOST_LINK, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, PCIE, WAYS, Resource
 from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, WORLD, Floats, Ints, MemoryTier
-from cost_models.simulator.graph import NONE, Use
+from cost_models.simulator.graph import NONE, Flags, Use
 from cost_models.simulator.process_groups import ProcessGroups
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -95,6 +95,11 @@ class SimulatedNetwork:
     def of_kind(self, values: list[float]) -> Floats:
         """[W] a value of each kind, for every rank."""
         return np.array(values, dtype=np.float64)[self.kind_of_rank]
+
+    @cached_property
+    def takes_turns(self) -> Flags:
+        """[W] whether a rank's port carries what goes out and what comes in one after the other."""
+        return np.array([kind.link_takes_turns for kind in self.kinds])[self.kind_of_rank]
 
     @cached_property
     def instances(self) -> list[Instance]:

@@ -6,6 +6,7 @@ through others, are in different pools, so that an event changes the rates of on
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -24,15 +25,43 @@ class Transfers:
     amount: Floats
     """[N]"""
     resource: Ints
-    """[N, U] 0 for padding."""
+    """[U, N] 0 for padding."""
     weight: Floats
-    """[N, U] 0 for padding."""
+    """[U, N] 0 for padding."""
     hub: Ints
-    """[N, H] 0 for padding."""
+    """[H, N] 0 for padding."""
     share: Floats
-    """[N, H] 0 for padding."""
+    """[H, N] 0 for padding."""
     yields: Flags
     """[N]"""
+
+    def of(self, some: Ints) -> "Moving":
+        """Those that are moving."""
+        return Moving(self.resource[:, some], self.weight[:, some], self.hub[:, some], self.share[:, some])
+
+
+@dataclass(frozen=True)
+class Moving:
+    """The same of those that are moving; [U, a] and [H, a]."""
+
+    resource: Ints
+    weight: Floats
+    hub: Ints
+    share: Floats
+
+    @cached_property
+    def uses(self) -> Flags:
+        """[U, a] what each takes some of."""
+        return self.weight > 0
+
+    @cached_property
+    def enters(self) -> Flags:
+        """[H, a] the hubs that each puts something into, those left out that take a part of it back."""
+        return self.share > 0
+
+    def take(self, index: Ints) -> "Moving":
+        """Those at these positions."""
+        return Moving(self.resource[:, index], self.weight[:, index], self.hub[:, index], self.share[:, index])
 
 
 @dataclass
@@ -71,8 +100,8 @@ class Pool:
     def advance(self, now: float) -> None:
         """Take out what has ended, take in what starts, share anew where that changes anything."""
         kept = self.finish > now + SAME_TIME_S
-        ended = self.active[~kept]
-        must_share = bool(self.starting) or (len(ended) > 0 and self._frees(ended, self.rate[~kept]))
+        freed = self._load_of(self.transfers.of(self.active[~kept]), self.rate[~kept])
+        must_share = bool(self.starting) or (not kept.all() and self._frees(freed, kept))
         remaining = (self.remaining - (now - self.since) * self.rate)[kept]
         self.active, self.rate, self.finish = self.active[kept], self.rate[kept], self.finish[kept]
         self.remaining = self.remaining[kept]
@@ -81,71 +110,64 @@ class Pool:
             self.active = np.concatenate([self.active, new])
             remaining = np.concatenate([remaining, self.transfers.amount[new]])
             self.starting, self.since = [], now
-            self.rate = self._fair_rates()
+            self.rate, self.load = self._fair_rates()
             self.remaining = remaining
             with np.errstate(divide="ignore"):
                 self.finish = now + remaining / self.rate  # never, for those that get nothing
-        self.load = self._load_of(self.active, self.rate)
+        else:
+            self.load = self.load - freed if len(self.active) else np.zeros(len(self.capacity))
         self.version += 1
 
-    def _frees(self, ended: Ints, rate: Floats) -> bool:
-        """Whether what ends leaves room on a resource that others were held up by."""
-        if self.transfers.yields[self.active].any():
+    def _frees(self, freed: Floats, kept: Flags) -> bool:
+        """Whether what ends leaves room on a resource that others, which are `kept`, were held up by."""
+        if self.transfers.yields[self.active[kept]].any():
             return True
-        freed = self._load_of(ended, rate)
         full = self.load >= self.capacity * (1 - SATURATED)
         return bool((full & (freed > 0) & (self.load - freed > self.capacity * SATURATED)).any())
 
-    def _load_of(self, active: Ints, rate: Floats) -> Floats:
-        """[r] what these transfers at these rates take of each resource of the pool."""
+    def _load_of(self, moving: Moving, rate: Floats) -> Floats:
+        """[r] what transfers at these rates take of each resource of the pool."""
         size = len(self.capacity)
-        if not len(active):
+        if not len(rate):
             return np.zeros(size)
-        transfers = self.transfers
-        load = np.bincount(
-            transfers.resource[active].ravel(),
-            weights=(transfers.weight[active] * rate[:, None]).ravel(),
-            minlength=size,
-        )
+        weights = (moving.weight * rate).ravel()
+        load = np.bincount(moving.resource.ravel(), weights=weights, minlength=size)
         if self.hub_count:
-            entering = np.bincount(
-                transfers.hub[active].ravel(),
-                weights=(transfers.share[active] * rate[:, None]).ravel(),
-                minlength=self.hub_count,
-            )
+            weights = (moving.share * rate).ravel()
+            entering = np.bincount(moving.hub.ravel(), weights=weights, minlength=self.hub_count)
             load += np.bincount(self.hub_resource, weights=self.hub_weight * entering[self.hub], minlength=size)
         return np.asarray(load, dtype=np.float64)
 
-    def _fair_rates(self) -> Floats:
-        """[a] max-min fair rates, first of those that do not yield, then of the others from what is left."""
+    def _fair_rates(self) -> tuple[Floats, Floats]:
+        """[a] max-min fair rates, first of those that do not yield, then of the others from what is left; and [r] the
+        load that they make."""
         rate, slack = np.zeros(len(self.active)), self.capacity.copy()
-        late = self.transfers.yields[self.active]
+        moving, late = self.transfers.of(self.active), self.transfers.yields[self.active]
         for growing in (~late, late):
             if growing.any():
-                self._fill(growing, rate, slack)
-        return rate
+                self._fill(moving, growing, rate, slack)
+        return rate, self.capacity - slack
 
-    def _fill(self, growing: Flags, rate: Floats, slack: Floats) -> None:
+    def _fill(self, moving: Moving, growing: Flags, rate: Floats, slack: Floats) -> None:
         """Progressive filling: all that are `growing` grow together until a resource is full; who uses it stops, and
-        the others go on. Changes `rate` [a] and `slack` [r]."""
-        active, transfers = self.active, self.transfers
-        resource, hub = transfers.resource[active], transfers.hub[active]
-        uses, enters = transfers.weight[active] > 0, transfers.share[active] > 0
+        the others go on. Changes `growing` [a], `rate` [a] and `slack` [r]."""
         nothing = self.capacity * SATURATED
         full = slack <= nothing
+        growth = self._load_of(moving, growing.astype(np.float64))
         while True:
-            stopped = (full[resource] & uses).any(axis=1)
+            held = (full[moving.resource] & moving.uses).any(axis=0)
             if self.hub_count:
-                blocked = np.bincount(self.hub, weights=full[self.hub_resource], minlength=self.hub_count) > 0
-                stopped |= (blocked[hub] & enters).any(axis=1)
-            growing &= ~stopped
+                blocked = np.bincount(self.hub[full[self.hub_resource]], minlength=self.hub_count) > 0
+                held |= (blocked[moving.hub] & moving.enters).any(axis=0)
+            stopped = np.flatnonzero(growing & held)
+            growing[stopped] = False
             if not growing.any():
                 return
-            growth = self._load_of(active, growing.astype(np.float64))
-            loaded = growth > 0
+            growth -= self._load_of(moving.take(stopped), np.ones(len(stopped)))
+            loaded = (growth > 0) & ~full  # nothing grows on what is full
             step = float((slack[loaded] / growth[loaded]).min())
             rate[growing] += step
-            slack -= step * growth
+            slack -= step * np.where(full, 0.0, growth)
             full |= loaded & (slack <= nothing)
 
 
@@ -169,10 +191,10 @@ def divided(arrays: Arrays, capacity: Floats, hubs: Hubs) -> tuple[list[Pool], I
             local[alike] = np.arange(len(alike))
     transfers = Transfers(
         arrays.amount,
-        np.where(arrays.resource == NONE, 0, local[arrays.resource]),
-        np.where(arrays.resource == NONE, 0.0, arrays.weight),
-        np.where(arrays.hub == NONE, 0, local[arrays.hub + resources]),
-        np.where(arrays.hub == NONE, 0.0, arrays.share),
+        np.where(arrays.resource == NONE, 0, local[arrays.resource]).T.copy(),
+        np.where(arrays.resource == NONE, 0.0, arrays.weight).T.copy(),
+        np.where(arrays.hub == NONE, 0, local[arrays.hub + resources]).T.copy(),
+        np.where(arrays.hub == NONE, 0.0, arrays.share).T.copy(),
         arrays.yields,
     )
     pools = []

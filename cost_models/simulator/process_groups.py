@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.shards import Ints
+from cost_models.simulator.graph import Flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +36,30 @@ class ProcessGroups:
     @cached_property
     def size(self) -> Ints:
         """[W] members of each rank's group."""
-        return np.bincount(self.group_of_rank)[self.group_of_rank]
+        return members(self.group_of_rank)
 
     @cached_property
     def part_of_rank(self) -> Ints:
         """[W] the part that each rank is in, numbered from 0 over all groups."""
-        return _numbered(self.group_of_rank, self.domain_of_rank)
+        return numbered(self.group_of_rank, self.domain_of_rank)
 
     @cached_property
     def part_size(self) -> Ints:
         """[W] members of each rank's part."""
-        return np.bincount(self.part_of_rank)[self.part_of_rank]
+        return members(self.part_of_rank)
 
     def sharing(self, place_of_rank: Ints) -> tuple[Ints, Ints]:
         """[W] members of each rank's group, and of its part, that are in the same place as the rank itself."""
-        in_group, in_part = (_numbered(place_of_rank, members) for members in (self.group_of_rank, self.part_of_rank))
-        return np.bincount(in_group)[in_group], np.bincount(in_part)[in_part]
+        in_group, in_part = (numbered(place_of_rank, members) for members in (self.group_of_rank, self.part_of_rank))
+        return members(in_group), members(in_part)
 
 
-def _numbered(first: Ints, second: Ints) -> Ints:
-    """[W] the different pairs of two numbers, numbered from 0 in their order."""
-    return np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
+def numbered(*labels: Ints) -> Ints:
+    """[W] the different combinations of some numbers [W] each, numbered from 0 in their order."""
+    return np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
+
+
+def members(place: Ints, counted: Flags | None = None) -> Ints:
+    """[W] how many ranks, or how many of those that are `counted`, are in the same place as each rank."""
+    weights = None if counted is None else counted.astype(np.float64)
+    return np.bincount(place, weights=weights)[place].astype(np.int64)

@@ -235,9 +235,9 @@ def simulate(
     for number, ids in enumerate(drawn, start=1):
         demands.append(mean if ids is None else counter.count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
-    builder = Builder(network, workload, software, waits_for_data=conditions.data_loading)
-    program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     capacity = conditions.capacity(network)
+    builder = Builder(network, workload, software, waits_for_data=conditions.data_loading, capacity=capacity)
+    program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, program.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)

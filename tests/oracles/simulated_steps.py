@@ -56,9 +56,10 @@ def steps_of(
     network = SimulatedNetwork(cluster, rank_kinds(cluster, model), conditions.lost_cards)
     fill = ahead_of(model).fill_steps
     played = fill + steps + fill
-    builder = Builder(network, model, software_coefficients(model.software), waits_for_data=conditions.data_loading)
+    software, capacity = software_coefficients(model.software), conditions.capacity(network)
+    builder = Builder(network, model, software, waits_for_data=conditions.data_loading, capacity=capacity)
     program = builder.build([demand] * played, conditions.slowness(network.world, played))
-    run = Engine(program.graph, conditions.capacity(network), program.hubs).run()
+    run = Engine(program.graph, capacity, program.hubs).run()
     return Simulation(network, program, run, model, fill, steps)
 
 

@@ -13,7 +13,6 @@ from cost_models.simulator.engine import Engine
 from cost_models.simulator.graph import Graph, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
-from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
 
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -46,14 +45,14 @@ GROUPS = ("world", "nodes", "interleaved", "halves", "peers")
 CLUSTERS = [(4, None), (2, None), (8, None), (4, 3.0)]
 
 
-def seconds(cluster: SimulatedNetwork, traffic: LinkTraffic, transfers: list[Transfer]) -> float:
+def seconds(cluster: SimulatedNetwork, laws: Collectives, transfers: list[Transfer]) -> float:
     """When everything has arrived that moves at once on otherwise idle links."""
     graph = Graph()
-    for each in transfers:
+    for each in (flow for transfer in transfers for flow in transfer.flows):
         moving = np.flatnonzero(each.bytes > 0)
         uses, hubs = ([Use(use.of[moving], use.weight[moving]) for use in of] for of in (each.uses, each.hubs))
         graph.move(each.bytes[moving], uses, hubs)
-    return float(Engine(graph, np.ones(cluster.count), traffic.hubs()).run().end.max())
+    return float(Engine(graph, np.ones(cluster.count), laws.hubs()).run().end.max())
 
 
 def busiest(cluster: SimulatedNetwork, pairs: list[tuple[int, int]]) -> float:
@@ -83,30 +82,30 @@ def busiest(cluster: SimulatedNetwork, pairs: list[tuple[int, int]]) -> float:
 def test_an_all_to_all_is_its_messages(name: str, way: str, domain: int, oversubscription: float | None) -> None:
     """Among any groups it takes as long as the busiest link needs for the messages of all pairs of ranks."""
     cluster = network(domain=domain, oversubscription=oversubscription)
-    groups, traffic = grouped(cluster, name), LinkTraffic(cluster)
+    groups, laws = grouped(cluster, name), Collectives(cluster)
     number = groups.group_of_rank
     pairs = [(a, b) for a, b in itertools.permutations(range(16), 2) if number[a] == number[b]]
-    transfers = Collectives(traffic).all_to_all(groups, np.full(16, BYTES), way)
-    assert sum(float(each.bytes.sum()) for each in transfers) == pytest.approx(len(pairs) * BYTES)
-    assert seconds(cluster, traffic, transfers) == pytest.approx(busiest(cluster, pairs))
+    transfers = laws.all_to_all(groups, np.full(16, BYTES), way)
+    assert sum(float(each.sent.sum()) for each in transfers) == pytest.approx(len(pairs) * BYTES)
+    assert seconds(cluster, laws, transfers) == pytest.approx(busiest(cluster, pairs))
 
 
 @pytest.mark.parametrize("domain", [2, 4, 8])
 def test_an_all_to_all_beyond_smaller_groups(domain: int) -> None:
     """Ranks send nothing to those of their own node, whether scale-up domains are smaller or larger than nodes."""
     cluster = network(domain=domain)
-    everyone, nodes, traffic = cluster.extents[WORLD], cluster.extents[NODE], LinkTraffic(cluster)
+    everyone, nodes, laws = cluster.extents[WORLD], cluster.extents[NODE], Collectives(cluster)
     pairs = [(a, b) for a, b in itertools.permutations(range(16), 2) if a // 4 != b // 4]
-    transfers = Collectives(traffic).all_to_all(everyone, np.full(16, BYTES), OUT, beyond=nodes)
+    transfers = laws.all_to_all(everyone, np.full(16, BYTES), OUT, beyond=nodes)
     inside = sum(cluster.domain_of_rank[a] == cluster.domain_of_rank[b] for a, b in pairs)
-    assert transfers[0].bytes.sum() == pytest.approx(inside * BYTES)
-    assert sum(float(each.bytes.sum()) for each in transfers) == pytest.approx(len(pairs) * BYTES)
-    assert seconds(cluster, traffic, transfers) == pytest.approx(busiest(cluster, pairs))
+    assert transfers[0].sent.sum() == pytest.approx(inside * BYTES)
+    assert sum(float(each.sent.sum()) for each in transfers) == pytest.approx(len(pairs) * BYTES)
+    assert seconds(cluster, laws, transfers) == pytest.approx(busiest(cluster, pairs))
 
 
 def sent(transfers: list[Transfer]) -> Floats:
     """[W]"""
-    return np.sum([each.bytes for each in transfers], axis=0)
+    return np.sum([each.sent for each in transfers], axis=0)
 
 
 @pytest.mark.parametrize("domain", [2, 4, 8])
@@ -114,7 +113,7 @@ def sent(transfers: list[Transfer]) -> Floats:
 def test_sums_are_sent_once_to_reduce_and_twice_to_have_them_everywhere(name: str, domain: int) -> None:
     """Each of k ranks sends (k - 1) / k of its bytes; a share of 1/d is reduced between domains that have d of them."""
     cluster = network(domain=domain)
-    groups, laws = grouped(cluster, name), Collectives(LinkTraffic(cluster))
+    groups, laws = grouped(cluster, name), Collectives(cluster)
     members = groups.size
     group, domain_of_rank = groups.group_of_rank, cluster.domain_of_rank
     own = np.array([np.sum((group == group[r]) & (domain_of_rank == domain_of_rank[r])) for r in range(16)])
@@ -129,7 +128,7 @@ def test_sums_are_sent_once_to_reduce_and_twice_to_have_them_everywhere(name: st
 def test_reductions_take_the_rate_of_reductions() -> None:
     """An all-reduce inside a node lasts as long as 2 (d - 1) / d of the bytes at the measured rate of one."""
     cluster = network()
-    traffic = LinkTraffic(cluster)
-    transfers = Collectives(traffic).all_reduce(cluster.extents[NODE], np.full(16, BYTES))
+    laws = Collectives(cluster)
+    transfers = laws.all_reduce(cluster.extents[NODE], np.full(16, BYTES))
     (kind,) = cluster.kinds
-    assert seconds(cluster, traffic, transfers) == pytest.approx(2 * BYTES * 3 / 4 / kind.link_all_reduce)
+    assert seconds(cluster, laws, transfers) == pytest.approx(2 * BYTES * 3 / 4 / kind.link_all_reduce)

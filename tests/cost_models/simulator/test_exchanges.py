@@ -9,13 +9,13 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.resources import Resource
 from cost_models.shards import NODE, RANK, WORLD, Floats
+from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.engine import Engine, Run
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Task
-from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.simulated_steps import EXACT, in_extent, kind_of, law_s, model_of, nothing, seconds, steps_of
 from topologies.cluster import Topology
@@ -43,12 +43,12 @@ class Stage:
         kinds: tuple[RankKind, ...] | None = None,
     ) -> None:
         self.network = SimulatedNetwork(topology, kinds or rank_kinds(topology, MODEL))
-        streams, self.traffic = Streams(self.network.world), LinkTraffic(self.network)
-        exchanges = Exchanges(streams, self.network, self.traffic, software_coefficients("torchrec"))
+        streams, collectives = Streams(self.network.world), Collectives(self.network)
+        exchanges = Exchanges(streams, self.network, collectives, software_coefficients("torchrec"))
         there = streams.run(Label("before", "lookup", COMPUTE, 0), comes_s)
         exchanges.outputs(0, demand, (1.0, 1.0), "dist", way, there)
         self.tasks = {task.name: task for task in streams.program.tasks}
-        self.run: Run = Engine(streams.graph, np.ones(self.network.count), self.traffic.hubs()).run()
+        self.run: Run = Engine(streams.graph, np.ones(self.network.count), collectives.hubs()).run()
 
     def sent(self, name: str) -> Floats:
         """[W] bytes."""
@@ -97,11 +97,11 @@ def test_all_wait_for_the_last() -> None:
 def test_groups_do_not_wait_for_each_other() -> None:
     """Ranks of one half that come late hold up the all-reduce of their half alone; and it moves as many bytes."""
     network = SimulatedNetwork(cluster(2), rank_kinds(cluster(2), MODEL))
-    streams, traffic = Streams(8), LinkTraffic(network)
-    exchanges = Exchanges(streams, network, traffic, software_coefficients("torchrec"))
+    streams, collectives = Streams(8), Collectives(network)
+    exchanges = Exchanges(streams, network, collectives, software_coefficients("torchrec"))
     comes = streams.run(Label("before", "dense backward", COMPUTE, 0), np.array([0.0] * 7 + [2.0]))
     ends = exchanges.all_reduce(0, network.extents[NODE], SUMS, comes)
-    run = Engine(streams.graph, np.ones(network.count), traffic.hubs()).run()
+    run = Engine(streams.graph, np.ones(network.count), collectives.hubs()).run()
     kind = network.kinds[0]
     lasts = law_s(kind.reduction_protocols, 2 * SUMS * 3 / 4)
     assert run.end[ends] == pytest.approx([lasts] * 4 + [2.0 + lasts] * 4)

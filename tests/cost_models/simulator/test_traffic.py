@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cost_models.kinds import rank_kinds
-from cost_models.shards import RANK, WORLD
-from cost_models.simulator.network import IN, OUT, SimulatedNetwork
+from cost_models.shards import WORLD
+from cost_models.simulator.network import OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.traffic import LinkTraffic
 from tests.oracles.instances import node_group, topology, workload
@@ -36,15 +36,3 @@ def test_only_traffic_beyond_a_switch_goes_up() -> None:
             above = away & (switch != switch[rank])
             rate = NETWORK.fabric.switch_bytes_per_s[level][switch[rank]]
             assert uplink.weight[rank] == pytest.approx(above.sum() / max(away.sum(), 1) / rate)
-
-
-def test_hubs_of_different_groups_are_apart() -> None:
-    """No hub stands for two groups, or for both directions; without an all-to-all there is none."""
-    traffic = LinkTraffic(NETWORK)
-    assert traffic.hubs().count == 0
-    seen = [
-        set(hubs[0].of.tolist())
-        for groups in (NETWORK.extents[WORLD], NETWORK.extents[RANK])
-        for hubs in (getattr(traffic, name)(groups, way) for name in ("to_part", "to_group") for way in (OUT, IN))
-    ]
-    assert sum(map(len, seen)) == len(set().union(*seen)) == 2 * (4 + 1) + 2 * (8 + 8)
