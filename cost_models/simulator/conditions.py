@@ -28,6 +28,9 @@ class Conditions:
     """Scale-out cards that are gone; their ranks use another one of their node."""
     data_loading: bool = False
     """Whether steps wait for their data on the front-end network; else it arrives in time, whatever it takes."""
+    draws_rows: bool = False
+    """Whether the rows that ids read are drawn and counted one by one (`SampledCounts`), the same of all steps, instead
+    of expected by the access curves that the estimate uses, too."""
     seed: int = 0
 
     def ids(self, workload: Workload, world: int, steps: int) -> Iterator[Floats | None]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
-from cost_models.shards import HBM, PLACEMENT_TIERS, Floats, Ints, PlacedShards
+from cost_models.shards import HBM, PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.lookups import LookupWork
 from cost_models.simulator.payloads import exchanged, rearranged
 from cost_models.simulator.shard_counts import Flags, ShardCounts
-from cost_models.tables import LENGTH_BYTES, Tables
+from cost_models.tables import LENGTH_BYTES
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,12 @@ class Counter:
 
     def __init__(
         self,
-        tables: Tables,
-        placed: PlacedShards,
+        counts: ShardCounts,
         kinds: tuple[RankKind, ...],
         kind_of_rank: Ints,
-        global_samples: float,
         software: SoftwareCoefficients,
     ) -> None:
-        self._kinds, self._kind_of_rank, self._software = kinds, kind_of_rank, software
-        self._counts = ShardCounts(tables, placed, len(kind_of_rank), global_samples)
+        self._counts, self._kinds, self._kind_of_rank, self._software = counts, kinds, kind_of_rank, software
 
     def count(self, ids: Floats | None = None) -> Demand:
         """The demand of a step in which the samples of each rank have `ids` [W, T] times their average ids."""

@@ -37,7 +37,7 @@ class Exchanges:
         to_each = demand.ids_received_bytes / self._network.world
         transfers = self._collectives.all_to_all(self._everyone, to_each, IN)
         label = Label("input dist", "all-to-all", IDS, batch)
-        return self._exchange(label, self._everyone, transfers, after, yields=yields)
+        return self.exchange(label, self._everyone, transfers, after, yields=yields)
 
     def outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
@@ -67,17 +67,17 @@ class Exchanges:
         ends = []
         for sharding, kind, transfers in exchanges:
             label = Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step)
-            ends.append(self._exchange(label, everyone, transfers, [after], phases))
+            ends.append(self.exchange(label, everyone, transfers, [after], phases))
         return ends
 
     def all_reduce(self, step: int, groups: ProcessGroups, size: float, ready: Ints) -> Ints:
         """The ranks of every group sum `size` bytes of gradients."""
         transfers = self._collectives.all_reduce(groups, np.full(self._network.world, size))
-        return self._exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
+        return self.exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
 
     # --- how ranks wait for each other -----------------------------------------------------------------------------
 
-    def _exchange(
+    def exchange(
         self,
         label: Label,
         groups: ProcessGroups,
@@ -88,7 +88,7 @@ class Exchanges:
         yields: bool = False,
     ) -> Ints:
         """The ranks of every group meet, move, and part: in `phases` (True: inside the domain) one after the other, or
-        at once."""
+        at once. [W] activities that end it."""
         streams = self._streams
         if not any(transfer.sent.any() for transfer in transfers):
             return streams.join(label.stream, after)

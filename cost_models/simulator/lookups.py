@@ -38,15 +38,14 @@ class ShardReads:
         """The reads of a step with `factor` [n] times the average ids, on ranks of this kind."""
         tables, table, blocks = counts.tables, counts.table, counts.blocks
         sector = kind.lookup.sector_bytes
-        plain = tables.row_bytes(table, blocks.columns, blocks.dtype)
-        full = tables.cached_row_bytes(table, blocks.columns, blocks.dtype)
+        plain, full = counts.row_bytes(), counts.cached_row_bytes()
         state = tables.row_state_bytes(table, blocks.columns)
         return cls(
             lookups=counts.lookups * counts.share * factor,
             unique=counts.unique * counts.share * factor,
             missed=counts.missed * counts.share * factor,
-            plain_bytes=plain.astype(np.float64),
-            full_bytes=full.astype(np.float64),
+            plain_bytes=plain,
+            full_bytes=full,
             row_bytes=np.ceil(np.where(counts.cached, full, plain) / sector) * sector,
             state_bytes=np.ceil(state / sector) * sector,
             own_state_bytes=state.astype(np.float64),

@@ -18,7 +18,7 @@ def exchanged(
     the mean.
     """
     tables, table, moving = counts.tables, counts.table, ~counts.replicated
-    ids = tables.lookups_per_sample[table] * tables.id_bytes[table] * factor
+    ids = counts.lookups * counts.share * tables.id_bytes[table] * factor
     sequence = np.where(tables.pooled[table] == 1, 1.0, factor)
     element = np.where(counts.extent == RANK, tables.forward_wire_bytes, tables.forward_sum_bytes)
     vector = tables.outputs_per_sample[table] * counts.blocks.columns * element * sequence
@@ -36,7 +36,7 @@ def exchanged(
     sent = (everywhere * mean.sum() if drawn is None else drawn @ mean) + lengths.sum()
     return {
         "ids_per_sample_bytes": sent,
-        "ids_received_bytes": summed(counts.samples * (ids * counts.share + lengths), moving),
+        "ids_received_bytes": summed(ids + counts.samples * lengths, moving),
         "vectors_to_each_bytes": summed(counts.own_samples * vector, counts.extent == RANK),
         "sums_bytes": np.stack(
             [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in range(len(EXTENTS))]

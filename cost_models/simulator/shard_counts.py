@@ -37,21 +37,23 @@ class ShardCounts:
         replicated: [n] whether every rank holds it.
         opens: [n] whether it is the first shard of its block.
         extent: [n] index into `EXTENTS`: whose ranks hold the block.
-        lookups: [n] of all rows of the table, in an average step.
-        unique: [n] distinct rows of the table that these ask for.
+        batch_ids: [n] ids of the batch, or of a rank's own samples where the table is replicated.
+        lookups: [n] rows that an average step reads, for each 1 of `share`: of a whole table, all of them.
+        unique: [n] distinct rows among these, likewise.
+        cold: [n] those of them that are read in host memory.
         precise: [n] whether rows are held at full precision in a cache.
         cached: [n] whether rows come from a cache.
         home, state_home: [n] memory of the rows and of their optimizer state, index into MEMORY_TIERS.
         state_apart: [n] whether the state is updated in another memory than the rows.
         hot: [n] share of the lookups whose rows are not read in host memory.
-        missed: [n] distinct rows of the whole table that its cache lacks.
+        missed: [n] distinct rows that the table's cache lacks, likewise.
         vectors: [n] that leave the lookup.
     """
 
     def __init__(self, tables: Tables, placed: PlacedShards, world: int, global_samples: float) -> None:
         self.tables, self.world, self.samples = tables, world, global_samples
         replicated = placed.blocks.sharding == DATA_PARALLEL
-        kept = ~replicated | placed.opens_block
+        kept: Flags = ~replicated | placed.opens_block
         self.blocks = placed.blocks.take(np.flatnonzero(kept))
         self.table = self.blocks.table
         self.rank: Ints = placed.rank[kept]
@@ -61,19 +63,20 @@ class ShardCounts:
         self.opens: Flags = placed.opens_block[kept]
         self.extent: Ints = EXTENT_OF_SHARDING[self.blocks.sharding]
         samples = np.where(self.replicated, self.own_samples, global_samples)
-        self.lookups: Floats = samples * tables.lookups_per_sample[self.table]
         self.vectors: Floats = samples * tables.outputs_per_sample[self.table]
-        self.unique = self._unique_rows()
         tier = self.blocks.tier
         self.precise: Flags = tables.precision_cache[self.table] > 0
         self.cached: Flags = IS_CACHED[tier] | ((tier == HBM) & self.precise)
         self.home: Ints = HOME[tier]
         self.state_home: Ints = state_memory(self.blocks)
         self.state_apart: Flags = KEEPS_STATE_BELOW[tier] | (self.state_home != self.home)
-        self.missed = self._missed_rows()
+        self.batch_ids: Floats = samples * tables.lookups_per_sample[self.table]
+        self.lookups: Floats = self.batch_ids
+        self.unique: Floats = np.zeros(len(self))
+        self.missed: Floats = np.zeros(len(self))
         self.hot: Floats = np.where(IS_IN_PLACE[tier], 0.0, 1.0)
-        split = IS_SPLIT[tier]
-        self.hot[split] = tables.access.hit_rate(self.table[split], self.blocks.cache_fraction[split])
+        self.cold: Floats = np.zeros(len(self))
+        self._read_rows()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -82,6 +85,24 @@ class ShardCounts:
     def own_samples(self) -> float:
         """Samples of one rank."""
         return self.samples / self.world
+
+    def _read_rows(self) -> None:
+        """Set what depends on the rows that the ids of a batch read: here, its expectation by the access curves."""
+        access, split = self.tables.access, IS_SPLIT[self.blocks.tier]
+        self.unique = self._unique_rows()
+        self.missed = self._missed_rows()
+        self.hot[split] = access.hit_rate(self.table[split], self.blocks.cache_fraction[split])
+        rows = self.tables.rows[self.table] * (1 - self.blocks.cache_fraction)
+        cold = np.minimum.reduce([self.lookups * (1 - self.hot), rows, self.unique])
+        self.cold = np.where(self.hot < 1, cold, 0.0)
+
+    def row_bytes(self) -> Floats:
+        """[n] bytes of a row's columns as they are stored."""
+        return self.tables.row_bytes(self.table, self.blocks.columns, self.blocks.dtype).astype(np.float64)
+
+    def cached_row_bytes(self) -> Floats:
+        """[n] the same of a row in a cache."""
+        return self.tables.cached_row_bytes(self.table, self.blocks.columns, self.blocks.dtype).astype(np.float64)
 
     def _unique_rows(self) -> Floats:
         distinct, which = self.blocks.distinct
@@ -95,17 +116,15 @@ class ShardCounts:
         blocks, cached = self.blocks, self.cached
         missed = np.zeros(len(blocks))
         if cached.any():
-            fraction = np.where(blocks.tier == HBM, self.tables.precision_cache[blocks.table], blocks.cache_fraction)
-            access = self.tables.access
+            access, fraction = self.tables.access, self.held_share
             missed[cached] = access.missed_rows(blocks.table[cached], fraction[cached], self.lookups[cached])
         return missed
 
-    @cached_property
-    def cold(self) -> Floats:
-        """[n] distinct rows of the whole table that are read in host memory."""
-        rows = self.tables.rows[self.table] * (1 - self.blocks.cache_fraction)
-        cold = np.minimum.reduce([self.lookups * (1 - self.hot), rows, self.unique])
-        return np.where(self.hot < 1, cold, 0.0)
+    @property
+    def held_share(self) -> Floats:
+        """[n] of the table's rows that its cache holds."""
+        blocks = self.blocks
+        return np.where(blocks.tier == HBM, self.tables.precision_cache[blocks.table], blocks.cache_fraction)
 
     @cached_property
     def whole_elements(self) -> Floats:

@@ -18,6 +18,8 @@ from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, HOST, Program, Task
+from cost_models.simulator.sampled_counts import SampledCounts
+from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -199,6 +201,12 @@ def covered(intervals: Floats) -> Floats:
     return np.asarray(np.maximum(end - np.maximum(start, before), 0.0).sum(axis=1))
 
 
+def _counts(workload: Workload, placed: PlacedShards, world: int, conditions: Conditions) -> ShardCounts:
+    if conditions.draws_rows:
+        return SampledCounts(workload, placed, world, conditions.seed)
+    return ShardCounts(Tables.of(workload, world), placed, world, workload.batch(world))
+
+
 def simulate(
     topology: Topology,
     workload: Workload,
@@ -220,14 +228,7 @@ def simulate(
     software = software_coefficients(workload.software)
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
-    counter = Counter(
-        Tables.of(workload, network.world),
-        placed,
-        kinds,
-        network.kind_of_rank,
-        workload.batch(network.world),
-        software,
-    )
+    counter = Counter(_counts(workload, placed, network.world, conditions), kinds, network.kind_of_rank, software)
     tell(f"drawing the ids of {counted(simulated, 'step')}")
     drawn = conditions.ids(workload, network.world, simulated)
     mean = counter.count()

@@ -1,0 +1,141 @@
+"""What an average step asks of the shards of a placement, counted from rows that are drawn: the simulator's own eyes.
+
+Tables, batch and placement are read anew: ids after deduplication, the law by which they read rows, which ranks hold
+these rows, distinct rows, misses, bytes of a row. None of it is the closed form's, nor its access curves'. Rows are
+hashed, so that a hot row is at a random place of its table, whole, with the rank that holds this place.
+"""
+
+import re
+
+import numpy as np
+
+from cost_models.shards import DATA_PARALLEL, IS_IN_PLACE, IS_SPLIT, Floats, Ints, PlacedShards
+from cost_models.simulator.row_samples import (
+    LEAST_SAMPLED,
+    MOST_SAMPLED,
+    SAMPLED_IN_ALL,
+    Draw,
+    law_of_distinct,
+    law_of_reads,
+)
+from cost_models.simulator.shard_counts import ShardCounts
+from cost_models.tables import Tables
+from cost_models.workload.formats import DTYPES
+from cost_models.workload.models import Workload
+
+
+class SampledCounts(ShardCounts):
+    """The counts of one drawn batch; the same for the same seed."""
+
+    def __init__(self, workload: Workload, placed: PlacedShards, world: int, seed: int = 0) -> None:
+        """Raises ValueError for formats in which ids share rows: their rows are not drawn."""
+        self._workload, self._seed = workload, seed
+        if shared := [table.name for table in workload.tables if workload.stored_rows(table) < table.rows]:
+            raise ValueError(f"ids of {shared[0]} share rows, which are not drawn one by one")
+        self._size = int(np.clip(SAMPLED_IN_ALL / len(workload.tables), LEAST_SAMPLED, MOST_SAMPLED))
+        self._start = _starts(placed)[(placed.blocks.sharding != DATA_PARALLEL) | placed.opens_block]
+        super().__init__(Tables.of(workload, world), placed, world, workload.batch(world))
+
+    def _read_rows(self) -> None:
+        """Draw each table's rows, once for the batch and once for the samples of one rank where it is replicated."""
+        self.lookups = self.lookups.copy()
+        for replicated in (False, True):
+            for table in np.unique(self.table[self.replicated == replicated]).tolist():
+                self._read_table(table, np.flatnonzero((self.table == table) & (self.replicated == replicated)))
+
+    def _read_table(self, table: int, shards: Ints) -> None:
+        profile, ids = self._workload.tables[table], float(self._ids(table, bool(self.replicated[shards[0]])))
+        random = np.random.default_rng((self._seed, 2, table, int(self.replicated[shards[0]])))
+        batch, rows = self._workload.batch(self.world), float(profile.rows)
+        draw = Draw.of(law_of_distinct(profile, rows, batch), ids, self._size, random)
+        place = _Places(self._start[shards] / rows, self.share[shards], random.random(draw.law.hottest))
+        self.lookups[shards] = place.summed(draw.ids, total=ids)
+        self.unique[shards] = place.summed(draw.rows)
+        tier, fraction = self.blocks.tier[shards], self.held_share[shards]
+        cold = np.where(IS_IN_PLACE[tier], self.unique[shards], 0.0)
+        for share in np.unique(fraction[self.cached[shards] | IS_SPLIT[tier]]).tolist():
+            cached, split = self.cached[shards] & (fraction == share), IS_SPLIT[tier] & (fraction == share)
+            if cached.any():
+                missed = place.summed(np.where(draw.is_held(share * rows), 0.0, draw.rows))
+                self.missed[shards[cached]] = missed[cached]
+            if split.any():
+                of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
+                self.hot[shards[split]] = of_reads.hit_share(share * rows)
+                cold[split] = place.summed(np.where(draw.rank > share * rows + 0.5, draw.rows, 0.0))[split]
+        self.cold[shards] = cold
+
+    def _ids(self, table: int, replicated: bool) -> float:
+        """Ids of the batch, or of one rank's samples, after deduplication."""
+        profile, batch = self._workload.tables[table], self._workload.batch(self.world)
+        return (batch / self.world if replicated else batch) * profile.pooling_factor / profile.dedup_factor
+
+    def row_bytes(self) -> Floats:
+        """[n] bytes of a row's columns as they are stored."""
+        return self._bytes([self._workload.dtype_of(table) for table in self._workload.tables])
+
+    def cached_row_bytes(self) -> Floats:
+        """[n] the same of a row in a cache, which may have a format of its own."""
+        own = [self._workload.dtype_of(table) for table in self._workload.tables]
+        formats = ["fp32" if table.precision_cache else table.kernel.cache_dtype for table in self._workload.tables]
+        plain = self.row_bytes()
+        held = self._bytes([each or stored for each, stored in zip(formats, own, strict=True)], chosen=False)
+        return np.where(np.array([each is not None for each in formats])[self.table], held, plain)
+
+    def _bytes(self, formats: list[str], *, chosen: bool = True) -> Floats:
+        """[n] bytes of a row, stored in its table's format, or in the one that the plan has `chosen`."""
+        blocks = self.blocks
+        words = [formats[table] for table in self.table]
+        if chosen and blocks.dtype is not None:
+            words = [word if code < 0 else DTYPES[code] for word, code in zip(words, blocks.dtype, strict=True)]
+        known: dict[tuple[str, int], int] = {}
+        for case in zip(words, blocks.columns.tolist(), strict=True):
+            if case not in known:
+                known[case] = bytes_of_row(*case)
+        return np.array([known[case] for case in zip(words, blocks.columns.tolist(), strict=True)], dtype=np.float64)
+
+
+class _Places:
+    """Where the rows of a drawn table are, and thus with which of n shards."""
+
+    def __init__(self, first: Floats, share: Floats, place_of_hot: Floats) -> None:
+        """`first` and `share` [n] are of the table's rows; `place_of_hot` are the places of the hottest ones."""
+        self._share = share
+        self._order = np.argsort(place_of_hot)
+        places = place_of_hot[self._order]
+        self._low, self._high = (np.searchsorted(places, ends) for ends in (first, first + share))
+
+    def summed(self, values: Floats, total: float | None = None) -> Floats:
+        """[n] `values` [drawn] added up over the rows of each shard, for each 1 of its share. The hottest rows are
+        where they are; of the others there are so many that every shard has its share. Of all there are `total`."""
+        hot = values[: len(self._order)][self._order]
+        others = (values.sum() if total is None else total) - hot.sum()
+        up_to = np.concatenate([[0.0], np.cumsum(hot)])
+        own = up_to[self._high] - up_to[self._low]
+        whole = self._share >= 1
+        share = np.where(self._share > 0, self._share, 1.0)
+        return np.asarray(np.where(whole, hot.sum() + others, own / share + others))
+
+
+def _starts(placed: PlacedShards) -> Floats:
+    """[shards] rows of its block that come before each."""
+    before = np.concatenate([[0], np.cumsum(placed.rows)[:-1]])
+    opening = np.maximum.accumulate(np.where(placed.opens_block, np.arange(len(before)), 0))
+    return np.asarray(before - before[opening], dtype=np.float64)
+
+
+_WORD = re.compile(r"(?P<kind>mxfp|mxint|mx|bf|fp|int)(?P<bits>\d+)(?P<layout>_row|_nbit)?")
+
+
+def bytes_of_row(dtype: str, columns: int) -> int:
+    """Bytes of a row by what its format's name says: bits of an element; `mx…`: of one in a block of 16, shared ones
+    dealt out; `mxfp…`, `mxint…`: in blocks of 32 with 8 more bits; `…_row`, `…_nbit`: scale and bias, in fp32 for
+    training tables of 8 bits, else in fp16; `…_nbit`: in whole 16 bytes."""
+    word = _WORD.fullmatch(dtype)
+    if word is None:
+        raise ValueError(f"the name of format {dtype} does not say how many bits an element has")
+    bits, layout = int(word["bits"]), word["layout"]
+    block, more = {"mx": (16, 0), "mxfp": (32, 8), "mxint": (32, 8)}.get(word["kind"], (1, 0))
+    size = -(-(-(-columns // block) * (block * bits + more)) // 8)
+    if layout:
+        size += 8 if (bits, layout) == (8, "_row") else 4
+    return -(-size // 16) * 16 if layout == "_nbit" else size
