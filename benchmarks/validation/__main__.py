@@ -106,6 +106,8 @@ def page(found: Findings) -> str:
     near = sum(abs(each.difference) <= 0.03 for each in found.comparisons)
     topologies = ", ".join(dict.fromkeys(each.topology for each in found.comparisons))
     share = f"{near} of {len(found.comparisons)} pairs of topology and workload are within 3 %"
+    own = sum(abs(each.drawn_difference) <= catalog.NOTABLE for each in found.comparisons)
+    share += f"; with rows that the simulator draws and counts itself, {own} within {catalog.NOTABLE * 100:.0f} %"
     return "\n".join(
         [
             INTRODUCTION,
@@ -140,7 +142,7 @@ def page(found: Findings) -> str:
             f"Quick plans (`--effort 0`) on {topologies}; {share}. {_differing(found.comparisons)}",
             "All pairs:\n",
             table(
-                ("topology", "workload", "estimate", "simulated", "difference"),
+                ("topology", "workload", "estimate", "simulated", "difference", "with rows drawn"),
                 [
                     (
                         each.topology,
@@ -148,6 +150,7 @@ def page(found: Findings) -> str:
                         f"{each.estimate_s * 1e3:.3f} ms",
                         f"{each.simulated_s * 1e3:.3f} ms",
                         f"{each.difference:+.1%}",
+                        f"{each.drawn_difference:+.1%}",
                     )
                     for each in found.comparisons
                 ],

@@ -48,6 +48,10 @@ def simulate(
     data_loading: Annotated[
         bool, typer.Option("--data-loading", help="Also wait for training data on the front-end network.")
     ] = False,
+    draw_rows: Annotated[
+        bool,
+        typer.Option("--draw-rows", help="Draw a batch's ids, count rows and misses; not expected by access curves."),
+    ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0,
     trace: Annotated[
         Path | None,
@@ -89,6 +93,7 @@ def simulate(
         slow_link=slow_link or [],
         lost_card=lost_card,
         data_loading=data_loading,
+        draw_rows=draw_rows,
         seed=seed,
     )
     streams.doing(f"reading {plan.name}")
@@ -125,6 +130,7 @@ def _conditions(
     slow_link: list[str],
     lost_card: str | None,
     data_loading: bool,
+    draw_rows: bool,
     seed: int,
 ) -> "Conditions":
     from cost_models.simulator.conditions import Conditions
@@ -138,6 +144,7 @@ def _conditions(
         slow_links=links,
         lost_cards=() if lost_card is None else values.numbers("--lost-card", lost_card),
         data_loading=data_loading,
+        draws_rows=draw_rows,
         seed=seed,
     )
 

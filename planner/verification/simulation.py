@@ -124,3 +124,5 @@ def _parts(conditions: Conditions) -> Iterator[tuple[str, Conditions]]:
         yield f"card {card} lost", replace(plain, lost_cards=(card,))
     if conditions.data_loading:
         yield "data loading", replace(plain, data_loading=True)
+    if conditions.draws_rows:
+        yield "rows drawn", replace(plain, draws_rows=True)

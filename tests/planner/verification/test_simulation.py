@@ -71,6 +71,15 @@ def test_conditions_are_priced_one_by_one(planned: Plan) -> None:
     assert len(found.simulation.step_seconds) == 8
 
 
+def test_rows_can_be_drawn(planned: Plan) -> None:
+    """The simulator's own count of rows and ids gives nearly the same step, the same for the same seed."""
+    drawn = Conditions(draws_rows=True)
+    found = simulate_conditions(planned, None, drawn, default_steps=8)
+    assert [effect.condition for effect in found.effects] == ["mean step", "rows drawn"]
+    assert abs(found.effects[1].cost) < 0.02
+    assert simulate_plan(planned, conditions=drawn).step_s == found.simulation.step_s
+
+
 def test_the_critical_path_makes_the_step(planned: Plan) -> None:
     """Its parts add up to the counted time."""
     found = simulate_plan(planned, steps=3)
