@@ -24,6 +24,7 @@ from cost_models.shards import (
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
 from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.simulator.simulation import Simulation, simulate
 from cost_models.tables import Tables
 from tests.oracles.instances import node_group, topology, workload
@@ -83,9 +84,8 @@ def test_what_is_sent_arrives() -> None:
         samples = model.workload.batch(world)
         network = SimulatedNetwork(model.topology, rank_kinds(model.topology, model.workload))
         software = software_coefficients(model.workload.software)
-        counter = Counter(
-            Tables.of(model.workload, world), placed, network.kinds, network.kind_of_rank, samples, software
-        )
+        counts = ShardCounts(Tables.of(model.workload, world), placed, world, samples)
+        counter = Counter(counts, network.kinds, network.kind_of_rank, software)
         (ids,) = Conditions(pooling=True).ids(model.workload, world, 1)
         drawn = counter.count(ids)
         assert len(set(drawn.ids_per_sample_bytes.tolist())) > 1 or not drawn.ids_per_sample_bytes.any()

@@ -9,6 +9,7 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.shards import DATA_PARALLEL, DDR_CACHED, HBM, MEMORY_DDR, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.demand import Counter
+from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.tables import Tables
 from tests.oracles.instances import node_group, topology, workload
 
@@ -30,7 +31,8 @@ def counter(tables: list[int], ranks: list[int], *, replicated: bool = False, ti
     opens = np.arange(len(table)) % 4 == 0 if replicated else np.ones(len(table), dtype=bool)
     placed = PlacedShards(blocks, rank, rows, opens)
     kinds, kind_of_rank = rank_kinds(CLUSTER, model), np.array([0, 0, 1, 1])
-    return Counter(Tables.of(model, 4), placed, kinds, kind_of_rank, 4096.0, software_coefficients("torchrec"))
+    counts = ShardCounts(Tables.of(model, 4), placed, 4, 4096.0)
+    return Counter(counts, kinds, kind_of_rank, software_coefficients("torchrec"))
 
 
 def test_a_rank_has_the_demand_of_all_its_tables() -> None:

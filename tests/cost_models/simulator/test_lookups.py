@@ -8,6 +8,7 @@ from cost_models.lookup import Lookup
 from cost_models.resources import DEVICE
 from cost_models.shards import COLUMN_WISE, DDR, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.demand import Counter, Demand
+from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.step import StepModel
 from tests.oracles.instances import node_group, topology, workload
 
@@ -55,7 +56,8 @@ def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: s
     ones = np.ones(2 * count, dtype=bool)
     placed = PlacedShards(blocks, rank, model.tables.rows[halves], ones)
     software = model.coefficients.software
-    counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, model.batching.global_samples, software)
+    counts = ShardCounts(model.tables, placed, len(model.kind_of_rank), model.batching.global_samples)
+    counter = Counter(counts, model.kinds, model.kind_of_rank, software)
     demand = counter.count()
     lookup = Lookup(model.tables, blocks, model.kinds[0], model.batching, software)
     forward, backward = demand.forward_s.sum(axis=0), demand.backward_s.sum(axis=0)
@@ -73,7 +75,8 @@ def counted(model: StepModel, blocks: Blocks) -> Demand:
     zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     placed = PlacedShards(blocks, zeros, model.tables.rows[blocks.table], ones)
     samples = model.batching.global_samples
-    return Counter(model.tables, placed, model.kinds, model.kind_of_rank, samples, software).count()
+    counts = ShardCounts(model.tables, placed, len(model.kind_of_rank), samples)
+    return Counter(counts, model.kinds, model.kind_of_rank, software).count()
 
 
 def alone(tier: int) -> Blocks:
@@ -127,7 +130,8 @@ def test_encoding_and_wire_bytes_follow_the_format() -> None:
             blocks = Blocks(zeros, zeros + sharding, zeros, zeros + 64, zeros + 0.0)
             placed = PlacedShards(blocks, np.arange(ranks), zeros + 100_000 // ranks, np.arange(ranks) == one)
             software = model.coefficients.software
-            counter = Counter(model.tables, placed, model.kinds, model.kind_of_rank, 4096.0, software)
+            counts = ShardCounts(model.tables, placed, len(model.kind_of_rank), 4096.0)
+            counter = Counter(counts, model.kinds, model.kind_of_rank, software)
             demand = counter.count()
             by_sharding[sharding] = demand.vectors_to_each_bytes.sum() + demand.sums_bytes.sum()
         sent[wire] = by_sharding
