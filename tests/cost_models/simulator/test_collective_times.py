@@ -39,7 +39,7 @@ def test_between_nodes_a_slow_card_is_waited_for() -> None:
     cluster = topology(node_group("fast", nodes=2), node_group("slow", nic_bytes_per_s=12.5e9))
     fast, slow = rank_kinds(cluster, workload([{"rows": 1, "dim": 4}]))
     assert fast.nic_all_to_all == pytest.approx(2 * slow.nic_all_to_all)
-    latency = software_coefficients("torchrec").collective_latency_s.value + slow.nic_hop_s
+    latency = software_coefficients("torchrec").collective_latency_s.value + slow.exchange_hops_s
     card = cluster.nodes[1].links.scale_out
     assert card is not None
     latency += card.latency
