@@ -9,6 +9,7 @@ from cost_models.dense_size import (
     dense_parts,
     dense_size,
 )
+from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 from cost_models.workload.optimizers import STATE
 
@@ -50,7 +51,24 @@ def dense_seconds(
 
 
 def parameter_bytes(workload: Workload) -> float:
-    """Bytes on every rank of parameters with gradients and optimizer state (fp32), and of what else is held."""
-    training = workload.mode == "training"
-    copies = 2 + STATE[workload.dense.optimizer].dense_arrays if training else 1
-    return 4.0 * dense_size(workload).parameters * copies + workload.dense.extra_bytes
+    """Bytes on every rank of parameters with gradients and optimizer state, and of what else is held.
+
+    In mixed precision weights are there twice: those that are updated, and a copy for the matrix products (Micikevicius
+    et al., arXiv:1710.03740). Weights that serve are there once. Gradients that something encodes are held in fp32.
+    """
+    dense = workload.dense
+    size = COMPUTE_DTYPE_BYTES[dense.dtype]
+    if workload.mode == "training":
+        state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+        weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
+        size = weights + written_bytes(dense.gradient_format) + state
+    return size * dense_size(workload).parameters + dense.extra_bytes
+
+
+def gradient_codec_bytes(workload: Workload, world: int) -> float:
+    """Bytes of device memory for each gradient that is reduced in a format that cannot be added.
+
+    Every rank encodes its gradients for the ranks that sum them, decodes the share of each, encodes its sums and
+    decodes those of all: three times and one in `world` what encoding or decoding one takes. 0 where formats are added.
+    """
+    return codec_bytes(workload.dense.gradient_format) * (3 + 1 / world)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from cost_models.arithmetic import achieved_flops
 from cost_models.between_domains import NOTHING, BetweenDomains, between_domains
 from cost_models.coefficients import (
     Coefficient,
@@ -243,7 +244,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
-        flops_per_s=_achieved_flops(group, workload, device),
+        flops_per_s=achieved_flops(group, workload, device),
         exchange_protocols=all_to_all,
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, exchanged, topology.world_size),
@@ -264,13 +265,6 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
 def _or(measured: Coefficient | None, otherwise: float) -> float:
     """What was measured of a device, or a share of its data sheet."""
     return otherwise if measured is None else measured.value
-
-
-def _achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoefficients) -> float:
-    measured = device.matmul_flops_per_s
-    if measured is not None and workload.dense.dtype in measured.by_dtype:
-        return measured.by_dtype[workload.dense.dtype]
-    return _peak_flops(group, workload) * device.flop_utilization.value
 
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> float:
@@ -374,13 +368,3 @@ def _beyond(
     link = link_coefficients(nics.kind, "default-scale-out")
     bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
     return between_domains(link, bandwidth, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network)
-
-
-def _peak_flops(group: NodeGroup, workload: Workload) -> float:
-    """Peak of the dense data type, or of the nearest wider one that the device has."""
-    flops = group.accelerators.flops
-    wider = {"fp8": ("fp8", "fp16", "bf16", "tf32"), "fp16": ("fp16", "bf16", "tf32"), "bf16": ("bf16", "fp16", "tf32")}
-    for name in wider.get(workload.dense.dtype, (workload.dense.dtype,)):
-        if (peak := getattr(flops, name)) is not None:
-            return float(peak)
-    return flops.fp32

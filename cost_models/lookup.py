@@ -205,7 +205,8 @@ class Lookup:
             # a calibrated device: its cache serves the update as it does the lookup
             on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
         codec = self._codec_seconds(self._tables.codec_bytes[1])
-        whole = kind.dense_update_s * software.gradient_bytes.value * self._replicated_elements
+        coded = software.codec_passes.value * tables.gradient_codec_bytes / kind.hbm_bytes_per_s
+        whole = (kind.dense_update_s * tables.gradient_held_bytes + coded) * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
         return self._in_turn(BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere), host)
 

@@ -153,7 +153,9 @@ class StepCosts(CostModel):
         part."""
         base = np.zeros((len(self.kinds), len(self.columns)))
         software, workload = self.coefficients.software, self.workload
-        gradient = dense_size(workload).parameters * software.gradient_bytes.value
+        parameters = dense_size(workload).parameters
+        gradient = parameters * self.tables.gradient_wire_bytes
+        coded = software.codec_passes.value * parameters * self.tables.gradient_codec_bytes
         for k, kind in enumerate(self.kinds):
             self._put(base[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
@@ -170,6 +172,7 @@ class StepCosts(CostModel):
             if workload.mode == "training":
                 self._put(base[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
+                self._put(base[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
         return base
@@ -263,9 +266,8 @@ class StepCosts(CostModel):
         if not self.coefficients.software.ids_arrive_sharded:
             terms["input_dist"] = collectives.id_exchange(*given, self.port_bytes_per_s("input_dist", kind))
         if self.tables.training:
-            gradient_bytes = self.coefficients.software.gradient_bytes.value
             terms["gradient_dist"] = collectives.gradient_exchange(*given, self.port_bytes_per_s("gradient_dist", kind))
-            terms["replica_all_reduce"] = collectives.replica_all_reduce(*given[:3], gradient_bytes)
+            terms["replica_all_reduce"] = collectives.replica_all_reduce(*given[:3], self.tables.gradient_wire_bytes)
         return terms
 
     def _exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from cost_models.access import AccessCurves
+from cost_models.dense import gradient_codec_bytes
 from cost_models.shards import Floats, Ints
 from cost_models.workload.formats import DTYPES, FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import TableProfile, Workload
@@ -72,6 +73,12 @@ class Tables:
     """Bytes of one element that the lookup writes."""
     codec_bytes: tuple[float, float]
     """Bytes of device memory that encoding or decoding one element on the wire moves: forward, backward."""
+    gradient_wire_bytes: float
+    """Bytes of one element of a replicated table's gradient in a reduction; it is the dense part's format."""
+    gradient_held_bytes: float
+    """The same where an optimizer reads it."""
+    gradient_codec_bytes: float
+    """Bytes of device memory that one element moves where gradients are encoded to be reduced."""
     training: bool
 
     @classmethod
@@ -109,6 +116,9 @@ class Tables:
             backward_sum_bytes=sum_bytes(backward),
             written_bytes=written_bytes(forward),
             codec_bytes=(codec_bytes(forward), codec_bytes(backward)),
+            gradient_wire_bytes=wire_bytes(workload.dense.gradient_format),
+            gradient_held_bytes=written_bytes(workload.dense.gradient_format),
+            gradient_codec_bytes=gradient_codec_bytes(workload, world_size),
             training=training,
         )
 

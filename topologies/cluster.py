@@ -100,6 +100,13 @@ class Flops(Record):
     fp16: FlopPerSecond | None = None
     bf16: FlopPerSecond | None = None
     fp8: FlopPerSecond | None = None
+    mxfp8: Annotated[FlopPerSecond | None, LATER] = None
+    mxint8: Annotated[FlopPerSecond | None, LATER] = None
+    mxfp6: Annotated[FlopPerSecond | None, LATER] = None
+    mxfp4: Annotated[FlopPerSecond | None, LATER] = None
+    mx9: Annotated[FlopPerSecond | None, LATER] = None
+    mx6: Annotated[FlopPerSecond | None, LATER] = None
+    mx4: Annotated[FlopPerSecond | None, LATER] = None
 
 
 class Accelerators(Record):

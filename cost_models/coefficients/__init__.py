@@ -288,7 +288,6 @@ class SoftwareCoefficients(NamedCoefficients):
     codec_passes: Coefficient
     """Crossings of device memory by what encoding or decoding numbers reads and writes."""
     activation_passes: Coefficient
-    gradient_bytes: Coefficient
     collective_latency_s: Coefficient
     allocator_overhead: Coefficient | None = None
     """Bytes that the allocator keeps reserved for each byte of tensors, beside the ids that other streams hold."""

@@ -15,7 +15,7 @@ from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
-from cost_models.workload.formats import sum_bytes, wire_bytes
+from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 
 
@@ -133,7 +133,10 @@ class Builder:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._exchanges.all_reduce(step, everyone, total, streams.last(COMPUTE))
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
-        seconds = dense.optimizer_s(slow) + replicas_s * demand.replica_gradient_bytes * slow
+        elements = demand.replica_gradient_bytes / wire_bytes(self._workload.dense.gradient_format)
+        updated = elements * written_bytes(self._workload.dense.gradient_format)
+        coded = dense.codec_s(dense.parameters + elements, slow)
+        seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         return streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
 
     def _kernels(

@@ -85,7 +85,7 @@ class Counter:
         fields["forward_s"][HBM] += forward
         fields["backward_s"][HBM] += backward
         raw = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
-        return Demand(**fields, **exchanged(counts, self._software, factor, ids), raw_ids_per_sample_bytes=raw)
+        return Demand(**fields, **exchanged(counts, factor, ids), raw_ids_per_sample_bytes=raw)
 
     def _summed(self, by_kind: list[Floats], kept: Flags, replica_ids: Floats | None) -> Floats:
         """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its

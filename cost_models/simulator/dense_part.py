@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts, dense_size
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
+from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 from cost_models.workload.optimizers import STATE
 
@@ -35,6 +36,8 @@ class DenseKernels:
     ) -> None:
         self._streams, self._network, self._workload, self._software = streams, network, workload, software
         self._sizes = dense_parts(workload)
+        self.parameters = sum(size.parameters for size in self._sizes.values())
+        """Weights of the dense part, on every rank."""
         self._samples = workload.batch(network.world) / network.world
         self.first = [part for part in self._sizes if part == BEFORE_OUTPUTS]
         """The parts that run while vectors are exchanged, in the order of the forward pass."""
@@ -51,7 +54,7 @@ class DenseKernels:
         """Run these parts from the last to the first, bucket by bucket."""
         buckets: list[Bucket] = []
         for part in reversed(parts):
-            gradient = self._sizes[part].parameters * self._software.gradient_bytes.value
+            gradient = self._sizes[part].parameters * wire_bytes(self._workload.dense.gradient_format)
             count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
             seconds = BACKWARD_OVER_FORWARD * self._forward_s(part, slow) / count
             label = Label(f"{_words(part)} backward", "dense backward", COMPUTE, step)
@@ -68,11 +71,21 @@ class DenseKernels:
         return np.asarray(self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow)
 
     def optimizer_s(self, slow: Floats) -> Floats:
-        """[W] weights, gradients and state of the dense part read, weights and state written, in fp32."""
+        """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""
+        network, dense = self._network, self._workload.dense
+        hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
+        state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+        twice = wire_bytes(dense.master_weights or "fp32") + state
+        moved = 2 * twice + written_bytes(dense.gradient_format) + dense.copy_bytes
+        return np.asarray(moved * self.parameters / hbm * slow)
+
+    def codec_s(self, gradients: Floats | float, slow: Floats) -> Floats:
+        """[W] so many gradients [W] encoded and decoded on the way to their sums, and the sums on their way back."""
         network = self._network
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        passes = 3 + 2 * STATE[self._workload.dense.optimizer].dense_arrays
-        return np.asarray(passes * 4 * dense_size(self._workload).parameters / hbm * slow)
+        there_and_back = 2 * gradients + gradients / network.world + gradients
+        moved = there_and_back * codec_bytes(self._workload.dense.gradient_format)
+        return np.asarray(self._software.codec_passes.value * moved / hbm * slow)
 
     def overhead_s(self, slow: Floats) -> Floats:
         """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""

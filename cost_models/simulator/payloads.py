@@ -9,9 +9,7 @@ from cost_models.simulator.shard_counts import Flags, ShardCounts
 from cost_models.tables import LENGTH_BYTES
 
 
-def exchanged(
-    counts: ShardCounts, software: SoftwareCoefficients, factor: Floats, drawn: Floats | None
-) -> dict[str, Floats]:
+def exchanged(counts: ShardCounts, factor: Floats, drawn: Floats | None) -> dict[str, Floats]:
     """Fields of a demand: [W] bytes that go between ranks.
 
     `factor` [n] are the ids of each shard over their mean, `drawn` [W, T] those of each rank's own samples; None for
@@ -41,7 +39,7 @@ def exchanged(
         "sums_bytes": np.stack(
             [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in range(len(EXTENTS))]
         ),
-        "replica_gradient_bytes": everywhere * elements * software.gradient_bytes.value,
+        "replica_gradient_bytes": everywhere * elements * tables.gradient_wire_bytes,
     }
 
 

@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, PositiveFloat, ValidationInfo, field_validator, model_validator
 
 from cost_models.workload import spellings, words
-from cost_models.workload.formats import FORMATS
+from cost_models.workload.formats import FORMATS, wire_bytes
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
 from topologies.cluster import LATER, fingerprint
@@ -16,8 +16,13 @@ from topologies.errors import ConflictError
 from topologies.units import Share
 
 Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
-COMPUTE_DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-ComputeDtype = Annotated[Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(spellings.dtype)]
+ComputeWord = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "mxint8", "mxfp6", "mxfp4", "mx9", "mx6", "mx4"]
+COMPUTE_DTYPE_BYTES: dict[str, float] = {
+    word: 4.0 if word == "tf32" else wire_bytes(word) for word in get_args(ComputeWord)
+}
+"""Bytes of a number that goes into a matrix product, its part of a block's shared bits included."""
+ComputeDtype = Annotated[ComputeWord, BeforeValidator(spellings.dtype)]
+SumDtype = Annotated[Literal["fp32", "fp16", "bf16"], BeforeValidator(spellings.dtype)]
 Whole = BeforeValidator(spellings.whole_number)
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
@@ -161,10 +166,34 @@ class Dense(Record):
     inputs and outputs of all layers, and of totals none."""
     dtype: ComputeDtype = "tf32"
     """The data type of the matrix products."""
+    gradients: Annotated[Dtype | None, LATER] = None
+    """The format in which gradients are reduced among the ranks, those of replicated tables too. Unset: fp32 beside
+    fp32 and tf32, the format of the matrix products where it has 16 bits, bf16 where it has fewer."""
+    master_weights: Annotated[SumDtype | None, LATER] = None
+    """The format of the weights that the optimizer updates; matrix products in fewer bits have a copy in theirs. Unset:
+    fp32."""
+    optimizer_state: Annotated[SumDtype | None, LATER] = None
+    """The format of what the optimizer keeps for every dense parameter. Unset: fp32."""
     optimizer: Optimizer = "sgd"
     extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
     """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
     parameters."""
+
+    @property
+    def gradient_format(self) -> words.Dtype:
+        """The format in which gradients are reduced among the ranks."""
+        if self.gradients is not None:
+            return self.gradients
+        if self.dtype == "fp16":
+            return "fp16"
+        return "bf16" if COMPUTE_DTYPE_BYTES[self.dtype] < wire_bytes("fp32") else "fp32"
+
+    @property
+    def copy_bytes(self) -> float:
+        """Bytes of a weight in the format of the matrix products, beside the one that the optimizer updates; 0 where
+        that is the one."""
+        size = COMPUTE_DTYPE_BYTES[self.dtype]
+        return size if size < wire_bytes(self.master_weights or "fp32") else 0.0
 
     @model_validator(mode="after")
     def _layers_or_totals(self) -> Self:
@@ -227,6 +256,10 @@ class Workload(Record):
         if self.free_inputs_early and (self.pipeline == "none" or self.mode == "inference"):
             message = "is of a training pipeline that holds several batches; give pipeline sparse-dist or prefetch"
             raise ConflictError(message, "free_inputs_early", "pipeline", "mode")
+        of_training = ("gradients", "master_weights", "optimizer_state")
+        if self.mode == "inference" and (given := [name for name in of_training if getattr(self.dense, name)]):
+            message = "is of training, and the mode is inference; leave it out"
+            raise ConflictError(message, f"dense.{given[0]}", "mode")
         if self.dense.interaction == "dot":
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:

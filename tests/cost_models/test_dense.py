@@ -1,8 +1,9 @@
 """The dense part: FLOPs as published, and sizes that can be counted by hand."""
 
 import pytest
+from pydantic import ValidationError
 
-from cost_models.dense import dense_seconds
+from cost_models.dense import dense_seconds, gradient_codec_bytes, parameter_bytes
 from cost_models.dense_size import dense_size
 from cost_models.workload import Workload, load_workload
 from tests.oracles.instances import workload
@@ -70,3 +71,37 @@ def test_time_is_flops_and_activations() -> None:
     assert training.total_s == pytest.approx(6 * size.macs * 100 / 1e9 + size.activation_elements * 2 * 100 * 3 / 1e6)
     inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3)
     assert inference.total_s == pytest.approx(training.total_s / 3)
+
+
+@pytest.mark.parametrize(
+    ("dense", "size"),
+    [
+        ({"dtype": "tf32"}, 4 + 4),
+        ({"dtype": "tf32", "optimizer": "adam"}, 4 + 4 + 8),
+        ({"dtype": "bf16", "optimizer": "adam"}, 16),
+        ({"dtype": "bf16", "optimizer": "adam", "master_weights": "bf16", "optimizer_state": "bf16"}, 8),
+        ({"dtype": "bf16", "gradients": "fp32"}, 4 + 2 + 4),
+        ({"dtype": "fp8", "optimizer": "adagrad"}, 4 + 1 + 2 + 4),
+        ({"dtype": "mx6"}, 4 + 6 / 8 + 2),
+        ({"dtype": "tf32", "gradients": "mx4"}, 4 + 4),
+    ],
+)
+def test_bytes_of_a_parameter_by_the_formats_asked_for(dense: dict[str, object], size: float) -> None:
+    """Weights, their copy for the matrix products, gradient, state; Adam in mixed precision takes 16 bytes (ZeRO,
+    arXiv:1910.02054, section 3.1)."""
+    totals = {"macs_per_sample": 7, "parameters": 9}
+    assert parameter_bytes(model({**totals, **dense})) == pytest.approx(9 * size)
+
+
+def test_weights_that_serve_have_the_format_of_the_matrix_products() -> None:
+    """No master weights and no gradients: 2 bytes in bf16. What is of training is refused by its name."""
+    dense = {"macs_per_sample": 7, "parameters": 9, "dtype": "bf16"}
+    assert parameter_bytes(model(dense, mode="inference")) == 18
+    with pytest.raises(ValidationError, match="is of training, and the mode is inference"):
+        model({**dense, "master_weights": "bf16"}, mode="inference")
+
+
+@pytest.mark.parametrize(("gradients", "size"), [("bf16", 0.0), ("fp32", 0.0), ("mx9", 4 + 9 / 8), ("fp8", 4 + 1)])
+def test_gradients_that_cannot_be_added_are_encoded_and_decoded(gradients: str, size: float) -> None:
+    """Among four ranks: all encoded, as many decoded, a quarter (the sums) encoded, all decoded."""
+    assert gradient_codec_bytes(model({"gradients": gradients}), 4) == pytest.approx(3.25 * size)

@@ -45,7 +45,7 @@ def test_kernels_take_their_flops_and_the_backward_pass_twice_as_many() -> None:
     spans = {task.name: run.end[task.last] - run.start[task.first] for task in streams.program.tasks}
     assert spans["top mlp forward"] == pytest.approx(forward * slow)
     assert spans["top mlp backward"] == pytest.approx(2 * forward * slow)
-    assert bucket[1] == 1000 * software_coefficients("torchrec").gradient_bytes.value
+    assert bucket[1] == 1000 * 4
 
 
 def test_gradients_are_ready_bucket_by_bucket() -> None:
@@ -67,3 +67,22 @@ def test_the_optimizer_is_a_part_of_the_measured_overhead() -> None:
     assert dense.overhead_s(np.ones(2)) + dense.optimizer_s(np.ones(2)) == pytest.approx([overhead] * 2)
     _, huge = built(macs_per_sample=1e6, parameters=int(1e10))
     assert huge.overhead_s(np.ones(2)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gradients", "size"), [("bf16", None, 2), ("bf16", "fp32", 4), ("tf32", "mx6", 0.75)]
+)
+def test_gradients_are_reduced_in_the_format_asked_for(dtype: str, gradients: str | None, size: float) -> None:
+    """Bytes of every bucket follow it; unset, it is that of 16-bit matrix products."""
+    given = {"gradients": gradients} if gradients else {}
+    _, dense = built(macs_per_sample=1e6, parameters=1000, dtype=dtype, **given)
+    (bucket,) = dense.backward(dense.rest, 0, np.ones(2))
+    assert bucket[1] == 1000 * size
+
+
+def test_mixed_precision_updates_master_weights_and_their_copy() -> None:
+    """Adam reads and writes fp32 weights and two arrays of state, reads a bf16 gradient, writes a bf16 copy."""
+    _, dense = built(macs_per_sample=1e6, parameters=10**9, dtype="bf16", optimizer="adam")
+    (kind,) = rank_kinds(CLUSTER, workload([{"rows": 1000, "dim": 64}], dense={}))
+    moved = 1e9 * (2 * 4 + 2 * 8 + 2 + 2)
+    assert dense.optimizer_s(np.ones(2)) == pytest.approx([moved / kind.hbm_bytes_per_s] * 2)

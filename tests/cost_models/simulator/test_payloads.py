@@ -49,7 +49,7 @@ def placed(sharding: int, ranks: list[int], columns: int) -> ShardCounts:
 )
 def test_results_go_by_the_extent_of_their_block(sharding: int, ranks: list[int], columns: int, extent: int) -> None:
     """Whole vectors for the samples of each rank; sums of all samples on every rank that holds rows."""
-    fields = exchanged(placed(sharding, ranks, columns), software_coefficients("torchrec"), np.ones(len(ranks)), None)
+    fields = exchanged(placed(sharding, ranks, columns), np.ones(len(ranks)), None)
     holds = np.isin(np.arange(4), ranks)
     vectors, sums = fields["vectors_to_each_bytes"], fields["sums_bytes"]
     assert vectors.tolist() == ((SAMPLES / 4 * columns * 4 * holds) if extent == RANK else np.zeros(4)).tolist()
@@ -60,7 +60,7 @@ def test_results_go_by_the_extent_of_their_block(sharding: int, ranks: list[int]
 
 def test_every_holder_gets_the_number_of_ids_of_every_sample() -> None:
     """Ids go to whoever holds their rows, eight bytes each; four bytes for every sample go to every holder."""
-    fields = exchanged(placed(ROW_WISE, [0, 1, 2, 3], 64), software_coefficients("torchrec"), np.ones(4), None)
+    fields = exchanged(placed(ROW_WISE, [0, 1, 2, 3], 64), np.ones(4), None)
     assert fields["ids_received_bytes"] == pytest.approx(np.full(4, SAMPLES * (10 * 8 / 4 + 4)))
     assert fields["ids_per_sample_bytes"] == pytest.approx(np.full(4, 10 * 8 + 4 * 4))
 
@@ -68,7 +68,7 @@ def test_every_holder_gets_the_number_of_ids_of_every_sample() -> None:
 def test_drawn_ids_are_sent_by_those_who_drew_them() -> None:
     """A rank with twice the ids sends twice as many; receivers get the mean."""
     drawn = np.array([[2.0], [1.0], [0.5], [0.5]])
-    fields = exchanged(placed(TABLE_WISE, [2], 64), software_coefficients("torchrec"), np.ones(1), drawn)
+    fields = exchanged(placed(TABLE_WISE, [2], 64), np.ones(1), drawn)
     assert fields["ids_per_sample_bytes"] - 4 == pytest.approx(drawn[:, 0] * 80)
     assert fields["ids_received_bytes"].tolist() == [0, 0, SAMPLES * 84, 0]
 
