@@ -169,7 +169,7 @@ class AccessCurves:
         fraction = np.array([table.unique_fraction or np.nan for table in tables])
         given = np.array([np.nan if table.zipf_alpha is None else table.zipf_alpha for table in tables])
         measured = ~np.isnan(fraction)
-        left = np.array([table.dedup_factor for table in tables])[measured]
+        left = np.array([table.deduplication for table in tables])[measured]
         lookups = np.array([table.pooling_factor * batch for table in tables])[measured] / left
         unique_alpha = np.nan_to_num(given, nan=0.0)
         unique_alpha[measured] = _fitted_alpha(ids[measured], fraction[measured] * left, lookups)

@@ -27,7 +27,7 @@ STATE_BYTES = 4
 
 def _expanded(table: TableProfile) -> float:
     """Vectors per sample that are copied out of deduplicated ones."""
-    is_expanded = table.pooled and table.dedup_group is not None and table.dedup_factor > 1
+    is_expanded = table.pooled and table.dedup_group is not None and table.deduplication > 1
     return table.feature_count * table.poolings if is_expanded else 0.0
 
 
@@ -40,7 +40,7 @@ class Tables:
     lookups_per_sample: Floats
     """Rows read per sample after deduplication."""
     ids_per_sample: Floats
-    """Ids per sample before it."""
+    """Ids per sample as they come to the rank: before it, unless the readers did it."""
     id_bytes: Ints
     """Bytes of one id with its weight."""
     features: Floats
@@ -90,12 +90,12 @@ class Tables:
         optimizers = tuple(workload.optimizer_of(table) for table in tables)
         training = workload.mode == "training"
         pooled = np.array([table.pooled for table in tables], dtype=np.int64)
-        lookups = np.array([table.pooling_factor / table.dedup_factor for table in tables])
+        lookups = np.array([table.pooling_factor / table.deduplication for table in tables])
         return cls(
             rows=np.array([workload.stored_rows(table) for table in tables], dtype=np.int64),
             dim=np.array([table.dim for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
-            ids_per_sample=np.array([table.pooling_factor for table in tables]),
+            ids_per_sample=np.array([table.ids_read for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
             features=np.array([table.feature_count for table in tables], dtype=float),
             outputs_per_sample=np.array([table.vectors_per_sample for table in tables]),

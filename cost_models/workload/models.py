@@ -4,7 +4,7 @@ import itertools
 import math
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, PositiveFloat, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
 from cost_models.workload import spellings, words
 from cost_models.workload.formats import FORMATS, wire_bytes
@@ -13,7 +13,7 @@ from cost_models.workload.optimizers import Optimizer
 from topologies.cluster import LATER, fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError
-from topologies.units import Share
+from topologies.units import ByteCount, Share
 
 Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
 ComputeWord = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "mxint8", "mxfp6", "mxfp4", "mx9", "mx6", "mx4"]
@@ -28,8 +28,6 @@ Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Curve = tuple[tuple[Share, Share], ...]
-ROUNDED = 1e-5
-"""Relative amount by which products of figures that were written with six digits may be off."""
 
 
 class TableProfile(Record):
@@ -54,8 +52,15 @@ class TableProfile(Record):
     """Distinct ids over all ids of one global batch before deduplication, if measured. Without a curve, it implies
     one."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
-    """Ids before over ids after deduplication across the samples of a batch. It leaves the distinct ids: it is at most
-    1 / unique_fraction."""
+    """Ids before over ids after deduplication across the samples of a batch. It leaves the distinct ids: it acts as
+    1 / unique_fraction where it is more, and a plan says so."""
+    samples_per_session: Annotated[float, Field(ge=1, exclude_if=lambda samples: samples == 1.0)] = 1.0
+    """Samples of a session, on the mean, that come in one batch, clustered in storage (16.5 in RecD's logs). With
+    duplicate_share, instead of dedup_factor."""
+    duplicate_share: Annotated[Share, Field(exclude_if=lambda share: share == 0.0)] = 0.0
+    """Share of a sample's ids that the sample before of its session has, too. Readers leave these out, so that they are
+    neither stored, nor sent, nor copied to the device: of S samples 1 - (S-1)/S of them stay (RecD, arXiv:2211.05239).
+    """
     dedup_group: Name | None = None
     """Name of the features that change together from sample to sample (those of a user in a session): lists that repeat
     are looked up and pooled once, and their vectors travel once (inverse jagged tensors; RecD, arXiv:2211.05239). All
@@ -87,17 +92,6 @@ class TableProfile(Record):
             raise ValueError(f"{dim} is not a multiple of 4; pad the table to {padded} columns")
         return dim
 
-    @field_validator("dedup_factor")
-    @classmethod
-    def _leaves_distinct_ids(cls, factor: float, info: ValidationInfo) -> float:
-        unique = info.data.get("unique_fraction")
-        if unique is not None and factor * unique > 1 + ROUNDED:
-            raise ValueError(
-                f"{factor:g} leaves 1/{factor:g} of the ids, fewer than the {unique:g} of them that unique_fraction"
-                f" says are distinct; give at most {1 / unique:.6g}, or unique_fraction at most {1 / factor:.6g}"
-            )
-        return factor
-
     @field_validator("access_cdf")
     @classmethod
     def _rising(cls, points: Curve | None) -> Curve | None:
@@ -117,12 +111,39 @@ class TableProfile(Record):
             raise ConflictError("zipf_alpha and access_cdf exclude each other; give one", "access_cdf", "zipf_alpha")
         return self
 
+    @model_validator(mode="after")
+    def _one_account_of_duplicates(self) -> Self:
+        if self.dedup_factor > 1 and self.duplicate_share > 0:
+            message = "say what repeats once: dedup_factor, or duplicate_share with samples_per_session"
+            raise ConflictError(message, "duplicate_share", "dedup_factor")
+        if (self.samples_per_session > 1) != (self.duplicate_share > 0):
+            fields = ("samples_per_session", "duplicate_share")
+            given, missing = fields if self.samples_per_session > 1 else fields[::-1]
+            raise ConflictError(f"goes with {missing}, which is missing; give both", given, missing)
+        return self
+
+    @property
+    def stated_deduplication(self) -> float:
+        """Ids before over ids after deduplication, as stated."""
+        repeated = (self.samples_per_session - 1) / self.samples_per_session
+        return self.dedup_factor / (1 - repeated * self.duplicate_share)
+
+    @property
+    def deduplication(self) -> float:
+        """The same, but no fewer ids are left than are distinct."""
+        return min(self.stated_deduplication, 1 / (self.unique_fraction or 1e-300))
+
+    @property
+    def ids_read(self) -> float:
+        """Ids of a sample that readers send: without duplicates of sessions, which they leave out."""
+        return self.pooling_factor / (self.deduplication if self.duplicate_share else 1.0)
+
     @property
     def vectors_per_sample(self) -> float:
         """Vectors that leave the lookup for a sample, after deduplication."""
         if not self.pooled:
-            return self.pooling_factor / self.dedup_factor
-        return self.feature_count * self.poolings / (self.dedup_factor if self.dedup_group is not None else 1.0)
+            return self.pooling_factor / self.deduplication
+        return self.feature_count * self.poolings / (self.deduplication if self.dedup_group is not None else 1.0)
 
     @property
     def feature_count(self) -> int:
@@ -210,6 +231,27 @@ class Dense(Record):
         return self
 
 
+class Ingestion(Record):
+    """How samples come from storage through readers to the ranks."""
+
+    stored_bytes_per_sample: ByteCount | None = None
+    """Bytes of a sample in storage, as it was logged: with all its ids, and compressed."""
+    reader_samples_per_s: Annotated[float, Field(gt=0)] | None = None
+    """Samples that one reader node decodes and preprocesses in a second where no ids are left out."""
+    work_by_ids: Share = 0.6
+    """Share of a reader's work that goes with its ids; implied by RecD's up to 1.79 x faster readers at 3.71 x fewer
+    bytes."""
+    readers: Annotated[int, Field(ge=1)] | None = None
+    """Reader nodes that there are. Unset: as many as are needed."""
+
+    @model_validator(mode="after")
+    def _rate_of_readers(self) -> Self:
+        if self.readers is not None and self.reader_samples_per_s is None:
+            message = "goes with reader_samples_per_s, which is missing; give both"
+            raise ConflictError(message, "readers", "reader_samples_per_s")
+        return self
+
+
 class Workload(Record):
     """A model, its batch and the way it is trained."""
 
@@ -228,6 +270,8 @@ class Workload(Record):
     free_inputs_early: Annotated[bool, Field(exclude_if=lambda early: not early)] = False
     """Whether the ids of a pipelined batch are freed once they were sent to the holders of the rows, as TorchRec does
     with `free_features_storage_early`."""
+    ingestion: Annotated[Ingestion | None, LATER] = None
+    """How samples come to the ranks. A plan says what that needs; its step waits for no reader."""
     software: Software = "torchrec"
     """Whose overheads and overlaps the costs follow. A policy's runtime takes the place of the default and of what a
     workload of the catalog says."""
@@ -276,7 +320,7 @@ class Workload(Record):
         factors: dict[str, dict[float, int]] = {}
         for index, table in enumerate(self.tables):
             if table.dedup_group is not None:
-                factors.setdefault(table.dedup_group, {}).setdefault(table.dedup_factor, index)
+                factors.setdefault(table.dedup_group, {}).setdefault(table.deduplication, index)
         for name, found in factors.items():
             if len(found) > 1:
                 shown = ", ".join(f"{factor:g}" for factor in sorted(found))

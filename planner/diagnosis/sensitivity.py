@@ -56,17 +56,20 @@ class Deduplication:
 
 
 def deduplication(model: CostModel, placed: PlacedShards) -> Deduplication | None:
-    """What deduplication saves of a placement as it stands; None where no table has a dedup_factor above 1."""
+    """What deduplication saves of a placement as it stands; None where no table repeats ids."""
     profiles = model.workload.tables
-    if all(table.dedup_factor == 1 for table in profiles):
+    if all(table.deduplication == 1 for table in profiles):
         return None
-    plain = tuple(table.model_copy(update={"dedup_factor": 1.0}) for table in profiles)
+    plain = tuple(
+        table.model_copy(update={"dedup_factor": 1.0, "samples_per_session": 1.0, "duplicate_share": 0.0})
+        for table in profiles
+    )
     without_s = type(model)(model.topology, model.workload.model_copy(update={"tables": plain})).evaluate(placed).step_s
 
     def vectors(tables: Sequence[TableProfile]) -> float:
         return sum(table.vectors_per_sample * table.dim for table in tables)
 
-    kept = sum(table.pooling_factor / table.dedup_factor for table in profiles)
+    kept = sum(table.pooling_factor / table.deduplication for table in profiles)
     return Deduplication(
         lookups=1 - kept / sum(table.pooling_factor for table in profiles),
         vectors=1 - vectors(profiles) / vectors(plain),

@@ -4,6 +4,9 @@ others."""
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
 
+ROUNDED = 1e-5
+"""Relative amount by which products of figures that were written with six digits may be off."""
+
 
 def priced_as_run(workload: Workload, policy: Policy) -> Workload:
     """The workload with the software profile of the policy's runtime; as it is where its user chose a profile, or where
@@ -14,7 +17,23 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
 
 
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
-    """What a reader must know of the profile that a plan is priced with; mostly nothing."""
+    """What a reader must know of what a plan is priced with; mostly nothing."""
+    return (*_of_software(workload, policy), *_of_duplicates(workload))
+
+
+def _of_duplicates(workload: Workload) -> tuple[str, ...]:
+    """Tables said to repeat more than they can."""
+    beyond = [table for table in workload.tables if table.stated_deduplication > table.deduplication * (1 + ROUNDED)]
+    if not beyond:
+        return ()
+    first, more = beyond[0], f" and {len(beyond) - 1:,} more" if len(beyond) > 1 else ""
+    return (
+        f"deduplication of {first.name}{more} acts as {first.deduplication:.6g}, not {first.stated_deduplication:.6g}:"
+        f" unique_fraction says that {first.unique_fraction:g} of the ids are distinct, and those stay",
+    )
+
+
+def _of_software(workload: Workload, policy: Policy) -> tuple[str, ...]:
     if policy.runtime in ("any", workload.software):
         return ()
     return (

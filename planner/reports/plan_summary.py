@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cost_models.ingestion import ingestion_needs
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.diagnosis.fixed_part import fixed_part
@@ -16,7 +17,15 @@ from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
 from planner.reports.tables import TextGrid
-from planner.reports.words import amount, crowded, fixed_words, render_error_bar, render_mixing, resource_words
+from planner.reports.words import (
+    amount,
+    crowded,
+    fixed_words,
+    ingestion_words,
+    render_error_bar,
+    render_mixing,
+    resource_words,
+)
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
@@ -70,6 +79,10 @@ def render(plan: Plan, console: "Console") -> None:
             f"Deduplication saves {saved.lookups:.0%} of the lookups and ids, {saved.vectors:.0%} of the vectors"
             f" and {saved.step:.1%} of the step (without it {format_seconds(saved.step_s)}, placed like this)."
         )
+    if plan.objective is not None and model.quantity == "step":
+        needs = ingestion_needs(workload, workload.batch(ranks) / (plan.simulated or plan.objective).step_s)
+        if needs is not None:
+            console.print(f"Samples come {ingestion_words(needs, nodes)}.")
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
         console.print(

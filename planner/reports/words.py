@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from cost_models.ingestion import IngestionNeeds
 from cost_models.model import CostModel
 from cost_models.resources import WAY_WORDS, Resource
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.solvers.finishing import CROWDED
 from topologies.cluster import Topology
+from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -66,3 +68,20 @@ def render_error_bar(objective: Objective, console: "Console") -> None:
         f" {format_seconds(bar.low_s)} to {format_seconds(bar.high_s)}: {bar.basis}{spec_only}"
     )
     console.print()
+
+
+def ingestion_words(needs: IngestionNeeds, nodes: int) -> str:
+    """What samples need on their way to so many nodes of ranks, as the end of a sentence."""
+    rate = f"{format_bytes(needs.sent_bytes_per_s)}/s"
+    words = f"at {needs.samples_per_s:,.0f} a second: {rate} to the ranks"
+    words += f" ({format_bytes(needs.sent_bytes_per_s / nodes)}/s a node)"
+    if needs.storage_bytes_per_s is not None:
+        words += f", {format_bytes(needs.storage_bytes_per_s)}/s from storage"
+    if needs.readers is not None:
+        words += f", {counted(needs.readers, 'reader node')}"
+    if needs.ids_kept < 1:
+        words += f"; sessions leave {needs.ids_kept:.0%} of the ids"
+    slower = needs.sustained_samples_per_s
+    if slower is not None and slower < needs.samples_per_s:
+        words += f". The readers that there are give {slower:,.0f} a second: they limit training, not this plan"
+    return words

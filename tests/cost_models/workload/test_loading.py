@@ -96,12 +96,6 @@ def test_missing_and_broken_files_of_tables(workload_file: Path) -> None:
             "name: w\nglobal_batch: 4\nbatch_per_rank: 4\ntables: [{name: a, rows: 1, dim: 4, hotness: 1}]\n",
             "exactly one",
         ),
-        (
-            "name: w\nglobal_batch: 4\ntables:\n- {name: a, rows: 9, dim: 4, hotness: 1, unique_fraction: 0.1, \n"
-            "   dedup_factor: 16}\n",
-            r"w.yaml:5:4: tables.0.dedup_factor: 16 leaves 1/16 of the ids, fewer than the 0.1 of them that"
-            r" unique_fraction says are distinct; give at most 10, or unique_fraction at most 0.0625",
-        ),
     ],
 )
 def test_bad_workloads(tmp_path: Path, text: str, message: str) -> None:
