@@ -17,9 +17,9 @@ from topologies.loading import load_topology
 SYSTEM, METRIC, TOPOLOGY, WORKLOAD = "Neo Model-I", "qps_128gpu", "zionex-16", "model-i"
 
 
-def step(judge: Judge = estimated) -> tuple[float, ErrorBand]:
+def step(judge: Judge = estimated, name: str = WORKLOAD) -> tuple[float, ErrorBand]:
     """Seconds of the step with whole tables dealt evenly to the ranks, and their band."""
-    model = StepModel(load_topology(TOPOLOGY), load_workload(WORKLOAD))
+    model = StepModel(load_topology(TOPOLOGY), load_workload(name))
     table = np.arange(len(model.tables.rows))
     n = len(table)
     blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, HBM), model.tables.dim, np.zeros(n))

@@ -110,6 +110,19 @@ class Simulation:
         both = np.clip(np.concatenate([compute, exchange], axis=1), low, high)
         return (covered(both) - covered(np.clip(compute, low, high))) / (high - low)
 
+    @cached_property
+    def comm(self) -> Floats:
+        """[W] share of the counted time in which a rank exchanges, hidden or not."""
+        low, high = self.window
+        exchange = self.intervals([task for task in self.program.tasks if task.is_exchange])
+        return covered(np.clip(exchange, low, high)) / (high - low)
+
+    @property
+    def exposed_share_of_comm(self) -> float:
+        """Of the time in which ranks exchange, the share in which they do not compute, mean over ranks; 0 where nothing
+        is exchanged. MAD-Max (arXiv:2310.02784) gives this one, not the share of the step."""
+        return float(self.exposed_comm.mean() / self.comm.mean()) if self.comm.any() else 0.0
+
     def busy(self) -> dict[Resource, Floats]:
         """Per resource, [instances] share of the counted time that each is in use; ranks as DEVICE, and as
         HOST_OVERHEAD while the fixed overhead keeps them waiting."""

@@ -34,7 +34,8 @@ def render(plan: Plan, outcome: SimulationOutcome, console: "Console") -> None:
         shown = format_seconds(plan.objective.step_s)
         lines.add_row("estimate", shown, f"simulated {simulation.step_s / plan.objective.step_s - 1:+.1%}")
     exposed = float(simulation.exposed_comm.mean())
-    lines.add_row("exposed communication", f"{exposed:.1%}", "of the step, mean over ranks")
+    whole = f"of the step, mean over ranks; {simulation.exposed_share_of_comm:.1%} of communication"
+    lines.add_row("exposed communication", f"{exposed:.1%}", whole)
     console.print(lines)
     console.print()
 
