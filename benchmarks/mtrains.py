@@ -5,8 +5,8 @@ fewer, with storage-class memory and drives in the nodes. Here Neo's Model-F, 12
 only, then with DDR, byte-addressable memory and drives added one after the other: the fewest nodes that reach a
 throughput, by the estimate. Below a factor of 4 the line says what holds up the next smaller cluster.
 
-What the nodes have is the catalog's; the byte-addressable memory is two sockets with six Optane modules of 512 GB each,
-39.4 GB/s read and 13.9 GB/s written per socket, 305 ns, accesses of 256 B (Izraelevitz et al., arXiv:1903.05714).
+What the nodes have is the catalog's (`zionex-16-scm`). The paper does not say which cluster its factor counts from, so
+both are given: nodes with HBM alone, and nodes with HBM and DDR, as Neo's are.
 """
 
 import argparse
@@ -20,24 +20,15 @@ from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.capacity.sizing import Sizing, size
 from planner.formulation.policy import Policy
-from topologies.cluster import StorageClass, Topology
+from topologies.cluster import Topology
 from topologies.loading import load_topology
 
-CLUSTER, MODEL = "zionex-16", "model-f"
+CLUSTER, MODEL = "zionex-16-scm", "model-f"
 TARGETS = (1e5, 3e5, 1e6, 2e6, 4e6)
 """Samples per second; Neo reached 1.7 million on 16 nodes."""
 MEMORIES: tuple[MemoryTier, ...] = ("hbm", "ddr", "scm", "ssd")
 MOST_NODES = 256
 CLAIM = 4.0
-OPTANE = StorageClass.model_validate(
-    {
-        "capacity": "6.144TB",
-        "read_bandwidth": "78.8GB/s",
-        "write_bandwidth": "27.8GB/s",
-        "latency": "305ns",
-        "access_size": "256B",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -50,18 +41,12 @@ class Row:
     """None: no size does, up to MOST_NODES."""
     factor: float | None
     """Nodes with HBM alone over these."""
+    factor_of_ddr: float | None
+    """Nodes with HBM and DDR over these."""
     samples_per_s: float | None
     simulated: float | None
     held_up_by: str
     """Why one size less does not do."""
-
-
-def with_optane(topology: Topology) -> Topology:
-    """The cluster with byte-addressable memory in every node."""
-    groups = (
-        group.model_copy(update={"host": group.host.model_copy(update={"scm": OPTANE})}) for group in topology.nodes
-    )
-    return topology.model_copy(update={"nodes": tuple(groups)})
 
 
 def rows(
@@ -71,6 +56,7 @@ def rows(
     for target in targets:
         fewer: Row | None = None
         alone: int | None = None
+        with_ddr: int | None = None
         for count in range(1, len(MEMORIES) + 1):
             there = MEMORIES[:count]
             tiers = tuple(tier for tier in Policy().tiers if HOME_OF_TIER[tier] in there)
@@ -85,13 +71,16 @@ def rows(
             )
             alone = found.answer.nodes if found.answer and count == 1 else alone
             fewer = _row(found, fewer, target, " + ".join(there), alone)
+            with_ddr = fewer.nodes if count == 2 else with_ddr
+            of_ddr = None if with_ddr is None or fewer.nodes is None else with_ddr / fewer.nodes
+            fewer = replace(fewer, factor_of_ddr=of_ddr)
             yield fewer
 
 
 def _row(found: Sizing, fewer: Row | None, target: float, memories: str, alone: int | None) -> Row:
     """The row of a size that was found, or that of `fewer` memories, which is still enough."""
     if found.answer is None or found.plan is None:
-        none = Row(target, memories, None, None, None, None, held_up_by(found))
+        none = Row(target, memories, None, None, None, None, None, held_up_by(found))
         return none if fewer is None or fewer.nodes is None else replace(fewer, memories=memories)
     nodes, played = found.answer.nodes, found.plan.simulated
     return Row(
@@ -99,6 +88,7 @@ def _row(found: Sizing, fewer: Row | None, target: float, memories: str, alone: 
         memories,
         nodes,
         None if alone is None else alone / nodes,
+        None,
         found.answer.samples_per_s,
         None if played is None else played.samples_per_s,
         held_up_by(found),
@@ -123,15 +113,15 @@ def main() -> int:
     targets = [float(word) for word in wanted.targets.split(",")]
     found = []
     if not wanted.json:
-        print(f"{'samples/s':>10}  {'memories':24}{'nodes':>6}{'x':>7}{'reached':>12}{'simulated':>12}")
-    for row in rows(with_optane(load_topology(CLUSTER)), load_workload(MODEL), targets, effort=wanted.effort):
+        print(f"{'samples/s':>10}  {'memories':24}{'nodes':>6}{'x HBM':>7}{'x DDR':>7}{'reached':>12}{'simulated':>12}")
+    for row in rows(load_topology(CLUSTER), load_workload(MODEL), targets, effort=wanted.effort):
         found.append(row)
         if wanted.json:
             continue
         nodes = "none" if row.nodes is None else str(row.nodes)
-        factor = "" if row.factor is None else f"{row.factor:.1f}"
+        factors = "".join(f"{'' if x is None else f'{x:.1f}':>7}" for x in (row.factor, row.factor_of_ddr))
         rates = "".join(f"{'' if rate is None else f'{rate:,.0f}':>12}" for rate in (row.samples_per_s, row.simulated))
-        print(f"{row.target:10,.0f}  {row.memories:24}{nodes:>6}{factor:>7}{rates}", flush=True)
+        print(f"{row.target:10,.0f}  {row.memories:24}{nodes:>6}{factors}{rates}", flush=True)
         is_full = row.memories.endswith(MEMORIES[-1])
         if is_full and (row.factor is None or row.factor < CLAIM):
             print(f"{'':12}less than {CLAIM:g} times: {row.held_up_by}", flush=True)

@@ -25,6 +25,7 @@ def test_a_modest_target_takes_four_times_fewer_nodes() -> None:
     assert nodes == sorted(nodes, reverse=True)
     assert each[0].factor == 1
     assert each[-1].factor >= 4
+    assert [row.factor_of_ddr for row in each[1:]] == [nodes[1] / count for count in nodes[1:]]
     for row in each:
         assert row.samples_per_s >= 1e5
         # 6 tables cannot be alike on all ranks: those of a node fetch from different memories at times.

@@ -20,6 +20,7 @@ def test_the_catalog_holds_what_is_promised() -> None:
         *(
             "zionex",
             "zionex-16",
+            "zionex-16-scm",
             "dgx-a100-40",
             "dgx-a100-80",
             "dgx-h100",

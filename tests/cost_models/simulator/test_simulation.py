@@ -38,8 +38,13 @@ def test_the_critical_path_is_the_step() -> None:
 
 def test_who_waits_for_an_exchange_is_exposed() -> None:
     """The rank that comes early waits for the straggler and for the bytes, the straggler for the bytes only."""
-    early, late = straggler().exposed_comm
+    simulation = straggler()
+    early, late = simulation.exposed_comm
     assert early > late > 0
+    assert np.all(simulation.exposed_comm <= simulation.comm)
+    share = (early + late) / simulation.comm.sum()
+    assert simulation.exposed_share_of_comm == pytest.approx(share)
+    assert 0 < share <= 1
 
 
 def test_links_are_busy_while_bytes_cross_them() -> None:
