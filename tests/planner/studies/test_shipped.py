@@ -34,9 +34,20 @@ def test_speed_ups_between_generations_and_sizes_are_those_measured() -> None:
 
 def test_model_i_on_sixteen_nodes_takes_what_was_measured() -> None:
     """77.1 ms, 3.4 million samples/s on 128 A100 (MAD-Max, arXiv:2310.02784): within 5 %."""
-    (row,) = points_of("zionex-scaling", **{"topology.nodes.0.count": 16}).rows
+    row, _ = points_of("zionex-scaling", **{"topology.nodes.0.count": 16}).rows
     assert row["step_s"] == pytest.approx(77.1e-3, rel=0.05)
     assert row["measured_samples_per_s"] == pytest.approx(3.4e6, rel=0.001)
+
+
+@pytest.mark.slow
+def test_weak_scaling_keeps_every_cluster_in_hbm() -> None:
+    """Rows shrink with the nodes, so that an eighth of the accelerators gives more than an eighth of the throughput
+    (about 75 % and 50 % scaling were published), and no table spills."""
+    few, many = (points_of("zionex-scaling", **{"topology.nodes.0.count": nodes}).rows for nodes in (1, 16))
+    for name, one, sixteen, published in zip(("Model-I", "Model-A"), few, many, (0.75, 0.5), strict=True):
+        assert (one["scenario"], sixteen["scenario"]) == (name, name)
+        scaling = sixteen["samples_per_s"] / one["samples_per_s"] / 16
+        assert scaling == pytest.approx(published, abs=0.15)
 
 
 @pytest.mark.slow
