@@ -9,7 +9,7 @@ from cost_models.dense_size import (
     dense_parts,
     dense_size,
 )
-from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
+from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
 from cost_models.workload.optimizers import STATE
 
@@ -63,12 +63,3 @@ def parameter_bytes(workload: Workload) -> float:
         weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
         size = weights + written_bytes(dense.gradient_format) + state
     return size * dense_size(workload).parameters + dense.extra_bytes
-
-
-def gradient_codec_bytes(workload: Workload, world: int) -> float:
-    """Bytes of device memory for each gradient that is reduced in a format that cannot be added.
-
-    Every rank encodes its gradients for the ranks that sum them, decodes the share of each, encodes its sums and
-    decodes those of all: three times and one in `world` what encoding or decoding one takes. 0 where formats are added.
-    """
-    return codec_bytes(workload.dense.gradient_format) * (3 + 1 / world)

@@ -72,9 +72,10 @@ class Lookup:
         split = np.flatnonzero(IS_SPLIT[blocks.tier])
         self._hot[split] = tables.access.hit_rate(table[split], blocks.cache_fraction[split])
         self._cached = IS_CACHED[blocks.tier] | is_cached_beside(tables, blocks)
-        cached_row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype).astype(float)
+        cached_row = tables.cached_row_bytes(blocks).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
-        self._encoded_bytes: Floats = np.where(row != self._stored_row, row + self._stored_row, 0.0)
+        copied = (row != self._stored_row) | is_cached_beside(tables, blocks)
+        self._encoded_bytes: Floats = np.where(copied, row + self._stored_row, 0.0)
         self._state_home: Ints = state_memory(blocks)
         self._state_below = KEEPS_STATE_BELOW[blocks.tier] | (self._state_home != self._home)
         travels = IS_CACHED[blocks.tier] & ~self._state_below

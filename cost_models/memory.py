@@ -13,6 +13,7 @@ from cost_models.shards import (
     HOME,
     IS_CACHED,
     IS_IN_PLACE,
+    IS_MIXED,
     IS_SPLIT,
     MEMORY_HBM,
     MEMORY_TIERS,
@@ -60,20 +61,23 @@ def remap_row_bytes(rows: Ints) -> Ints:
 
 def is_cached_beside(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
     """[n] whether a block in HBM has a cache of full precision beside it."""
-    return np.asarray((blocks.tier == HBM) & (tables.precision_cache[blocks.table] > 0))
+    stated = (blocks.tier == HBM) & (tables.precision_cache[blocks.table] > 0)
+    return np.asarray(stated | IS_MIXED[blocks.tier])
 
 
 def cached_share(tables: Tables, blocks: Blocks) -> Floats:
-    """[n] share of the rows that a cache in HBM holds: below HBM the option's, beside a table in HBM the table's."""
-    return np.where(is_cached_beside(tables, blocks), tables.precision_cache[blocks.table], blocks.cache_fraction)
+    """[n] share of the rows that a cache in HBM holds: the option's, or the one that is stated of a table in HBM."""
+    stated = is_cached_beside(tables, blocks) & ~IS_MIXED[blocks.tier]
+    return np.where(stated, tables.precision_cache[blocks.table], blocks.cache_fraction)
 
 
 def has_way_to_update(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
     """[n] False where a table needs its cache of full precision and has none (read in place, or replicated), and where
     replicas, which are updated as a whole, have their optimizer state elsewhere."""
-    replicated = blocks.sharding == DATA_PARALLEL
+    replicated, stated = blocks.sharding == DATA_PARALLEL, tables.precision_cache[blocks.table] > 0
     without_cache = IS_IN_PLACE[blocks.tier] | IS_SPLIT[blocks.tier] | replicated
-    lacks_cache = (tables.precision_cache[blocks.table] > 0) & without_cache
+    lacks_cache = (stated | IS_MIXED[blocks.tier]) & without_cache
+    lacks_cache |= tables.needs_cache(blocks) & ~(is_cached_beside(tables, blocks) | IS_CACHED[blocks.tier])
     return np.asarray(~(lacks_cache | (replicated & (state_memory(blocks) != HOME[blocks.tier]))))
 
 
@@ -100,7 +104,7 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     cached = IS_CACHED[blocks.tier] | beside
     slots = cached_rows(tables.rows[table], cached_share(tables, blocks))
     state_of_row = np.where(beside | apart, 0, tables.row_state_bytes(table, blocks.columns))
-    row = tables.cached_row_bytes(table, blocks.columns, blocks.dtype) + state_of_row
+    row = tables.cached_row_bytes(blocks) + state_of_row
     cache = slots * (row + CACHE_INDEX_BYTES_PER_SLOT) + rows * CACHE_INDEX_BYTES_PER_ROW
     out[MEMORY_HBM, "cache"] = BlockLoad(by_rows=np.where(cached, cache, 0.0))
 

@@ -15,10 +15,12 @@ from cost_models.tiers import DDR_CACHED as DDR_CACHED
 from cost_models.tiers import DDR_SPLIT as DDR_SPLIT
 from cost_models.tiers import EVERYWHERE as EVERYWHERE
 from cost_models.tiers import HBM as HBM
+from cost_models.tiers import HBM_MIXED as HBM_MIXED
 from cost_models.tiers import HOME as HOME
 from cost_models.tiers import HOME_OF_TIER as HOME_OF_TIER
 from cost_models.tiers import IS_CACHED as IS_CACHED
 from cost_models.tiers import IS_IN_PLACE as IS_IN_PLACE
+from cost_models.tiers import IS_MIXED as IS_MIXED
 from cost_models.tiers import IS_SPLIT as IS_SPLIT
 from cost_models.tiers import KEEPS_STATE_BELOW as KEEPS_STATE_BELOW
 from cost_models.tiers import MEMORIES as MEMORIES
@@ -34,6 +36,7 @@ from cost_models.tiers import REMOTE_CACHED as REMOTE_CACHED
 from cost_models.tiers import SCM as SCM
 from cost_models.tiers import SCM_CACHED as SCM_CACHED
 from cost_models.tiers import SHARED_BY as SHARED_BY
+from cost_models.tiers import SIZED_BY_PLAN as SIZED_BY_PLAN
 from cost_models.tiers import SSD_CACHED as SSD_CACHED
 from cost_models.tiers import STATE_PLACES as STATE_PLACES
 from cost_models.tiers import TIERS as TIERS

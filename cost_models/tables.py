@@ -4,11 +4,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.access import AccessCurves
-from cost_models.dense import gradient_codec_bytes
-from cost_models.shards import Floats, Ints
-from cost_models.workload.formats import DTYPES, FORMATS, codec_bytes, sum_bytes, wire_bytes, written_bytes
+from cost_models.shards import IS_CACHED, IS_MIXED, Blocks, Floats, Ints
+from cost_models.workload.formats import (
+    DTYPES,
+    FORMATS,
+    codec_bytes,
+    reduction_codec_bytes,
+    sum_bytes,
+    wire_bytes,
+    written_bytes,
+)
 from cost_models.workload.models import TableProfile, Workload
 from cost_models.workload.optimizers import STATE, Optimizer
 from cost_models.workload.words import Dtype
@@ -118,7 +126,7 @@ class Tables:
             codec_bytes=(codec_bytes(forward), codec_bytes(backward)),
             gradient_wire_bytes=wire_bytes(workload.dense.gradient_format),
             gradient_held_bytes=written_bytes(workload.dense.gradient_format),
-            gradient_codec_bytes=gradient_codec_bytes(workload, world_size),
+            gradient_codec_bytes=reduction_codec_bytes(workload.dense.gradient_format, world_size),
             training=training,
         )
 
@@ -137,10 +145,20 @@ class Tables:
             size = np.where(stored == code, FORMATS[DTYPES[code]].vector_bytes(columns), size)
         return size
 
-    def cached_row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
-        """The same of a row in a cache: in the cache's own format where it has one, else as the row is stored."""
+    def cached_row_bytes(self, blocks: Blocks) -> Ints:
+        """[n] the same of a row in a cache: in fp32 where rows are updated there, in the cache's own format where it
+        has one, else as the row is stored."""
+        table, stored = blocks.table, self.stored_as(blocks.table, blocks.dtype)
         own = np.array([-1 if each is None else DTYPES.index(each) for each in self.cache_dtype], dtype=np.int64)[table]
-        return self.row_bytes(table, columns, np.where(own < 0, self.stored_as(table, dtype), own))
+        own = np.where(own < 0, stored, own)
+        precise = IS_MIXED[blocks.tier] | (IS_CACHED[blocks.tier] & self.needs_cache(blocks))
+        return self.row_bytes(table, blocks.columns, np.where(precise, DTYPES.index("fp32"), own))
+
+    def needs_cache(self, blocks: Blocks) -> NDArray[np.bool_]:
+        """[n] whether training writes the rows of blocks in a cache of full precision only: their format has no
+        updates in place."""
+        rigid = np.array([not FORMATS[dtype].updates_in_place for dtype in DTYPES])
+        return np.asarray(rigid[self.stored_as(blocks.table, blocks.dtype)] & self.training)
 
     def row_state_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Optimizer state that goes with `columns` columns of one row."""

@@ -91,7 +91,9 @@ BELOW_HBM: tuple[MemoryTier, ...] = MEMORY_TIERS[1:]
 BYTE_ADDRESSABLE: tuple[MemoryTier, ...] = tuple(name for name, row in MEMORIES.items() if row.is_addressable)
 """Memories below HBM that kernels read and write in place."""
 
-PlacementTier = Literal["hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split", "scm_cached", "scm", "remote_cached"]
+PlacementTier = Literal[
+    "hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split", "scm_cached", "scm", "remote_cached", "hbm_mixed"
+]
 """Where a table lives."""
 
 
@@ -101,9 +103,10 @@ class TierRow:
 
     home: MemoryTier
     """The memory of what HBM does not hold."""
-    how: Literal["whole", "cached", "in_place", "split"]
+    how: Literal["whole", "cached", "in_place", "split", "mixed"]
     """All in HBM; all at home, behind a row cache in HBM; all at home, read there (UVM); the rows that are read most in
-    HBM and the others at home, read there (Sethi et al., RecShard, ASPLOS 2022)."""
+    HBM and the others at home, read there (Sethi et al., RecShard, ASPLOS 2022); all in HBM, and in fp32 those read
+    last in a cache beside, where they are updated (Yang et al., arXiv:2010.11305)."""
     cache_fractions: tuple[float, ...] = (0.0,)
     """Shares of a table's rows in HBM that are tried where a table has none of its own."""
 
@@ -117,13 +120,16 @@ TIERS: dict[PlacementTier, TierRow] = {
     "scm_cached": TierRow("scm", "cached", (0.02, 0.1, 0.3)),
     "scm": TierRow("scm", "in_place"),
     "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),
+    "hbm_mixed": TierRow("hbm", "mixed", (0.01, 0.05)),
 }
 PLACEMENT_TIERS: tuple[PlacementTier, ...] = tuple(TIERS)
-HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED = range(len(PLACEMENT_TIERS))
+HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED, HBM_MIXED = range(len(PLACEMENT_TIERS))
 PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset(
-    name for name, row in TIERS.items() if row.how in ("cached", "split")
+    name for name, row in TIERS.items() if row.how in ("cached", "split", "mixed")
 )
-"""Tiers of which a share of the rows is in HBM too, or instead."""
+"""Tiers of which a share of the rows is in HBM too, or instead, or in HBM twice."""
+SIZED_BY_PLAN: frozenset[PlacementTier] = frozenset(name for name in PARTLY_IN_HBM if TIERS[name].how != "mixed")
+"""Those of which a plan finds the share; of the others it takes one that is named."""
 HOME_OF_TIER: dict[PlacementTier, MemoryTier] = {name: row.home for name, row in TIERS.items()}
 """The memory that holds what HBM does not."""
 
@@ -133,8 +139,8 @@ STATE_PLACES: tuple[StatePlace, ...] = ("with_table", "ddr", "scm")
 
 # The same by index into PLACEMENT_TIERS.
 HOME: NDArray[np.int64] = np.array([MEMORY_TIERS.index(row.home) for row in TIERS.values()])
-IS_CACHED, IS_IN_PLACE, IS_SPLIT = (
-    np.array([row.how == how for row in TIERS.values()]) for how in ("cached", "in_place", "split")
+IS_CACHED, IS_IN_PLACE, IS_SPLIT, IS_MIXED = (
+    np.array([row.how == how for row in TIERS.values()]) for how in ("cached", "in_place", "split", "mixed")
 )
 KEEPS_STATE_BELOW = IS_CACHED & np.array([row.home in BYTE_ADDRESSABLE for row in TIERS.values()])
 """Tiers whose cache holds rows alone: their optimizer state is updated at home (FBGEMM: state of managed tables)."""

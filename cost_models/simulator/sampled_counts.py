@@ -6,10 +6,11 @@ hashed, so that a hot row is at a random place of its table, whole, with the ran
 """
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.shards import DATA_PARALLEL, IS_IN_PLACE, IS_SPLIT, Floats, Ints, PlacedShards
+from cost_models.shards import DATA_PARALLEL, IS_CACHED, IS_IN_PLACE, IS_MIXED, IS_SPLIT, Floats, Ints, PlacedShards
 from cost_models.simulator.row_samples import (
     LEAST_SAMPLED,
     MOST_SAMPLED,
@@ -20,7 +21,7 @@ from cost_models.simulator.row_samples import (
 )
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.tables import Tables
-from cost_models.workload.formats import DTYPES
+from cost_models.workload.formats import DTYPES, FORMATS, Dtype
 from cost_models.workload.models import Workload
 
 
@@ -71,27 +72,30 @@ class SampledCounts(ShardCounts):
 
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""
-        return self._bytes([self._workload.dtype_of(table) for table in self._workload.tables])
+        return self._bytes(self._stored())
 
     def cached_row_bytes(self) -> Floats:
-        """[n] the same of a row in a cache, which may have a format of its own."""
-        own = [self._workload.dtype_of(table) for table in self._workload.tables]
-        formats = ["fp32" if table.precision_cache else table.kernel.cache_dtype for table in self._workload.tables]
-        plain = self.row_bytes()
-        held = self._bytes([each or stored for each, stored in zip(formats, own, strict=True)], chosen=False)
-        return np.where(np.array([each is not None for each in formats])[self.table], held, plain)
+        """[n] the same of a row in a cache, which may have a format of its own, or full precision."""
+        held = []
+        for stored, table, tier in zip(self._stored(), self.table.tolist(), self.blocks.tier.tolist(), strict=True):
+            profile = self._workload.tables[table]
+            is_rigid = self._workload.mode == "training" and not FORMATS[stored].updates_in_place
+            is_precise = IS_MIXED[tier] or profile.precision_cache or (IS_CACHED[tier] and is_rigid)
+            held.append("fp32" if is_precise else profile.kernel.cache_dtype or stored)
+        return self._bytes(held)
 
-    def _bytes(self, formats: list[str], *, chosen: bool = True) -> Floats:
-        """[n] bytes of a row, stored in its table's format, or in the one that the plan has `chosen`."""
-        blocks = self.blocks
-        words = [formats[table] for table in self.table]
-        if chosen and blocks.dtype is not None:
-            words = [word if code < 0 else DTYPES[code] for word, code in zip(words, blocks.dtype, strict=True)]
-        known: dict[tuple[str, int], int] = {}
-        for case in zip(words, blocks.columns.tolist(), strict=True):
-            if case not in known:
-                known[case] = bytes_of_row(*case)
-        return np.array([known[case] for case in zip(words, blocks.columns.tolist(), strict=True)], dtype=np.float64)
+    def _stored(self) -> list[Dtype]:
+        """[n] the format of each shard's rows: its table's, or the one that the plan has chosen."""
+        own = [self._workload.dtype_of(self._workload.tables[table]) for table in self.table.tolist()]
+        if self.blocks.dtype is None:
+            return own
+        return [word if code < 0 else DTYPES[code] for word, code in zip(own, self.blocks.dtype, strict=True)]
+
+    def _bytes(self, formats: Sequence[Dtype]) -> Floats:
+        """[n] bytes of a row of each shard in such formats."""
+        cases = list(zip(formats, self.blocks.columns.tolist(), strict=True))
+        known = {case: bytes_of_row(*case) for case in set(cases)}
+        return np.array([known[case] for case in cases], dtype=np.float64)
 
 
 class _Places:

@@ -12,6 +12,7 @@ from cost_models.shards import (
     HOME,
     IS_CACHED,
     IS_IN_PLACE,
+    IS_MIXED,
     IS_SPLIT,
     KEEPS_STATE_BELOW,
     RANK,
@@ -65,8 +66,9 @@ class ShardCounts:
         samples = np.where(self.replicated, self.own_samples, global_samples)
         self.vectors: Floats = samples * tables.outputs_per_sample[self.table]
         tier = self.blocks.tier
-        self.precise: Flags = tables.precision_cache[self.table] > 0
-        self.cached: Flags = IS_CACHED[tier] | ((tier == HBM) & self.precise)
+        stated = tables.precision_cache[self.table] > 0
+        self.precise: Flags = stated | IS_MIXED[tier] | (IS_CACHED[tier] & tables.needs_cache(self.blocks))
+        self.cached: Flags = IS_CACHED[tier] | IS_MIXED[tier] | ((tier == HBM) & stated)
         self.home: Ints = HOME[tier]
         self.state_home: Ints = state_memory(self.blocks)
         self.state_apart: Flags = KEEPS_STATE_BELOW[tier] | (self.state_home != self.home)
@@ -102,7 +104,7 @@ class ShardCounts:
 
     def cached_row_bytes(self) -> Floats:
         """[n] the same of a row in a cache."""
-        return self.tables.cached_row_bytes(self.table, self.blocks.columns, self.blocks.dtype).astype(np.float64)
+        return self.tables.cached_row_bytes(self.blocks).astype(np.float64)
 
     def _unique_rows(self) -> Floats:
         distinct, which = self.blocks.distinct

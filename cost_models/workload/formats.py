@@ -112,3 +112,12 @@ def written_bytes(dtype: Dtype) -> float:
 def codec_bytes(dtype: Dtype) -> float:
     """Bytes of device memory that encoding or decoding an element moves: read in one form, written in the other."""
     return 0.0 if FORMATS[dtype].is_float else COMPUTE_BYTES + wire_bytes(dtype)
+
+
+def reduction_codec_bytes(dtype: Dtype, world: int) -> float:
+    """The same for each number that `world` ranks reduce, where the format cannot be added.
+
+    Every rank encodes its numbers for the ranks that sum them, decodes the share of each, encodes its sums and decodes
+    those of all: three times and one in `world` what encoding or decoding one takes.
+    """
+    return codec_bytes(dtype) * (3 + 1 / world)

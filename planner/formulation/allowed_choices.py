@@ -41,6 +41,9 @@ class AllowedChoices:
     """[T, 7, PLACEMENT_TIERS] shardings in tiers; both must be permitted by themselves, too."""
     cache_fraction: Floats
     """[T] the only share of the rows that HBM may hold of a table in a tier that is partly there; NaN: any."""
+    precision_caches: Floats
+    """[T, n] shares of the rows that a cache of full precision may hold beside a table in HBM; NaN where there are
+    fewer than n."""
     dtypes: Bools
     """[T, DTYPES] formats of the stored rows: the workload's alone, unless the policy names some."""
     states: Bools

@@ -24,6 +24,7 @@ from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Limits, Policy, TableRule, rank_ranges
+from planner.formulation.precision_rules import PrecisionRules
 from planner.problem.numbers import Bools
 from topologies.documents import Document
 from topologies.errors import InputError
@@ -63,6 +64,7 @@ class _Resolver(Narrowing):
 
     def run(self) -> AllowedChoices:
         """Narrow step by step, then say everything that contradicts."""
+        self.precision = PrecisionRules(self.model, self.policy.runtime)
         self.numbers = {
             key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
         }
@@ -77,6 +79,7 @@ class _Resolver(Narrowing):
         part(self, apart, labels)
         self.follow_ranks()
         self._refuse_formats_of_runtime()
+        self.precision.widen(self.tiers)
         self.leave_what_there_is()
         self.refuse_nothing_left()
         if self.faults:
@@ -87,6 +90,7 @@ class _Resolver(Narrowing):
             self.shardings,
             self.pairs,
             self.cache_fraction,
+            self.precision.shares(),
             self._dtypes(),
             self._states(),
             rank_sets=sets,
@@ -161,6 +165,10 @@ class _Resolver(Narrowing):
     def _apply_formats(self, path: Path, limits: Limits, tables: Bools, where: str) -> list[str]:
         """Formats of rows, places of optimizer state and shares of caches; what was asked for, in words."""
         said: list[str] = []
+        if limits.precision_caches is not None:
+            said.append(f"precision_caches {', '.join(map(str, limits.precision_caches))}")
+            for message in self.precision.narrow(limits.precision_caches, tables):
+                self.fault((*path, "precision_caches"), message)
         if limits.dtypes is not None:
             said.append(f"dtypes {', '.join(limits.dtypes)}")
             self.narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])
@@ -205,12 +213,12 @@ class _Resolver(Narrowing):
         if not model.chooses_dtypes:
             self.fault(path, f"the cost model {model.name} takes the workload's formats; use --cost-model physical")
         rigid = [dtype for dtype in dtypes if not FORMATS[dtype].updates_in_place]
-        profiles = [model.workload.tables[t] for t in np.flatnonzero(tables).tolist()]
+        profiles = [model.workload.tables[t] for t in np.flatnonzero(tables & ~self.precision.has_cache).tolist()]
         bare = [table.name for table in profiles if table.precision_cache is None]
         if rigid and bare and model.workload.mode == "training":
             more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
             message = f"training cannot write {', '.join(rigid)} in place: give {bare[0]!r}{more} a precision_cache"
-            self.fault(path, message)
+            self.fault(path, f"{message}, or name precision_caches here")
 
     def _refuse_other_rows(self, path: Path, dtypes: Sequence[Dtype], tables: Bools) -> None:
         """Formats of which some tables would have other rows than in their own: blocks are cut from one number."""

@@ -20,6 +20,7 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     GRID_SHARD,
     HBM,
+    HBM_MIXED,
     SHARDING_ROWS,
     SHARDINGS,
     TABLE_COLUMN_WISE,
@@ -75,7 +76,7 @@ class Cuts(Record):
 
     def of(self, tier: int) -> CutsOfTier:
         """Those of a tier, an index into PLACEMENT_TIERS."""
-        return self.hbm if tier == HBM else self.below_hbm
+        return self.hbm if tier in (HBM, HBM_MIXED) else self.below_hbm
 
 
 EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS = Cuts(), Cuts(below_hbm="few"), Cuts(hbm="few", below_hbm="few")

@@ -13,9 +13,9 @@ from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
     GRID_SHARD,
-    PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     ROW_WISE,
+    SIZED_BY_PLAN,
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
@@ -100,12 +100,13 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
 
 
 def fixed_fractions(fractions: CacheFractions, choices: AllowedChoices) -> CacheFractions:
-    """The shares that are left where the policy fixes those of some tables."""
+    """The shares that are left where the policy fixes those of some tables; of caches of full precision, those that it
+    names."""
     fixed = ~np.isnan(choices.cache_fraction)
+    left = {**fractions, "hbm_mixed": choices.precision_caches}
     if not fixed.any():
-        return fractions
-    left = dict(fractions)
-    for tier in PARTLY_IN_HBM:
+        return left
+    for tier in SIZED_BY_PLAN:
         only = np.where(fixed[:, None], np.nan, fractions[tier])
         only[fixed, 0] = choices.cache_fraction[fixed]
         left[tier] = only

@@ -29,6 +29,7 @@ from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.words import Dtype
+from topologies.cluster import LATER
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import InputError, shown
 from topologies.shelf import what_is_missing
@@ -98,13 +99,24 @@ def _as_group(value: object) -> object:
     return {"tables": value} if isinstance(value, list | tuple) else value
 
 
-USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier, row in TIERS.items() if row.how != "split")
-"""No runtime that we know reads a split table: such tiers are used where they are named only."""
+def _off(value: object) -> object:
+    return OFF if value is False else value  # YAML 1.1 reads off as false
+
+
+USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier, row in TIERS.items() if row.how not in ("split", "mixed"))
+"""No runtime that we know reads a split table, or one of two precisions: such tiers are used where they are named
+only."""
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
 StatePlaces = Annotated[tuple[StatePlace, ...], BeforeValidator(_as_list), _in_order(STATE_PLACES)]
 Dtypes = Annotated[
     tuple[Annotated[Dtype, BeforeValidator(spellings.dtype)], ...], BeforeValidator(_as_list), _in_order(DTYPES)
+]
+OFF = "off"
+PrecisionCaches = Annotated[
+    tuple[Annotated[Literal["off"] | Annotated[Share, Field(gt=0)], BeforeValidator(_off)], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
 ]
 _RANKS_SCHEMA = {"type": ["integer", "string", "array"], "examples": ["0-7", [0, "4-5"]]}
 Ranks = Annotated[
@@ -143,6 +155,9 @@ class Limits(Record):
     cache_fraction: Annotated[Share, Field(gt=0)] | None = None
     """In tiers that are partly in HBM, HBM holds this share of the rows and no other; left out: the share that makes
     the step shortest."""
+    precision_caches: Annotated[PrecisionCaches | None, LATER] = None
+    """Beside tables in HBM, a cache in fp32 holds one of these shares of the rows, those read last; `off`: or there is
+    none. Whichever makes the step shorter; left out: what the workload says of each table."""
     dtypes: Dtypes | None = None
     """Rows are stored in one of these formats, whichever makes the step shorter; left out: in the workload's."""
     optimizer_state: StatePlaces | None = None

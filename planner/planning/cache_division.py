@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.shards import (
     PLACEMENT_TIERS,
+    SIZED_BY_PLAN,
     Floats,
     Ints,
 )
@@ -104,7 +105,8 @@ def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, In
     """
     model, options, problem = formulation.model, formulation.options, formulation.problem
     option = placement.option_of_table(problem)
-    resizable = [PLACEMENT_TIERS.index(tier) for tier in options.fractions or {} if tier not in model.cache_fractions]
+    sized = SIZED_BY_PLAN.intersection(options.fractions or {})
+    resizable = [PLACEMENT_TIERS.index(tier) for tier in sized - model.cache_fractions.keys()]
     may_change = np.isin(options.tier[option], resizable) & np.isnan(options.choices.cache_fraction)
     tables = np.flatnonzero(may_change & (options.cache_fraction[option] > 0))
     if not len(tables):

@@ -16,8 +16,8 @@ from cost_models.model import CostModel
 from cost_models.shards import (
     HBM,
     MEMORY_HBM,
-    PARTLY_IN_HBM,
     PLACEMENT_TIERS,
+    SIZED_BY_PLAN,
     TABLE_WISE,
     Blocks,
     Floats,
@@ -119,7 +119,7 @@ def _resizable_tiers(formulation: Formulation) -> list[PlacementTier]:
     model, problem = formulation.model, formulation.problem
     usable = np.unique(formulation.tiers_of(np.flatnonzero(problem.allowed.any(axis=0))))
     names = [PLACEMENT_TIERS[code] for code in usable.tolist()]
-    return [tier for tier in names if tier in PARTLY_IN_HBM and tier not in model.cache_fractions]
+    return [tier for tier in names if tier in SIZED_BY_PLAN and tier not in model.cache_fractions]
 
 
 def _caches(formulation: Formulation, relaxed: FluidSolution) -> bool:

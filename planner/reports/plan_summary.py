@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.ingestion import ingestion_needs
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY, PlacedShards
 from planner.diagnosis.fixed_part import fixed_part
 from planner.diagnosis.sensitivity import deduplication, describe, gains
 from planner.document.migration import is_limit_too_small
@@ -22,6 +22,7 @@ from planner.reports.words import (
     crowded,
     fixed_words,
     ingestion_words,
+    mixed_words,
     render_error_bar,
     render_mixing,
     resource_words,
@@ -64,13 +65,7 @@ def render(plan: Plan, console: "Console") -> None:
         console.print()
     console.print(_placement_table(plan))
     console.print()
-    if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
-        formats = Counter(table.dtype for table in plan.tables).most_common()
-        stored = ", ".join(f"{dtype}: {counted(count, 'table')}" for dtype, count in formats)
-        console.print(f"Stored as {stored}.")
-    apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
-    for place, count in apart.most_common():
-        console.print(f"Optimizer state of {counted(count, 'table')} is in {place}, apart from the rows.")
+    _render_formats(plan, model, placed, console)
     if plan.moves is not None:
         _render_moves(plan.moves, plan, console)
     console.print(describe(gains(model, placed), topology, model.quantity))
@@ -79,10 +74,7 @@ def render(plan: Plan, console: "Console") -> None:
             f"Deduplication saves {saved.lookups:.0%} of the lookups and ids, {saved.vectors:.0%} of the vectors"
             f" and {saved.step:.1%} of the step (without it {format_seconds(saved.step_s)}, placed like this)."
         )
-    if plan.objective is not None and model.quantity == "step":
-        needs = ingestion_needs(workload, workload.batch(ranks) / (plan.simulated or plan.objective).step_s)
-        if needs is not None:
-            console.print(f"Samples come {ingestion_words(needs, nodes)}.")
+    _render_ingestion(plan, plan.objective, model, console)
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.provenance.coefficients.kinds.items())
     if model.quantity == "step":
         console.print(
@@ -92,6 +84,29 @@ def render(plan: Plan, console: "Console") -> None:
     else:
         console.print(f"The rating is that of {model.name}'s own planner, from {kinds} coefficients.")
         console.print("It says what that planner would prefer; --cost-model physical estimates the step.")
+
+
+def _render_formats(plan: Plan, model: CostModel, placed: PlacedShards, console: "Console") -> None:
+    """Formats other than the workload's, optimizer state apart from its rows, caches of full precision."""
+    workload = model.workload
+    if any(table.dtype != workload.dtype_of(of) for table, of in zip(plan.tables, workload.tables, strict=True)):
+        formats = Counter(table.dtype for table in plan.tables).most_common()
+        stored = ", ".join(f"{dtype}: {counted(count, 'table')}" for dtype, count in formats)
+        console.print(f"Stored as {stored}.")
+    apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
+    for place, count in apart.most_common():
+        console.print(f"Optimizer state of {counted(count, 'table')} is in {place}, apart from the rows.")
+    if model.chooses_dtypes and (beside := mixed_words(model, placed)) is not None:
+        console.print(beside)
+
+
+def _render_ingestion(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
+    """What its samples need on their way, where the workload describes that."""
+    topology, workload = model.topology, model.workload
+    samples_per_s = workload.batch(topology.world_size) / (plan.simulated or objective).step_s
+    needs = ingestion_needs(workload, samples_per_s) if model.quantity == "step" else None
+    if needs is not None:
+        console.print(f"Samples come {ingestion_words(needs, topology.node_count)}.")
 
 
 def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:

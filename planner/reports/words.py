@@ -2,9 +2,19 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cost_models.ingestion import IngestionNeeds
+from cost_models.memory import (
+    CACHE_INDEX_BYTES_PER_ROW,
+    CACHE_INDEX_BYTES_PER_SLOT,
+    cached_rows,
+    cached_share,
+    is_cached_beside,
+)
 from cost_models.model import CostModel
 from cost_models.resources import WAY_WORDS, Resource
+from cost_models.shards import PlacedShards
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.solvers.finishing import CROWDED
@@ -85,3 +95,22 @@ def ingestion_words(needs: IngestionNeeds, nodes: int) -> str:
     if slower is not None and slower < needs.samples_per_s:
         words += f". The readers that there are give {slower:,.0f} a second: they limit training, not this plan"
     return words
+
+
+def mixed_words(model: CostModel, placed: PlacedShards) -> str | None:
+    """Bits of a number in tables with a cache of full precision beside, with and without the index of the cache; None
+    where no table has one."""
+    beside = np.flatnonzero(is_cached_beside(model.tables, placed.blocks))
+    if not len(beside):
+        return None
+    blocks, rows, tables = placed.blocks.take(beside), placed.rows[beside], model.tables
+    slots = cached_rows(rows, cached_share(tables, blocks))
+    stored = rows * tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
+    numbers = float((rows * blocks.columns).sum())
+    bare = float((stored + slots * tables.cached_row_bytes(blocks)).sum())
+    index = float((rows * CACHE_INDEX_BYTES_PER_ROW + slots * CACHE_INDEX_BYTES_PER_SLOT).sum())
+    return (
+        f"Beside {counted(len(np.unique(blocks.table)), 'table')} in HBM are caches in fp32: {8 * bare / numbers:.2f}"
+        f" bits a number, {8 * (bare + index) / numbers:.2f} with the caches' index"
+        f" ({CACHE_INDEX_BYTES_PER_ROW} bytes a row and {CACHE_INDEX_BYTES_PER_SLOT} a slot, as in FBGEMM)."
+    )

@@ -3,9 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from cost_models.dense import dense_seconds, gradient_codec_bytes, parameter_bytes
+from cost_models.dense import dense_seconds, parameter_bytes
 from cost_models.dense_size import dense_size
 from cost_models.workload import Workload, load_workload
+from cost_models.workload.formats import reduction_codec_bytes
 from tests.oracles.instances import workload
 
 
@@ -104,4 +105,4 @@ def test_weights_that_serve_have_the_format_of_the_matrix_products() -> None:
 @pytest.mark.parametrize(("gradients", "size"), [("bf16", 0.0), ("fp32", 0.0), ("mx9", 4 + 9 / 8), ("fp8", 4 + 1)])
 def test_gradients_that_cannot_be_added_are_encoded_and_decoded(gradients: str, size: float) -> None:
     """Among four ranks: all encoded, as many decoded, a quarter (the sums) encoded, all decoded."""
-    assert gradient_codec_bytes(model({"gradients": gradients}), 4) == pytest.approx(3.25 * size)
+    assert reduction_codec_bytes(model({"gradients": gradients}).dense.gradient_format, 4) == pytest.approx(3.25 * size)

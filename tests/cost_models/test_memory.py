@@ -18,6 +18,7 @@ from cost_models.shards import (
     DDR_CACHED,
     DDR_SPLIT,
     HBM,
+    HBM_MIXED,
     MEMORY_DDR,
     MEMORY_HBM,
     MEMORY_SSD,
@@ -153,16 +154,16 @@ def test_prefetched_misses_need_room_to_be_sorted() -> None:
 @pytest.mark.parametrize(
     ("memories", "tiers"),
     [
-        ((1, 0, 0, 0, 0), {HBM}),
-        ((1, 1, 0, 0, 0), {HBM, DDR_CACHED, DDR, DDR_SPLIT}),
-        ((1, 0, 1, 0, 0), {HBM, SSD_CACHED}),
-        ((1, 0, 0, 1, 0), {HBM, SCM_CACHED, SCM}),
-        ((1, 0, 0, 0, 1), {HBM, REMOTE_CACHED}),
+        ((1, 0, 0, 0, 0), {HBM, HBM_MIXED}),
+        ((1, 1, 0, 0, 0), {HBM, HBM_MIXED, DDR_CACHED, DDR, DDR_SPLIT}),
+        ((1, 0, 1, 0, 0), {HBM, HBM_MIXED, SSD_CACHED}),
+        ((1, 0, 0, 1, 0), {HBM, HBM_MIXED, SCM_CACHED, SCM}),
+        ((1, 0, 0, 0, 1), {HBM, HBM_MIXED, REMOTE_CACHED}),
         ((1, 1, 1, 1, 1), set(range(len(PLACEMENT_TIERS)))),
     ],
 )
 def test_a_tier_needs_its_memory(memories: tuple[int, ...], tiers: set[int]) -> None:
-    """HBM alone holds HBM alone, and so on."""
+    """HBM alone holds HBM alone, with or without caches beside, and so on."""
     every = np.arange(len(PLACEMENT_TIERS))
     blocks = Blocks(0 * every, 0 * every + TABLE_WISE, every, 0 * every + 64, np.zeros(len(every)))
     assert set(np.flatnonzero(is_supported(blocks, memories)).tolist()) == tiers

@@ -6,7 +6,18 @@ import pytest
 from cost_models.coefficients import replaced
 from cost_models.lookup import Lookup
 from cost_models.resources import DEVICE
-from cost_models.shards import COLUMN_WISE, DDR, DDR_CACHED, HBM, ROW_WISE, SSD_CACHED, TABLE_WISE, Blocks, PlacedShards
+from cost_models.shards import (
+    COLUMN_WISE,
+    DDR,
+    DDR_CACHED,
+    HBM,
+    HBM_MIXED,
+    ROW_WISE,
+    SSD_CACHED,
+    TABLE_WISE,
+    Blocks,
+    PlacedShards,
+)
 from cost_models.simulator.demand import Counter, Demand
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.step import StepModel
@@ -16,7 +27,7 @@ CLUSTER = topology(node_group("a", nodes=2, ranks=2, ssd_bytes=1e12))
 DTYPES = ("int8_row", "mx9", "mxfp4", "int4", "fp16", "fp8", "fp32")
 
 
-@pytest.mark.parametrize("tier", [HBM, DDR_CACHED, SSD_CACHED])
+@pytest.mark.parametrize("tier", [HBM, HBM_MIXED, DDR_CACHED, SSD_CACHED])
 @pytest.mark.parametrize("wire", ["fp32", "bf16", "fp8", "mx4"])
 @pytest.mark.parametrize("group", [None, "user"])
 def test_device_seconds_are_those_of_the_estimate(tier: int, wire: str, group: str | None) -> None:
