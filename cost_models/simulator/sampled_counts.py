@@ -21,8 +21,9 @@ from cost_models.simulator.row_samples import (
 )
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.tables import Tables
-from cost_models.workload.formats import DTYPES, FORMATS, Dtype
+from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
+from cost_models.workload.words import Dtype
 
 
 class SampledCounts(ShardCounts):
