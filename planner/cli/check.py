@@ -226,13 +226,15 @@ def _kind_of_base(base: object, path: Path, chain: tuple[Path, ...]) -> str | No
 
 
 def _nearest_kind(keys: list[str]) -> str | None:
-    """The kind of document to which most of `keys` belong; a misspelt key belongs to the nearest one."""
+    """The kind of document to which most of `keys` belong; a misspelt key belongs to the nearest one, and one of both
+    kinds to none."""
     from cost_models.workload.models import Workload
     from topologies.cluster import Topology
 
     cluster, model = set(Topology.model_fields), set(Workload.model_fields)
     kinds = dict.fromkeys(cluster - model, "topology") | dict.fromkeys(model - cluster, "workload")
-    nearest = [match for key in keys for match in difflib.get_close_matches(key, kinds, n=1)]
+    own = [key for key in keys if key not in cluster & model]
+    nearest = [match for key in own for match in difflib.get_close_matches(key, kinds, n=1)]
     votes = Counter(kinds[name] for name in nearest)
     return votes.most_common(1)[0][0] if votes else None
 

@@ -104,7 +104,8 @@ def test_tables_of_one_name_are_told_apart_by_their_module():
     tables = [{"name": f"{path}.t", "rows": 50, "dim": 16, "pooling_factor": 1} for path in ("a", "b.c")]
     tables[1]["pooled"] = False
     workload = Workload.model_validate({"name": "two", "global_batch": 8, "tables": tables})
-    found = plan(cluster(1, 2), workload, policy=Policy(runtime="torchrec"), effort=0, simulate=False)
+    policy = Policy(runtime="torchrec", shardings=("table_wise", "row_wise"))
+    found = plan(cluster(1, 2), workload, policy=policy, effort=0, simulate=False)
     module = torch.nn.ModuleDict({"a": None, "b": torch.nn.ModuleDict()})
     of = {"num_embeddings": 50, "embedding_dim": 16, "name": "t", "feature_names": ["f"]}
     module["a"] = EmbeddingBagCollection(device=torch.device("meta"), tables=[EmbeddingBagConfig(**of)])
