@@ -214,8 +214,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
     exchanged = _balanced_wire_bytes(workload, topology.world_size, domain)
     world = RankGroup(ranks, domain, topology.world_size)
-    in_network = topology.network.reduces
-    beyond = _beyond(group, world, all_reduce[-1].bytes_per_s, software.exchange_in_phases, in_network)
+    beyond = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, in_phases=software.exchange_in_phases)
     return RankKind(
         group=group.name,
         world_size=topology.world_size,
@@ -254,7 +253,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         exchange_hops_s=beyond.exchange_s,
         reduction_hops_s=beyond.reduction_s,
         ring_hops_s=beyond.ring_s,
-        reduces_in_network=in_network,
+        reduces_in_network=topology.network.reduces,
         pcie_bytes_per_s=host_rate,
         front_end_bytes_per_s=_front_end_rate(group),
         memories=_memories(group, device, host_rate),
@@ -359,7 +358,7 @@ def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
 
 
 def _beyond(
-    group: NodeGroup, world: RankGroup, inside_bytes_per_s: float, in_phases: bool, in_network: bool
+    topology: Topology, group: NodeGroup, world: RankGroup, inside_bytes_per_s: float, *, in_phases: bool
 ) -> BetweenDomains:
     """What the card that serves a rank achieves, with all that it has."""
     nics = group.links.scale_out
@@ -367,4 +366,5 @@ def _beyond(
         return NOTHING
     link = link_coefficients(nics.kind, "default-scale-out")
     bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
+    in_network = topology.network.reduces
     return between_domains(link, bandwidth, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network)

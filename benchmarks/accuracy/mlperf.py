@@ -1,21 +1,19 @@
 """Iteration times of MLPerf DLRM-DCNv2 (HugeCTR), by the planner's own step, under the plans that the logs print."""
 
 import ast
-import errno
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.hugectr_planner import Settings, bucket_plan
 from benchmarks.accuracy.judges import Judge, estimated
+from benchmarks.accuracy.mlperf_rows import later_rounds, plan_index, printed_plans, printed_rounds
 from benchmarks.accuracy.rows import DataSet, frame
 from benchmarks.accuracy.systems import UnknownSystemError, network_kind, topology_of
 from cost_models.coefficients import (
@@ -45,8 +43,6 @@ from topologies.cluster import Topology
 from topologies.loading import load_topology
 
 WORKLOAD = "dlrm-dcnv2"
-LATER_ROUNDS = "mlperf_dlrm_dcnv2_*.csv"
-"""Rows of rounds whose logs print no plans, in `measured/`."""
 UNGATED = ("D54U-3U", "nf5468m6_hugectr", "dgxh100_n8_ngc23.04_merlin_hugectr")
 """Flagged in the data: unexplained; slow links; small tables split over eight nodes."""
 COPIES = {("4.0", "XE9640x4H100-SXM-80GB")}
@@ -81,15 +77,6 @@ NOISE = 0.02
 NUDGE = 1.05
 
 
-@cache
-def _facts(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    file = folder / "published.json"
-    if not file.is_file() and not _later_files(folder):
-        raise FileNotFoundError(errno.ENOENT, "rows", f"{file.name} or measured/{LATER_ROUNDS}")
-    facts = json.loads(file.read_text()) if file.is_file() else {}
-    return {name: facts.get(name, []) for name in ("mlperf_dcnv2_runs", "mlperf_dcnv2_plans")}
-
-
 @dataclass(frozen=True)
 class Configuration:
     """What submissions share that should take the same time."""
@@ -115,8 +102,8 @@ def cases(folder: Path) -> pd.DataFrame:
 
     What no topology of the catalog describes is left out, and said on standard error.
     """
-    plans, rows = _facts(folder)["mlperf_dcnv2_plans"], []
-    for run in [*_printed_rounds(folder), *_later_rounds(folder)]:
+    plans, rows = printed_plans(folder), []
+    for run in [*printed_rounds(folder), *later_rounds(folder)]:
         words, nodes, each = str(run["accelerator"]), int(run["nodes"]), int(run["each"])
         label = f"{run['round']} {run['org']} {run['system']}"
         network = network_kind(str(run["network"])) or "" if nodes > 1 else ""
@@ -125,7 +112,7 @@ def cases(folder: Path) -> pd.DataFrame:
         except UnknownSystemError as reason:
             print(f"mlperf: {label} left out: {reason}", file=sys.stderr)
             continue
-        plan = _plan(plans, str(run["round"]), device, nodes * each)
+        plan = plan_index(plans, str(run["round"]), device, nodes * each)
         rows.append(
             {
                 "label": label,
@@ -137,49 +124,6 @@ def cases(folder: Path) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=["label", "configuration", "measured_s", "gated"])
-
-
-def _printed_rounds(folder: Path) -> Iterator[dict[str, Any]]:
-    """Rounds v3.0 to v4.0."""
-    for run in _facts(folder)["mlperf_dcnv2_runs"]:
-        system = run["sys"]
-        if int(system["accelerators_per_node"]):
-            yield {
-                **{name: run[name] for name in ("round", "org", "system", "batch", "iter_ms")},
-                "accelerator": system["accelerator_model_name"],
-                "nodes": system["number_of_nodes"],
-                "each": system["accelerators_per_node"],
-                "network": system.get("host_networking", ""),
-            }
-
-
-def _later_files(folder: Path) -> list[Path]:
-    return sorted((folder / "measured").glob(LATER_ROUNDS))
-
-
-def _later_rounds(folder: Path) -> Iterator[dict[str, Any]]:
-    """Rounds from v4.1 on."""
-    for path in _later_files(folder):
-        for run in pd.read_csv(path, keep_default_na=False).to_dict("records"):
-            yield {
-                **{name: run[name] for name in ("org", "system", "batch", "iter_ms", "nodes", "network")},
-                "round": str(run["round"]).removeprefix("v"),
-                "accelerator": run["accel"],
-                "each": run["per_node"],
-            }
-
-
-def _plan(plans: list[dict[str, object]], version: str, device: str, ranks: int) -> int | None:
-    """Index of the printed plan of as many ranks, of a round that prints plans: of the same device and round, else
-    round, else device."""
-    if version not in {str(plan["round"]) for plan in plans}:
-        return None
-    scored = [
-        ((plan["round"] == version) + 2 * (device.split("-")[0] in plan["devices"][0]), -i, i)
-        for i, plan in enumerate(plans)
-        if plan["n_dev"] == ranks
-    ]
-    return max(scored)[2] if scored else None
 
 
 @dataclass(frozen=True)
@@ -244,7 +188,7 @@ def placed(held: Held, model: StepModel) -> PlacedShards:
 
 def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards]:
     model = StepModel(case.system, load_workload(WORKLOAD, global_batch=case.batch))
-    plans = _facts(folder)["mlperf_dcnv2_plans"]
+    plans = printed_plans(folder)
     is_printed = case.plan is not None and case.nodes == 1
     held = printed(plans[case.plan]) if is_printed else rebuilt(case.system, case.round)
     return model, placed(held, model)
@@ -375,7 +319,7 @@ def memory(folder: Path) -> pd.DataFrame:
     """Gigabytes of weights and optimizer state of each GPU of each printed plan: by the log, and ours."""
     model = StepModel(load_topology("dgx-h100"), load_workload(WORKLOAD))
     rows = []
-    for index, plan in enumerate(_facts(folder)["mlperf_dcnv2_plans"]):
+    for index, plan in enumerate(printed_plans(folder)):
         shards = placed(replace(printed(plan), replicated=frozenset()), model)
         sizes = block_bytes(model.tables, shards.blocks, model.batching)
         share = shards.rows / model.tables.rows[shards.blocks.table]
