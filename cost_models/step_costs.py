@@ -88,12 +88,7 @@ class StepCosts(CostModel):
         self._take_lines(tuple(self._balanced_line(stage) for stage in self.protocol_stages))
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
-        self.pool_bytes = self._pool_bytes()
-
-    def _pool_bytes(self) -> tuple[Floats, ...]:
-        of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
-        pools = (np.unique(pool, return_index=True)[1] for pool in self.memory_pool_of_rank)
-        return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(self.memories, pools, strict=True))
+        self.pool_bytes = _pool_bytes(self, [kind.memory_bytes for kind in self.kinds])
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
@@ -200,9 +195,7 @@ class StepCosts(CostModel):
 
     def _copy_seconds(self) -> Floats:
         """[W] for ids with their lengths, numerical features and labels of a batch, over the switch of each rank."""
-        dense, tables = self.workload.dense, self.tables
-        per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
-        moved = self.batching.samples_per_rank * (per_sample + NUMBER_BYTES * (dense.numerical_features + 1))
+        moved = self.batching.samples_per_rank * _sample_bytes(self.workload, self.tables)
         seconds = np.array([moved / kind.pcie_bytes_per_s for kind in self.kinds])[self.kind_of_rank]
         switch = self.resource_of_rank(PCIE)
         return np.asarray(np.bincount(switch, weights=seconds)[switch])
@@ -311,6 +304,19 @@ class StepCosts(CostModel):
         joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
         joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
+
+
+def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:
+    """Per memory of a model, the bytes of each pool, of [K, memory tiers] on its kinds of rank."""
+    of_rank = np.array(bytes_of_kind, dtype=float)[model.kind_of_rank]
+    pools = (np.unique(pool, return_index=True)[1] for pool in model.memory_pool_of_rank)
+    return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(model.memories, pools, strict=True))
+
+
+def _sample_bytes(workload: Workload, tables: Tables) -> float:
+    """Bytes of a sample as it comes to a device: ids with their lengths, numerical features, the label."""
+    ids = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
+    return ids + NUMBER_BYTES * (workload.dense.numerical_features + 1)
 
 
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
