@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -205,3 +206,4 @@ def test_a_browser_that_does_not_start_is_an_error_in_words(tmp_path: Path, monk
     monkeypatch.setenv("BROWSER_PATH", str(broken))
     with pytest.raises(InputError, match="pictures need a browser, and that of this machine fails: The browser"):
         write_pictures(study_page(studies.study([])), tmp_path / "pictures")
+    assert [thread.name for thread in threading.enumerate() if not thread.daemon] == ["MainThread"]

@@ -1,6 +1,6 @@
 """The charts of a page as PNG or SVG files."""
 
-import asyncio
+import importlib.util
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from planner.document.files import write_file
 from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped, legend_px
+from planner.reports.pages.drawing import drawn
 from planner.reports.pages.page import Page
 from topologies.errors import InputError, MissingPackageError
 
@@ -42,25 +43,17 @@ def write_pictures(page: Page, directory: str | Path, picture_format: PictureFor
 
 def _drawn(figures: Sequence[Json], directory: Path, picture_format: PictureFormat) -> list[bytes]:
     """The pictures of all figures, by one browser."""
+    if not all(importlib.util.find_spec(package) for package in ("kaleido", "plotly")):
+        # without plotly, kaleido would fetch plotly.js from elsewhere
+        raise MissingPackageError("pictures need plotly and kaleido", "report")
     try:
-        import kaleido
-        import plotly  # noqa: F401 - kaleido would fetch plotly.js from elsewhere
-        from choreographer.errors import BrowserDepsError, BrowserFailedError, ChromeNotFoundError
-    except ImportError:
-        raise MissingPackageError("pictures need plotly and kaleido", "report") from None
-
-    async def draw() -> list[bytes]:
-        async with kaleido.Kaleido(n=1, mathjax=False) as browser:
-            return [await browser.calc_fig(figure, opts=_options(figure, picture_format)) for figure in figures]
-
-    try:
-        images = asyncio.run(draw())
-    except ChromeNotFoundError:
+        images = drawn(figures, [_options(figure, picture_format) for figure in figures])
+    except FileNotFoundError:
         words = "pictures need Chrome or Chromium, and there is none on this machine; the page itself needs none"
         raise InputError.at(str(directory), words) from None
-    except (BrowserDepsError, BrowserFailedError) as error:
-        why = str(error.args[0] if error.args else error).partition("\n")[0].rstrip(".")
-        raise InputError.at(str(directory), f"pictures need a browser, and that of this machine fails: {why}") from None
+    except ChildProcessError as error:
+        words = f"pictures need a browser, and that of this machine fails: {error}"
+        raise InputError.at(str(directory), words) from None
     return [_with_steady_ids(content) for content in images] if picture_format == "svg" else images
 
 
