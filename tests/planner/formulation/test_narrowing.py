@@ -123,7 +123,7 @@ def test_tiers_without_a_memory_are_dropped(limits: Narrowing) -> None:
     """Of a cluster with HBM and DDR alone, tables keep the tiers at home there, and state what kernels reach."""
     limits.leave_what_there_is()
     kept = {tier for tier, may in zip(PLACEMENT_TIERS, limits.tiers[0].tolist(), strict=True) if may}
-    assert kept == {"hbm", "ddr_cached", "ddr", "ddr_split"}
+    assert kept == {"hbm", "hbm_mixed", "ddr_cached", "ddr", "ddr_split"}
     places = {place for place, may in zip(STATE_PLACES, limits.states[0].tolist(), strict=True) if may}
     assert places == {"with_table", "ddr"}
     assert not limits.faults
