@@ -11,9 +11,9 @@ from cost_models.coefficients import (
     collective_files,
     device_coefficients,
     link_coefficients,
-    software_coefficients,
 )
 from cost_models.collective_laws import collective_law
+from cost_models.software import software_of
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
@@ -49,7 +49,7 @@ class StepCoefficients(CoefficientsUsed):
             links += [link_coefficients(each.kind, "default-scale-out") for each in cards if each is not None]
         devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
         return cls(
-            software=software_coefficients(workload.software),
+            software=software_of(workload),
             devices=tuple({device.name: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),

@@ -17,7 +17,6 @@ from cost_models.coefficients import (
     LinkCoefficients,
     device_coefficients,
     link_coefficients,
-    software_coefficients,
 )
 from cost_models.collective_laws import (
     CollectiveLaw,
@@ -26,6 +25,7 @@ from cost_models.collective_laws import (
 )
 from cost_models.groups import RankGroup
 from cost_models.resources import FRONT_END, PCIE, Resource
+from cost_models.software import software_of
 from cost_models.tiers import BELOW_HBM, SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
@@ -200,7 +200,7 @@ def rank_kinds(topology: Topology, workload: Workload) -> tuple[RankKind, ...]:
 
 
 def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
-    device, software = device_coefficients(group.accelerators.device), software_coefficients(workload.software)
+    device, software = device_coefficients(group.accelerators.device), software_of(workload)
     ranks = group.accelerators.count
     up = group.links.scale_up
     domain = group.domain_ranks

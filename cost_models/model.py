@@ -282,7 +282,11 @@ class CostModel(ABC):
     @property
     def fixed_step_s(self) -> float:
         """The step if no table were placed: constants, launches and the dense part, which no placement changes."""
-        return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0))).step_s
+        return self.evaluate_nothing().step_s
+
+    def evaluate_nothing(self) -> Evaluation:
+        """The stages if no table were placed."""
+        return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0)))
 
     def whole_step_s(self, others_s: float) -> float:
         """The step whose stages take so long together, without that of the batch copy."""

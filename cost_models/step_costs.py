@@ -134,10 +134,9 @@ class StepCosts(CostModel):
         """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
         return super(StepCosts, self.linearised_at(placed)).evaluate(placed)
 
-    @property
-    def fixed_step_s(self) -> float:
-        """The step if no table were placed, and nothing exchanged."""
-        return super(StepCosts, self.at_protocols((0,) * len(self.protocol_stages))).fixed_step_s
+    def evaluate_nothing(self) -> Evaluation:
+        """The stages if no table were placed, and nothing exchanged."""
+        return super(StepCosts, self.at_protocols((0,) * len(self.protocol_stages))).evaluate_nothing()
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""

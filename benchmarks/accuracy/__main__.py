@@ -20,6 +20,7 @@ from benchmarks.accuracy import (
     dim_sweep,
     distributed_embeddings,
     hkv,
+    host_work,
     mad_max,
     mlperf,
     nccl,
@@ -47,6 +48,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     mlperf.DATA_SET,
     distributed_embeddings.DATA_SET,
     mad_max.DATA_SET,
+    host_work.DATA_SET,
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
 

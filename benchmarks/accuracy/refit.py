@@ -9,6 +9,7 @@ from benchmarks.accuracy import (
     dim_sweep,
     distributed_embeddings,
     hkv,
+    host_work,
     mlperf,
     refit_collectives,
     tbe_h100,
@@ -36,6 +37,7 @@ def fits(folder: Path) -> dict[str, Fit]:
     return {
         "tbe_h100": tbe_h100.refit(tbe_h100.cases(folder), tbe_h100.shipped()),
         "tbe_mi350": tbe_mi350.refit(tbe_mi350.cases(folder), tbe_mi350.shipped()),
+        "host_work": host_work.refit(host_work.cases(folder), host_work.shipped(), must_be_determined=False),
         "dim_sweep": dim_sweep.refit(dim_sweep.cases(folder), dim_sweep.shipped(), must_be_determined=False),
         "hkv": hkv.refit(hkv.cases(folder), hkv.shipped()),
         "ugache": ugache.refit(ugache.cases(folder), ugache.shipped()),
@@ -51,6 +53,7 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
     return {
         DIRECTORY / "devices" / f"{tbe_h100.DEVICE}.yaml": {"lookup_efficiency": tbe["lookup_efficiency"]},
         DIRECTORY / "devices" / f"{tbe_mi350.DEVICE}.yaml": found["tbe_mi350"].values,
+        DIRECTORY / "host" / f"{host_work.SOFTWARE}.yaml": found["host_work"].values,
         DIRECTORY / "software" / "torchrec.yaml": software,
         DIRECTORY / "software" / "hugectr.yaml": {name: tbe[name] for name in SHARED_WITH_HUGECTR},
         DIRECTORY / "harnesses" / f"{dim_sweep.HARNESS}.yaml": sweep,

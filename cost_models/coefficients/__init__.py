@@ -205,6 +205,20 @@ class HarnessCoefficients(NamedCoefficients):
         return self.__pydantic_extra__[name].value
 
 
+class HostCoefficients(NamedCoefficients):
+    """What the host does in a step of a training framework, as the processor that it was measured on."""
+
+    step_s: Coefficient
+    module_s: Coefficient
+    replicas_s: Coefficient
+    table_s: Coefficient
+    layer_s: Coefficient
+    state_s: Coefficient
+    compiled_step_s: Coefficient
+    compiled_layer_saved_s: Coefficient
+    replay_s: Coefficient
+
+
 class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
@@ -251,6 +265,7 @@ CoefficientSet = TypeVar(
     SoftwareCoefficients,
     CollectiveCoefficients,
     HarnessCoefficients,
+    HostCoefficients,
 )
 
 
@@ -279,6 +294,7 @@ def forget() -> None:
         link_coefficients,
         software_coefficients,
         harness_coefficients,
+        host_coefficients,
     ):
         reader.cache_clear()
 
@@ -361,6 +377,13 @@ def names_of_files(folder: Literal["devices", "links", "software"]) -> list[str]
 def harness_coefficients(name: str) -> HarnessCoefficients:
     """Those of the harness behind a data set."""
     return _read(_DIRECTORY / "harnesses" / f"{name}.yaml", HarnessCoefficients)
+
+
+@cache
+def host_coefficients(name: str) -> HostCoefficients | None:
+    """What is known of the host's work under a software profile; None where nothing is."""
+    path = _DIRECTORY / "host" / f"{name}.yaml"
+    return _read(path, HostCoefficients) if path.is_file() else None
 
 
 @cache

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import Floats, Ints, PlacedShards
@@ -20,6 +19,7 @@ from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, HOST, Program, Task
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
+from cost_models.software import software_of
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -238,7 +238,7 @@ def simulate(
     conditions = conditions or Conditions()
     kinds = rank_kinds(topology, workload)
     network = SimulatedNetwork(topology, kinds, conditions.lost_cards)
-    software = software_coefficients(workload.software)
+    software = software_of(workload)
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
     counter = Counter(_counts(workload, placed, network.world, conditions), kinds, network.kind_of_rank, software)

@@ -12,6 +12,7 @@ from cost_models.workload.synthetic import PREFIX, synthetic_workload
 from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
 from topologies.documents import Document, Origin, assign_everywhere, override, read_yaml, validate
 from topologies.errors import Fault, InputError
+from topologies.messages import did_you_mean
 from topologies.shelf import Shelf
 
 WORKLOADS = Shelf("workload", Path(__file__).with_name("catalog"))
@@ -49,6 +50,7 @@ def changed_workload(source: str | Path, changes: Sequence[tuple[str, Any, Origi
     """
     draft = _open(str(source))
     for path, value, origin in changes if isinstance(draft.document.data, dict) else ():
+        path = _flat(path)
         try:
             assign_everywhere(draft.document, path, value, Workload, origin)
         except InputError as error:
@@ -73,6 +75,37 @@ class _Draft:
     """Whether the software profile, where there is one, is the user's choice, not the catalog's."""
 
 
+SOFTWARE_KEYS = {"name": "software", "mode": "software_mode", "overhead": "overhead"}
+"""What `software` may hold as a mapping, and the keys that the model has for it."""
+
+
+def _flat(path: str) -> str:
+    """A path into `software` as one of the keys that the model has; any other as it is."""
+    first, _, rest = path.partition(".")
+    return SOFTWARE_KEYS.get(rest, path) if first == "software" else path
+
+
+def _flatten_software(document: Document) -> list[Fault]:
+    """Turn a mapping under `software`, and paths into it under `set`, into the keys that the model has."""
+    data, faults = document.data, []
+    if not isinstance(data, dict):
+        return []
+    if isinstance(data.get("set"), dict):
+        data["set"] = {_flat(str(path)): value for path, value in data["set"].items()}
+    if isinstance(stated := data.get("software"), dict):
+        del data["software"]
+        for key, value in stated.items():
+            at = ("software", key)
+            if (name := SOFTWARE_KEYS.get(str(key))) is None:
+                faults.append(document.fault(at, f"is not a known key{did_you_mean(str(key), list(SOFTWARE_KEYS))}"))
+            elif name in data:
+                faults.append(document.fault(at, f"is stated as {name}, too; give one of the two"))
+            else:
+                data[name] = value
+                document.overridden[name,] = (replace(document, overridden={}), at)
+    return faults
+
+
 def _open(source: str) -> _Draft:
     if source.partition(":")[0] == PREFIX:
         return _Draft(Document(synthetic_workload(source), source))
@@ -89,6 +122,9 @@ def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
     if path.suffix.lower() not in YAML:
         return _bare(path.stem, *collect_profiles(path))
     document = read_yaml(path)
+    faults = _flatten_software(document)
+    if faults:
+        raise InputError(faults)
     data = document.data
     if isinstance(data, list) or is_table_set(data) or (isinstance(data, dict) and set(data) == {"tables"}):
         return _bare(path.stem, *profiles_of(document))
@@ -162,6 +198,7 @@ def _drop_other_batch(document: Document, key: str) -> None:
 def _override(draft: _Draft, text: str) -> None:
     words = f"--set workload.{text}"
     path, equals, value = (part.strip() for part in text.partition("="))
+    path = _flat(path)
     try:
         if not equals or not path:
             raise InputError.at(words, "is not path=value; write for example workload.embedding.dtype=fp16")

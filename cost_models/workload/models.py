@@ -13,7 +13,7 @@ from cost_models.workload.optimizers import Optimizer
 from topologies.cluster import LATER, fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError
-from topologies.units import ByteCount, Share
+from topologies.units import ByteCount, Seconds, Share
 
 Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
 ComputeWord = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "mxint8", "mxfp6", "mxfp4", "mx9", "mx6", "mx4"]
@@ -26,6 +26,9 @@ SumDtype = Annotated[Literal["fp32", "fp16", "bf16"], BeforeValidator(spellings.
 Whole = BeforeValidator(spellings.whole_number)
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
+SoftwareMode = Literal["eager", "compiled", "graph"]
+MODES: dict[str, tuple[SoftwareMode, ...]] = {"torchrec": ("eager", "compiled", "graph"), "hugectr": ("graph",)}
+"""The modes of each software profile of which something is known."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Curve = tuple[tuple[Share, Share], ...]
 
@@ -275,6 +278,11 @@ class Workload(Record):
     software: Software = "torchrec"
     """Whose overheads and overlaps the costs follow. A policy's runtime takes the place of the default and of what a
     workload of the catalog says."""
+    software_mode: Annotated[SoftwareMode | None, LATER] = None
+    """How the host gives a device its work: kernel by kernel, with a dense part that torch.compile made, or with one
+    that was captured as a graph. In files also `software: {mode: ...}`. Unset: the profile's own one number."""
+    overhead: Annotated[Seconds | None, LATER] = None
+    """The fixed overhead of a step, instead of what the software profile says of it."""
     mode: Literal["training", "inference"] = "training"
 
     @field_validator("tables")
@@ -304,6 +312,7 @@ class Workload(Record):
         if self.mode == "inference" and (given := [name for name in of_training if getattr(self.dense, name)]):
             message = "is of training, and the mode is inference; leave it out"
             raise ConflictError(message, f"dense.{given[0]}", "mode")
+        self._check_software()
         if self.dense.interaction == "dot":
             widths = {table.dim for table in self.tables} | set(self.dense.bottom_mlp[-1:])
             if len(widths) > 1:
@@ -314,6 +323,22 @@ class Workload(Record):
                 )
                 raise ConflictError(message, "dense.interaction", "dense.bottom_mlp", "tables")
         return self
+
+    def _check_software(self) -> None:
+        """A mode is one of the profile's, and counts the overhead of training steps."""
+        if self.software_mode is None:
+            return
+        if self.overhead is not None:
+            message = "is the whole of what software_mode would count; give one of the two"
+            raise ConflictError(message, "overhead", "software_mode")
+        if self.mode == "inference":
+            message = "counts what the host does in training steps; for inference give overhead"
+            raise ConflictError(message, "software_mode", "mode")
+        known = MODES.get(self.software, ())
+        if self.software_mode not in known:
+            what = f"only {', '.join(known)} is" if known else "none is"
+            message = f"of {self.software} {what} known, not {self.software_mode}; give overhead, the seconds of a step"
+            raise ConflictError(message, "software_mode", "software")
 
     @model_validator(mode="after")
     def _one_factor(self) -> Self:

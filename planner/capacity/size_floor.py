@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from cost_models.coefficients import software_coefficients
 from cost_models.dense import dense_seconds
 from cost_models.kinds import RankKind, rank_kinds
+from cost_models.software import software_of
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.units import format_seconds
@@ -36,7 +36,7 @@ class SizeFloor:
 def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
     """The floor made of the fixed overhead, the launches of kernels and, where each rank has a batch of its own, the
     dense part: all in stages of their own. `topology` has the groups of nodes, whatever their numbers."""
-    kinds, software = rank_kinds(topology, workload), software_coefficients(workload.software)
+    kinds, software = rank_kinds(topology, workload), software_of(workload)
     launches_s = max(kind.lookup_launch_s for kind in kinds)
     if workload.mode == "training":
         launches_s += max(kind.update_launch_s for kind in kinds)

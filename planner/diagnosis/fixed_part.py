@@ -1,10 +1,14 @@
-"""What no placement changes of a step, and where the constant in it comes from."""
+"""What no placement changes of a step, and where each part of it comes from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cost_models.coefficients import Coefficient
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.model import CostModel
+from cost_models.resources import DEVICE
+from cost_models.software import host_work
+from cost_models.step_costs import StepCosts
 from planner.document.plan import Objective
 
 NEGLIGIBLE = 1e-6
@@ -28,6 +32,55 @@ def fixed_part(objective: Objective, model: CostModel) -> FixedPart | None:
     is_some = decided_s > NEGLIGIBLE * objective.lower_bound_s
     gap = (objective.step_s - objective.lower_bound_s) / decided_s if is_some else None
     return FixedPart(model.fixed_step_s, gap)
+
+
+@dataclass(frozen=True)
+class FixedSeconds:
+    """A part of the fixed part, and what takes it."""
+
+    stage: str
+    what: str
+    seconds: float
+
+
+_ON_DEVICE = {
+    "lookup_forward": "launch of the lookup's kernels",
+    "output_dist": "bottom MLP, forward",
+    "dense": "matrix products and activations",
+    "gradient_dist": "bottom MLP, backward",
+    "lookup_backward": "launch of the update's kernels",
+}
+_ELSEWHERE = {
+    "input_dist": "copy of the batch to the devices",
+    "cache_fetch": "first answers of memories",
+    "dense": "dense gradients on the links",
+    "all_reduce": "dense gradients on the links",
+}
+
+
+def fixed_seconds(model: CostModel) -> tuple[FixedSeconds, ...]:
+    """The parts of `CostModel.fixed_step_s`, which add up to it, in the order of the stages; none of ratings."""
+    return tuple(part for part in _fixed_seconds(model) if part.seconds) if isinstance(model, StepCosts) else ()
+
+
+def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
+    nothing = model.evaluate_nothing()
+    for stage, total, resource in zip(model.stages, nothing.stage_seconds.tolist(), nothing.binding, strict=True):
+        if stage == "overhead":
+            parts = host_work(model.workload)
+            for part in parts:
+                many = f" ({part.count:,} times)" if part.count > 1 else ""
+                yield FixedSeconds(stage, f"host: {part.name}{many}", part.seconds)
+            if not parts:
+                yield FixedSeconds(stage, "host: fixed overhead", total)
+            continue
+        latency_s = 0.0
+        if stage in model.schedule.collectives:
+            lines = model.schedule.lines[stage]
+            latency_s = lines[0].latency_s if stage in model.protocol_stages else min(total, lines[0].latency_s)
+            yield FixedSeconds(stage, "latency of the collective", latency_s)
+        words = _ON_DEVICE if resource == DEVICE else _ELSEWHERE
+        yield FixedSeconds(stage, words.get(stage, stage.replace("_", " ")), total - latency_s)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Whose overheads and overlaps a plan is priced with: those of the runtime that is to execute it, unless the user chose
 others."""
 
-from cost_models.workload.models import Workload
+from cost_models.workload.models import MODES, Workload
 from planner.formulation.policy import Policy
+from topologies.errors import InputError
 
 ROUNDED = 1e-5
 """Relative amount by which products of figures that were written with six digits may be off."""
@@ -13,6 +14,12 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
     any runtime will do."""
     if policy.runtime in ("any", workload.software) or workload.names_software:
         return workload
+    mode = workload.software_mode
+    if mode is not None and mode not in MODES.get(policy.runtime, ()):
+        message = (
+            f"{mode} is no known mode of {policy.runtime}, the policy's runtime; give overhead, the seconds of a step"
+        )
+        raise InputError.at(workload.name, message, path="software_mode")
     return workload.model_copy(update={"software": policy.runtime})
 
 

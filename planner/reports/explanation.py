@@ -1,12 +1,13 @@
 """Why a plan is as it is, in tables of 80 columns and as records."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
-from planner.diagnosis.fixed_part import FixedCost, fixed_part
+from planner.diagnosis.fixed_part import FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
@@ -26,6 +27,9 @@ OPTIONS = 6
 FIXED = "(launches, dense part)"
 HIDDEN = "  (hidden behind other stages)"
 SAME_FOR_ALL = "It is the host's time between kernels, one number for any device, batch, tables and placement."
+BY_MODEL = "It is the host's time between kernels, for this model on any device, at any batch and placement."
+SHARED_OUT = "The host's parts are one fitted number, shared out as such parts were measured on a processor."
+HOST_PART = "host: "
 FEW_RANKS = 8
 EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
@@ -56,6 +60,7 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
             _render_contributors(each, model, console)
     for cost in reasons.fixed:
         _render_fixed(cost, model, console)
+    _render_fixed_seconds(model, console)
     _render_memory(reasons, console)
     console.print(describe(list(reasons.gains), model.topology, model.quantity))
 
@@ -99,9 +104,26 @@ def _render_fixed(cost: FixedCost, model: CostModel, console: "Console") -> None
     """A constant with its name, value and source."""
     from rich.padding import Padding
 
-    evidence = cost.evidence
+    evidence, words = cost.evidence, BY_MODEL if model.workload.software_mode else SAME_FOR_ALL
     console.print(f"{cost.stage}: {amount(cost.seconds, model)}, the {cost.coefficient} of {cost.of} ({evidence.kind})")
-    console.print(Padding(f"{evidence.source}\n{SAME_FOR_ALL}", (0, 0, 0, 2), expand=False))
+    console.print(Padding(f"{evidence.source}\n{words}", (0, 0, 0, 2), expand=False))
+    console.print()
+
+
+def _render_fixed_seconds(model: CostModel, console: "Console") -> None:
+    """Everything that no placement changes, part by part."""
+    parts = fixed_seconds(model)
+    if not parts:
+        return
+    console.print(f"Independent of placement: {amount(model.fixed_step_s, model)}")
+    table = TextGrid(("", "left"), ("", "left"), ("", "right"))
+    table.show_header = False
+    for part in parts:
+        sign = "-" if part.seconds < 0 else ""
+        table.add_row(f"  {part.stage}", part.what, f"{sign}{amount(abs(part.seconds), model)}")
+    console.print(table)
+    if sum(part.what.startswith(HOST_PART) for part in parts) > 1 and model.workload.software_mode is None:
+        console.print(SHARED_OUT)
     console.print()
 
 
@@ -223,10 +245,11 @@ def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
                 "coefficient": cost.coefficient,
                 "of": cost.of,
                 **cost.evidence.model_dump(mode="json", include={"kind", "source", "residual_90", "fitted_on"}),
-                "depends_on": [],
+                "depends_on": ["dense", "tables"] if reasons.model.workload.software_mode else [],
             }
             for cost in reasons.fixed
         ],
+        "fixed_seconds": [asdict(part) for part in fixed_seconds(reasons.model)],
         "memory_bound_s": reasons.memory_bound_s,
         "branching_bound_s": reasons.branching_bound_s,
         "other_protocols_s": reasons.other_protocols_s,

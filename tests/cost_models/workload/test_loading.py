@@ -246,3 +246,46 @@ def test_a_wrong_base_is_refused(tmp_path: Path, text: str, message: str) -> Non
     with pytest.raises(InputError) as caught:
         load_workload(path)
     assert str(caught.value).startswith(f"{path}{message}")
+
+
+STATED = "name: w\nglobal_batch: 64\ntables: [{name: a, rows: 1000, dim: 64, pooling_factor: 3}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "software: {name: torchrec, mode: graph}\n",
+        "software: {mode: graph}\n",
+        "software_mode: graph\n",
+        "software: torchrec\nsoftware_mode: graph\n",
+    ],
+)
+def test_software_may_be_a_mapping(text: str, tmp_path: Path) -> None:
+    """Its keys are those of the workload, in a file of its own, one that is based on another, and as an override."""
+    (tmp_path / "w.yaml").write_text(STATED + text)
+    (tmp_path / "other.yaml").write_text(f"base: w.yaml\n{text}")
+    (tmp_path / "set.yaml").write_text("base: plain.yaml\nset: {software.mode: graph}\n")
+    (tmp_path / "plain.yaml").write_text(STATED)
+    found = [load_workload(tmp_path / name) for name in ("w.yaml", "other.yaml", "set.yaml")]
+    found.append(load_workload(tmp_path / "plain.yaml", overrides=["software.mode=graph"]))
+    assert {each.software_mode for each in found} == {"graph"}
+    assert {each.software for each in found} == {"torchrec"}
+    (tmp_path / "w.yaml").write_text(STATED + "software: {overhead: 3ms}\n")
+    assert load_workload(tmp_path / "w.yaml").overhead == 3e-3
+    assert load_workload(tmp_path / "plain.yaml", overrides=["software.overhead=3ms"]).overhead == 3e-3
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("software: {mod: graph}", ":4:12: software.mod: is not a known key; did you mean 'mode'?"),
+        ("software: {mode: graf}", ":4:12: software_mode: must be 'eager', 'compiled' or 'graph', not 'graf'"),
+        ("software_mode: graph\nsoftware: {mode: eager}", ":5:12: software.mode: is stated as software_mode, too"),
+    ],
+)
+def test_faults_inside_software_are_told_where_they_stand(text: str, fault: str, tmp_path: Path) -> None:
+    """By the line and column of the mapping."""
+    (tmp_path / "w.yaml").write_text(f"{STATED}{text}\n")
+    with pytest.raises(InputError) as caught:
+        load_workload(tmp_path / "w.yaml")
+    assert fault in str(caught.value)

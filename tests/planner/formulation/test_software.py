@@ -19,6 +19,7 @@ from planner.studies.study import read_study
 from planner.studies.table import results
 from tests.oracles.instances import node_group, topology
 from topologies.documents import Document
+from topologies.errors import InputError
 
 CLUSTER = topology(node_group("a", ranks=4, hbm_bytes=80e9))
 TORCHREC = Policy(runtime="torchrec")
@@ -118,3 +119,20 @@ def test_a_study_prices_each_point_as_it_runs(tmp_path: Path) -> None:
     found = results(grid, Execution(grid, grid).run(Serial(), None))
     assert found.frame["stage_overhead_s"].tolist() == [7e-3, 7e-3]
     assert found.findings[0].startswith("Warning: the plan is for hugectr (runtime), but its times are those of torch")
+
+
+def test_a_mode_is_one_of_the_runtime_that_is_priced() -> None:
+    """What the workload says of TorchRec's host is not taken for HugeCTR's."""
+    asked = Workload.model_validate(
+        {
+            "name": "w",
+            "global_batch": 64,
+            "software_mode": "eager",
+            "tables": [{"name": "a", "rows": 9, "dim": 4, "pooling_factor": 1}],
+        }
+    )
+    assert priced_as_run(asked, TORCHREC).software_mode == "eager"
+    with pytest.raises(InputError, match="eager is no known mode of hugectr, the policy's runtime; give overhead"):
+        priced_as_run(asked, Policy(runtime="hugectr"))
+    graph = asked.model_copy(update={"software_mode": "graph"})
+    assert priced_as_run(graph, Policy(runtime="hugectr")).software == "hugectr"

@@ -1,0 +1,122 @@
+"""A workload's software profile, and what its host does in a step that no placement changes.
+
+Where a workload states nothing, the profile's `step_overhead_s` holds, one number. A stated overhead takes its place; a
+stated mode makes it the sum of what the host does: for the step, for each module of tables, each table and each layer.
+"""
+
+from dataclasses import dataclass
+
+from cost_models.coefficients import (
+    Coefficient,
+    HostCoefficients,
+    SoftwareCoefficients,
+    host_coefficients,
+    software_coefficients,
+)
+from cost_models.workload.models import Dense, Workload
+from cost_models.workload.optimizers import STATE
+
+CROSS_LAYER_PRODUCTS = 2
+"""Matrix products of a low-rank cross layer."""
+EAGER_TABLES, EAGER_LAYERS = 26, 8
+"""The model that the profile's `step_overhead_s` was measured on: DLRM, its tables in one module."""
+
+
+@dataclass(frozen=True)
+class HostCounts:
+    """What the host's work in a step grows with."""
+
+    modules: int
+    """Modules of tables; one with several kinds of sharding that exchange counts once for each."""
+    replicated: int
+    """Modules with replicated tables."""
+    tables: int
+    layers: int
+    """Dense layers whose kernels the host launches one by one."""
+    stateful_layers: int
+    """Those whose optimizer keeps state."""
+    compiled: int = 0
+    """Compiled dense parts."""
+    captured: int = 0
+    """Dense parts, with their optimizer, that are captured as a graph."""
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """One thing that the host does in a step."""
+
+    name: str
+    count: int
+    seconds: float
+    coefficient: str
+    evidence: Coefficient
+
+
+def host_parts(host: HostCoefficients, counts: HostCounts, factor: float = 1.0) -> tuple[HostPart, ...]:
+    """What the host does, in seconds of the processor it was measured on times `factor`."""
+    rows: list[tuple[str, int, str]] = [
+        ("the step", 1, "step_s"),
+        ("modules of tables", counts.modules, "module_s"),
+        ("modules with replicas", counts.replicated, "replicas_s"),
+        ("tables", counts.tables, "table_s"),
+        ("dense layers", counts.layers, "layer_s"),
+        ("optimizer state of dense layers", counts.stateful_layers, "state_s"),
+        ("entering the compiled dense part", counts.compiled, "compiled_step_s"),
+        ("what compiling saves of dense layers", -counts.layers * counts.compiled, "compiled_layer_saved_s"),
+        ("launching the captured dense part", counts.captured, "replay_s"),
+    ]
+    evidence: dict[str, Coefficient] = {key: getattr(host, key) for _, _, key in rows}
+    return tuple(
+        HostPart(name, abs(count), factor * count * evidence[key].value, key, evidence[key])
+        for name, count, key in rows
+        if count
+    )
+
+
+def host_counts(workload: Workload) -> HostCounts:
+    """Counts of a workload whose modules have one kind of sharding each."""
+    modules = {(table.name.rpartition(".")[0], table.pooled, table.weighted) for table in workload.tables}
+    layers, mode = dense_layers(workload.dense), workload.software_mode
+    if mode == "graph":
+        return HostCounts(len(modules), 0, len(workload.tables), 0, 0, captured=min(layers, 1))
+    has_state = workload.mode == "training" and STATE[workload.dense.optimizer].dense_arrays > 0
+    stateful = layers if has_state else 0
+    compiled = min(layers, 1) if mode == "compiled" else 0
+    return HostCounts(len(modules), 0, len(workload.tables), layers, stateful, compiled)
+
+
+def dense_layers(dense: Dense) -> int:
+    """Matrix products of the dense part; of one that is given by its totals, as many as the DLRM's."""
+    if dense.macs_per_sample is not None:
+        return EAGER_LAYERS if dense.macs_per_sample else 0
+    cross = CROSS_LAYER_PRODUCTS * dense.dcn_layers if dense.interaction == "dcn" and dense.top_mlp else 0
+    return len(dense.bottom_mlp) + cross + len(dense.top_mlp)
+
+
+def host_work(workload: Workload) -> tuple[HostPart, ...]:
+    """The parts of the fixed overhead of a workload's step, which add up to it; none where one number was stated, or
+    where nothing is known of the profile's parts.
+
+    Without a mode the profile's one number is shared out as the host's work in an eager step is.
+    """
+    overhead_s = software_coefficients(workload.software).step_overhead_s.value
+    host = host_coefficients(workload.software)
+    if host is None or workload.overhead is not None:
+        return ()
+    counts = host_counts(workload)
+    fitted_to = HostCounts(1, 0, EAGER_TABLES, EAGER_LAYERS, 0) if workload.software_mode else counts
+    return host_parts(host, counts, overhead_s / sum(part.seconds for part in host_parts(host, fitted_to)))
+
+
+def software_of(workload: Workload) -> SoftwareCoefficients:
+    """The software profile of a workload, with the fixed overhead that it states or that its mode has."""
+    software = software_coefficients(workload.software)
+    own = software.step_overhead_s
+    if workload.overhead is not None:
+        told = {"value": workload.overhead, "kind": "assumed", "source": "stated by the workload", "residual_90": 0.0}
+    elif workload.software_mode is not None and (parts := host_work(workload)):
+        source = f"the host's work in mode {workload.software_mode}, counted; its speed: {own.source}"
+        told = {"value": sum(part.seconds for part in parts), "source": source}
+    else:
+        return software
+    return software.model_copy(update={"step_overhead_s": own.model_copy(update=told)})

@@ -1,0 +1,100 @@
+"""A workload's software profile: what it states, and what its host does in a step."""
+
+import pytest
+
+from cost_models.coefficients import software_coefficients
+from cost_models.software import EAGER_LAYERS, EAGER_TABLES, dense_layers, host_work, software_of
+from cost_models.step import StepModel
+from cost_models.workload.models import Dense, Workload
+from planner import plan
+from tests.oracles.instances import node_group, topology, workload
+
+OWN_S = software_coefficients("torchrec").step_overhead_s.value
+DLRM = {"numerical_features": 13, "bottom_mlp": [512, 256, 128], "top_mlp": [1024, 1024, 512, 256, 1]}
+
+
+def model_of(modules: int = 1, tables: int = EAGER_TABLES, **fields: object) -> Workload:
+    """A DLRM whose tables are in so many modules."""
+    profiles = [{"name": f"m{i % modules}.t{i}", "rows": 1000, "dim": 16} for i in range(tables)]
+    return workload(profiles, **{"dense": DLRM, **fields})
+
+
+def overhead_s(asked: Workload) -> float:
+    return software_of(asked).step_overhead_s.value
+
+
+def test_without_a_word_the_profile_holds() -> None:
+    """One number whatever the model; its parts add up to it."""
+    for asked in (model_of(), model_of(modules=4), model_of(dense={})):
+        assert software_of(asked) is software_coefficients("torchrec")
+        assert sum(part.seconds for part in host_work(asked)) == pytest.approx(OWN_S, rel=1e-12)
+
+
+def test_an_eager_step_of_the_model_that_was_measured_takes_what_was_measured() -> None:
+    """The speed of the host is that of DLRM's published throughputs."""
+    assert dense_layers(Dense.model_validate(DLRM)) == EAGER_LAYERS
+    assert overhead_s(model_of(software_mode="eager")) == pytest.approx(OWN_S, rel=1e-12)
+
+
+def test_the_host_has_more_to_do_for_more_of_anything() -> None:
+    """Modules most of all, then layers, their optimizer state, tables; never less."""
+    first = overhead_s(model_of(software_mode="eager"))
+    more = [
+        model_of(modules=2, software_mode="eager"),
+        model_of(dense={**DLRM, "top_mlp": [1024] * 12 + [1]}, software_mode="eager"),
+        model_of(dense={**DLRM, "optimizer": "adam"}, software_mode="eager"),
+        model_of(tables=10 * EAGER_TABLES, software_mode="eager"),
+    ]
+    added = [overhead_s(each) - first for each in more]
+    assert added == sorted(added, reverse=True)
+    assert added[-1] > 0
+
+
+@pytest.mark.parametrize("layers", [1, 16])
+def test_a_captured_dense_part_is_one_launch(layers: int) -> None:
+    """Its layers and their optimizer no longer count; compiling saves little of them, and costs the step."""
+    dense = {**DLRM, "top_mlp": [64] * layers + [1], "optimizer": "adam"}
+    eager, compiled, graph = (
+        overhead_s(model_of(dense=dense, software_mode=mode)) for mode in ("eager", "compiled", "graph")
+    )
+    none = overhead_s(model_of(dense={}, software_mode="eager"))
+    assert none < graph < none + 2e-5
+    assert graph < min(eager, compiled)
+    assert compiled == pytest.approx(eager, rel=0.03)
+
+
+def test_a_stated_overhead_is_the_overhead() -> None:
+    """In the estimate, in the simulation and in the parts of a plan; also none at all, and of every profile."""
+    for software in ("torchrec", "hugectr", "distributed-embeddings"):
+        for seconds in ("0s", "3ms"):
+            asked = model_of(software=software, overhead=seconds)
+            assert overhead_s(asked) == asked.overhead
+            model = StepModel(topology(node_group("a")), asked)
+            assert (
+                dict(zip(model.stages, model.evaluate_nothing().stage_seconds, strict=True))["overhead"]
+                == asked.overhead
+            )
+
+
+def test_a_plan_is_simulated_with_what_is_stated() -> None:
+    """Three milliseconds less in the estimate are three less in the simulation."""
+    found = [plan(topology(node_group("a")), model_of(overhead=told), effort=0) for told in ("7ms", "4ms")]
+    estimated, simulated = ([getattr(each, part).step_s for each in found] for part in ("objective", "simulated"))
+    assert estimated[0] - estimated[1] == pytest.approx(3e-3, rel=1e-6)
+    assert simulated[0] - simulated[1] == pytest.approx(3e-3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"software": "hugectr", "software_mode": "eager"}, "of hugectr only graph is known, not eager"),
+        ({"software": "distributed-embeddings", "software_mode": "graph"}, "none is known"),
+        ({"software_mode": "graph", "overhead": "1ms"}, "give one of the two"),
+        ({"software_mode": "eager", "mode": "inference"}, "for inference give overhead"),
+        ({"overhead": "-1ms"}, "overhead"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(fields: dict[str, str], words: str) -> None:
+    """With what to give instead."""
+    with pytest.raises(ValueError, match=words):
+        model_of(**fields)

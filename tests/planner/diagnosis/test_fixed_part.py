@@ -1,0 +1,37 @@
+"""What no placement changes of a step, part by part."""
+
+import pytest
+
+from cost_models.step import StepModel
+from planner.diagnosis.fixed_part import fixed_seconds
+from tests.oracles.instances import node_group, topology, workload
+
+DLRM = {"numerical_features": 13, "bottom_mlp": [512, 256, 128], "top_mlp": [1024, 1024, 512, 256, 1]}
+TABLES = [{"name": f"t{i}", "rows": 1000, "dim": 16} for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"software_mode": "compiled"},
+        {"software": "hugectr"},
+        {"overhead": "2ms"},
+        {"pipeline": "none"},
+        {"pipeline": "prefetch"},
+        {"mode": "inference"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_the_origin_of_every_second_is_told(fields: dict[str, str], nodes: int) -> None:
+    """The parts of the fixed part add up to it, stage by stage."""
+    model = StepModel(
+        topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=1e12)), workload(TABLES, dense=DLRM, **fields)
+    )
+    parts = fixed_seconds(model)
+    assert sum(part.seconds for part in parts) == pytest.approx(model.fixed_step_s, rel=1e-12)
+    stages = dict(zip(model.stages, model.evaluate_nothing().stage_seconds.tolist(), strict=True))
+    for stage, seconds in stages.items():
+        assert sum(part.seconds for part in parts if part.stage == stage) == pytest.approx(seconds, abs=1e-15)
+    assert len({(part.stage, part.what) for part in parts}) == len(parts)
