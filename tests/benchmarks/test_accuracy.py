@@ -18,6 +18,7 @@ from benchmarks.accuracy import (
     dim_sweep,
     distributed_embeddings,
     hkv,
+    host_work,
     mad_max,
     mlperf,
     nccl,
@@ -44,6 +45,7 @@ SMALL = (
     distributed_embeddings.DATA_SET,
     hkv.DATA_SET,
     deepep.DATA_SET,
+    host_work.DATA_SET,
 )
 
 
@@ -73,6 +75,7 @@ def errors(dataset: DataSet) -> pd.Series:
         (distributed_embeddings.DATA_SET, 0.035, 0.16, 0.045),
         (hkv.DATA_SET, 0.05, 0.11, 0.085),
         (deepep.DATA_SET, 0.11, 0.3, 0.12),
+        (host_work.DATA_SET, 0.08, 0.25, 0.1),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -37,7 +37,7 @@ def test_an_eager_step_of_the_model_that_was_measured_takes_what_was_measured() 
 
 
 def test_the_host_has_more_to_do_for_more_of_anything() -> None:
-    """Modules most of all, then layers, their optimizer state, tables; never less."""
+    """Modules, layers, their optimizer state, tables; a further module adds more than a further layer or table."""
     first = overhead_s(model_of(software_mode="eager"))
     more = [
         model_of(modules=2, software_mode="eager"),
@@ -45,9 +45,9 @@ def test_the_host_has_more_to_do_for_more_of_anything() -> None:
         model_of(dense={**DLRM, "optimizer": "adam"}, software_mode="eager"),
         model_of(tables=10 * EAGER_TABLES, software_mode="eager"),
     ]
-    added = [overhead_s(each) - first for each in more]
-    assert added == sorted(added, reverse=True)
-    assert added[-1] > 0
+    modules, layers, state, tables = (overhead_s(each) - first for each in more)
+    assert min(layers, state, tables) > 0
+    assert modules > max(layers / 8, tables / (9 * EAGER_TABLES))
 
 
 @pytest.mark.parametrize("layers", [1, 16])

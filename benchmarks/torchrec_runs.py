@@ -1,0 +1,123 @@
+"""TorchRec's own benchmark runs, by ratio: `python -m benchmarks.torchrec_runs`.
+
+Its commit messages state run times of the train pipeline on two GPUs that they do not name, so only ratios between the
+configurations of one commit can be predicted. The stand-in for the machine is, for each ratio, the system of the
+catalog that is nearest on the ratios of the others. Configurations are those of torchrec/distributed/benchmark/yaml at
+the commit: 32,768 samples a rank, uniform ids, SGD, a dense part in fp32.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cost_models.shards import COLUMN_WISE, DDR, DDR_CACHED, HBM, ROW_WISE, TABLE_WISE, Blocks, PlacedShards
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+from topologies.loading import load_topology
+
+RUNS = Path(__file__).parent / "data" / "facts" / "measured" / "torchrec_benchmark_runs.csv"
+STAND_INS = ("dgx-a100-80", "dgx-h100", "hgx-b200", "h100-pcie-8")
+WORLD, SAMPLES = 2, 32_768
+PLAIN = {"numerical_features": 10, "bottom_mlp": [8], "top_mlp": [16] * 6, "dtype": "fp32"}
+WIDE = {"numerical_features": 100, "bottom_mlp": [128] * 4, "top_mlp": [1024] * 6, "dtype": "fp32"}
+DEEP = {"numerical_features": 1000, "bottom_mlp": [128, 128, 128, 1024], "top_mlp": [4096] * 11, "dtype": "fp32"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration: its tables, how the large one is cut, and where tables are."""
+
+    unweighted: int
+    weighted: int
+    pooling: int
+    dense: dict[str, object]
+    pipeline: str = "sparse-dist"
+    large: tuple[int, int, int] | None = None
+    """Rows, columns and sharding of the table that is not like the others."""
+    tier: int = HBM
+    cached: float = 0.0
+    all_below: bool = False
+    """Whether all tables are in `tier`, not the large one alone."""
+    mode: str = "training"
+
+
+_LIGHT = {"unweighted": 20, "weighted": 20, "pooling": 10, "dense": PLAIN, "large": (1_000_000, 2048, COLUMN_WISE)}
+_EMO = {"unweighted": 30, "weighted": 40, "pooling": 30, "dense": WIDE, "large": (10_000_000, 512, ROW_WISE)}
+_EVAL = {"unweighted": 50, "weighted": 50, "pooling": 30, "dense": DEEP, "mode": "inference"}
+CONFIGURATIONS: dict[str, Run] = {
+    "base_pipeline_light": Run(**_LIGHT, pipeline="none"),  # type: ignore[arg-type]
+    "sparse_data_dist_light": Run(**_LIGHT),  # type: ignore[arg-type]
+    "sparse_data_dist_base": Run(90, 80, 30, PLAIN, large=(1_000_000, 2048, COLUMN_WISE)),
+    "eval_fused": Run(**_EVAL),  # type: ignore[arg-type]
+    "eval_fused_uvm": Run(**_EVAL, tier=DDR, all_below=True),  # type: ignore[arg-type]
+    "emo_fused": Run(**_EMO),  # type: ignore[arg-type]
+    "emo_fused_uvm": Run(**_EMO, tier=DDR),  # type: ignore[arg-type]
+    "emo_cached_0.4": Run(**_EMO, pipeline="prefetch", tier=DDR_CACHED, cached=0.4),  # type: ignore[arg-type]
+    "emo_cached_0.2": Run(**_EMO, pipeline="prefetch", tier=DDR_CACHED, cached=0.2),  # type: ignore[arg-type]
+}
+
+
+def step_seconds(run: Run, cluster: Topology) -> float:
+    """The predicted step of a configuration: whole tables by turns, the large one over both ranks."""
+    like = {"rows": 100_000, "dim": 256, "pooling_factor": run.pooling}
+    tables = [{**like, "name": f"u.{i}"} for i in range(run.unweighted)]
+    tables += [{**like, "name": f"w.{i}", "weighted": True} for i in range(run.weighted)]
+    blocks = [(i, TABLE_WISE, run.tier if run.all_below else HBM, 256, i % WORLD, 100_000) for i in range(len(tables))]
+    if run.large is not None:
+        rows, columns, sharding = run.large
+        by_column = sharding == COLUMN_WISE
+        part = (columns // WORLD, rows) if by_column else (columns, rows // WORLD)
+        blocks += [(len(tables), sharding, run.tier, part[0], rank, part[1]) for rank in range(WORLD)]
+        tables.append({"name": "u.large", "rows": rows, "dim": columns, "pooling_factor": run.pooling})
+    workload = Workload.model_validate(
+        {
+            "name": "run",
+            "batch_per_rank": SAMPLES,
+            "tables": tables,
+            "embedding": {"optimizer": "sgd"},
+            "pipeline": run.pipeline if run.mode == "training" else "none",
+            "dense": run.dense,
+            "mode": run.mode,
+        }
+    )
+    model = StepModel(cluster, workload)
+    table, cut, tier, width, rank, rows = (np.array(part) for part in zip(*blocks, strict=True))
+    opens = np.append(True, (np.diff(table) != 0) | (cut[1:] == COLUMN_WISE))
+    held = np.where(tier == DDR_CACHED, run.cached, 0.0)
+    return model.evaluate(PlacedShards(Blocks(table, cut, tier, width, held), rank, rows, opens)).step_s
+
+
+def ratios(names: Sequence[str] = STAND_INS) -> pd.DataFrame:
+    """The published ratios, and those predicted with each stand-in."""
+    runs = pd.read_csv(RUNS)
+    found = runs[["commit", "configuration", "reference"]].copy()
+    found["published"] = runs.run_ms / runs.reference_ms
+    for name in names:
+        cluster = load_topology(name, nodes=1, overrides=[f"nodes.0.accelerators.count={WORLD}"])
+        seconds = {each: step_seconds(run, cluster) for each, run in CONFIGURATIONS.items()}
+        found[name] = runs.configuration.map(seconds) / runs.reference.map(seconds)
+    return found
+
+
+def left_out(found: pd.DataFrame, names: Sequence[str] = STAND_INS) -> pd.Series:
+    """Each ratio as the stand-in predicts it that has the least median error on the others."""
+    errors = found[list(names)].div(found.published, axis=0).sub(1).abs()
+    chosen = {row: errors.drop(index=row).median().idxmin() for row in found.index}
+    return pd.Series({row: found.loc[row, name] for row, name in chosen.items()})
+
+
+def main() -> None:
+    """Print the ratios and the median error."""
+    found = ratios()
+    found["left_out"] = left_out(found)
+    found["error"] = found.left_out / found.published - 1
+    print(found.round(2).to_string(index=False))
+    print(f"median error {found.error.abs().median():.1%}")
+
+
+if __name__ == "__main__":
+    main()
