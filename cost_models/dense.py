@@ -9,8 +9,9 @@ from cost_models.dense_size import (
     dense_parts,
     dense_size,
 )
+from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
-from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3

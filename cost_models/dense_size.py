@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from cost_models.workload.models import Dense, Workload
+from cost_models.workload.dense_part import Dense
+from cost_models.workload.models import Workload
 
 FORWARD_FLOPS_PER_MAC = 2
 TRAINING_FLOPS_PER_MAC = 6

@@ -13,8 +13,9 @@ from cost_models.dense import parameter_bytes
 from cost_models.dense_size import dense_size
 from cost_models.memory import Batching
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import written_bytes
-from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Pipeline, Workload
+from cost_models.workload.models import Pipeline, Workload
 
 GRADIENT_COPIES = 2
 """Copies of received embeddings: as the backward pass of the dense part leaves them, and as they are sent. Of a shard's

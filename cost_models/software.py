@@ -13,7 +13,8 @@ from cost_models.coefficients import (
     host_coefficients,
     software_coefficients,
 )
-from cost_models.workload.models import Dense, Workload
+from cost_models.workload.dense_part import Dense
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE
 
 CROSS_LAYER_PRODUCTS = 2

@@ -10,8 +10,9 @@ from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
+from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
-from cost_models.workload.models import COMPUTE_DTYPE_BYTES, Workload
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE
 
 BUCKET_BYTES = 25e6

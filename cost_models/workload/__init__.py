@@ -1,16 +1,8 @@
 """What is trained: table profiles and workloads, from files, the catalog and the generator."""
 
+from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, ComputeDtype, Dense, Dtype
 from cost_models.workload.loading import WORKLOADS, load_workload
-from cost_models.workload.models import (
-    COMPUTE_DTYPE_BYTES,
-    Communication,
-    ComputeDtype,
-    Dense,
-    Dtype,
-    Embedding,
-    TableProfile,
-    Workload,
-)
+from cost_models.workload.models import Communication, Embedding, TableProfile, Workload
 from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.profiles import read_profiles
 

@@ -2,12 +2,13 @@
 
 import itertools
 import math
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
-from cost_models.workload import spellings, words
-from cost_models.workload.formats import FORMATS, wire_bytes
+from cost_models.workload import spellings
+from cost_models.workload.dense_part import Dense, Dtype
+from cost_models.workload.formats import FORMATS
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
 from topologies.cluster import LATER, fingerprint
@@ -15,14 +16,6 @@ from topologies.documents import Record
 from topologies.errors import ConflictError
 from topologies.units import ByteCount, Seconds, Share
 
-Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
-ComputeWord = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "mxint8", "mxfp6", "mxfp4", "mx9", "mx6", "mx4"]
-COMPUTE_DTYPE_BYTES: dict[str, float] = {
-    word: 4.0 if word == "tf32" else wire_bytes(word) for word in get_args(ComputeWord)
-}
-"""Bytes of a number that goes into a matrix product, its part of a block's shared bits included."""
-ComputeDtype = Annotated[ComputeWord, BeforeValidator(spellings.dtype)]
-SumDtype = Annotated[Literal["fp32", "fp16", "bf16"], BeforeValidator(spellings.dtype)]
 Whole = BeforeValidator(spellings.whole_number)
 Pipeline = Literal["none", "sparse-dist", "prefetch"]
 Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
@@ -166,72 +159,6 @@ class Communication(Record):
 
     forward: Dtype = "fp32"
     backward: Dtype = "fp32"
-
-
-class Dense(Record):
-    """The part of the model that every rank holds: by its layers, or by its totals."""
-
-    numerical_features: Annotated[int, Field(ge=0)] = 0
-    bottom_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Output widths of the layers that read the numerical features."""
-    interaction: Literal["concat", "dot", "dcn", "pool"] = "concat"
-    """How features meet: joined, pairwise dots (DLRM), low-rank cross layers (DCNv2), average-pooled."""
-    dcn_layers: Annotated[int, Field(ge=1)] = 3
-    dcn_low_rank: Annotated[int, Field(ge=1)] = 512
-    pool_stride: Annotated[int, Field(ge=1)] = 1
-    top_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Output widths of the layers after the interaction."""
-    macs_per_sample: Annotated[int, Field(ge=0)] | None = None
-    """Forward multiply-accumulates of one sample, instead of layers."""
-    parameters: Annotated[int, Field(ge=0)] | None = None
-    """Number of dense parameters, instead of layers."""
-    activations_per_sample: Annotated[Annotated[int, Field(ge=0)] | None, LATER] = None
-    """Numbers of one sample that are kept from the forward to the backward pass; they count as memory alone. Unset:
-    inputs and outputs of all layers, and of totals none."""
-    dtype: ComputeDtype = "tf32"
-    """The data type of the matrix products."""
-    gradients: Annotated[Dtype | None, LATER] = None
-    """The format in which gradients are reduced among the ranks, those of replicated tables too. Unset: fp32 beside
-    fp32 and tf32, the format of the matrix products where it has 16 bits, bf16 where it has fewer."""
-    master_weights: Annotated[SumDtype | None, LATER] = None
-    """The format of the weights that the optimizer updates; matrix products in fewer bits have a copy in theirs. Unset:
-    fp32."""
-    optimizer_state: Annotated[SumDtype | None, LATER] = None
-    """The format of what the optimizer keeps for every dense parameter. Unset: fp32."""
-    optimizer: Optimizer = "sgd"
-    extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
-    """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
-    parameters."""
-
-    @property
-    def gradient_format(self) -> words.Dtype:
-        """The format in which gradients are reduced among the ranks."""
-        if self.gradients is not None:
-            return self.gradients
-        if self.dtype == "fp16":
-            return "fp16"
-        return "bf16" if COMPUTE_DTYPE_BYTES[self.dtype] < wire_bytes("fp32") else "fp32"
-
-    @property
-    def copy_bytes(self) -> float:
-        """Bytes of a weight in the format of the matrix products, beside the one that the optimizer updates; 0 where
-        that is the one."""
-        size = COMPUTE_DTYPE_BYTES[self.dtype]
-        return size if size < wire_bytes(self.master_weights or "fp32") else 0.0
-
-    @model_validator(mode="after")
-    def _layers_or_totals(self) -> Self:
-        totals = (self.macs_per_sample is not None, self.parameters is not None)
-        if any(totals) and (self.bottom_mlp or self.top_mlp):
-            message = "give layers (bottom_mlp, top_mlp) or totals (macs_per_sample, parameters), not both"
-            given = "macs_per_sample" if totals[0] else "parameters"
-            raise ConflictError(message, given, "macs_per_sample", "parameters", "bottom_mlp", "top_mlp")
-        if any(totals) and not all(totals):
-            given, other = ("macs_per_sample", "parameters") if totals[0] else ("parameters", "macs_per_sample")
-            raise ConflictError(f"goes with {other}, which is missing; give both", given, other)
-        if self.bottom_mlp and not self.numerical_features:
-            raise ConflictError("needs numerical_features, the width of its input", "bottom_mlp", "numerical_features")
-        return self
 
 
 class Ingestion(Record):

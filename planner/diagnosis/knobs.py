@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, MemoryTier
+from cost_models.workload.dense_part import Dtype
 from cost_models.workload.formats import FORMATS
-from cost_models.workload.models import Dtype, Workload
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
 from planner.problem.numbers import Floats

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from cost_models.shards import PlacementTier, Sharding, StatePlace
-from cost_models.workload.models import Dtype
+from cost_models.workload.dense_part import Dtype
 from planner.document.certificates import Proof
 from planner.document.files import faults_located, read_json, write_file
 from planner.document.moves import Moves

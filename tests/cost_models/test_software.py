@@ -5,7 +5,8 @@ import pytest
 from cost_models.coefficients import software_coefficients
 from cost_models.software import EAGER_LAYERS, EAGER_TABLES, dense_layers, host_work, software_of
 from cost_models.step import StepModel
-from cost_models.workload.models import Dense, Workload
+from cost_models.workload.dense_part import Dense
+from cost_models.workload.models import Workload
 from planner import plan
 from tests.oracles.instances import node_group, topology, workload
 
