@@ -264,7 +264,9 @@ class Workload(Record):
         known = MODES.get(self.software, ())
         if self.software_mode not in known:
             what = f"only {', '.join(known)} is" if known else "none is"
-            message = f"of {self.software} {what} known, not {self.software_mode}; give overhead, the seconds of a step"
+            others = " or ".join(name for name, modes in MODES.items() if self.software_mode in modes)
+            remedy = f"choose software {others}, or give overhead, the seconds of a step"
+            message = f"of {self.software} {what} known, not {self.software_mode}; {remedy}"
             raise ConflictError(message, "software_mode", "software")
 
     @model_validator(mode="after")
