@@ -2,8 +2,9 @@
 
 An all-to-all slows down with the *peers* of a card: the ranks beyond its domain with which one rank exchanges. A flat
 exchange has all of them, one in phases (inside the domain first, then along the rails) a single one of each other
-domain. Sums climb a tree of domains and come down again, or go around a ring of them. No collective is faster than the
-wire: nothing takes more of a card than its few-peer exchanges do.
+domain, and one by rail (of what the ranks of a node have summed) a single one of each other node. Sums climb a tree of
+domains and come down again, or go around a ring of them. No collective is faster than the wire: nothing takes more of a
+card than its few-peer exchanges do.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ class BetweenDomains:
     """What the card of a rank achieves in collectives of the world."""
 
     all_to_all_bytes_per_s: float
+    by_rail_bytes_per_s: float
+    """The same where each rank exchanges with those at its place in the other nodes only."""
     all_reduce_bytes_per_s: float
     exchange_s: float
     """Latency of an all-to-all beyond that of a card and the switches above it."""
@@ -31,7 +34,7 @@ class BetweenDomains:
     """That of a reduce-scatter or an all-gather, beyond an exchange's."""
 
 
-NOTHING = BetweenDomains(np.inf, np.inf, 0.0, 0.0, 0.0)
+NOTHING = BetweenDomains(np.inf, np.inf, np.inf, 0.0, 0.0, 0.0)
 """Where no card is described, or no rank is beyond the domain."""
 
 
@@ -54,11 +57,17 @@ def between_domains(
     doublings = 1.0 if in_network else np.log2(max(domains, 1.0))
     return BetweenDomains(
         all_to_all_rate(link, bytes_per_s, peers),
+        all_to_all_rate(link, bytes_per_s, min(rail_peers(world), peers)),
         all_reduce_rate(link, bytes_per_s, domains, world.per_domain, inside_bytes_per_s, in_network=in_network),
         exchange_latency_s(link, peers),
         float(2 * doublings * _seconds(link, "tree_hop_s")),
         float(max(domains - 2, 0.0) * _seconds(link, "ring_hop_s")),
     )
+
+
+def rail_peers(world: RankGroup) -> float:
+    """Of those beyond the domain of a rank, and beyond its node, the ranks at its place in their nodes."""
+    return (world.size - max(world.per_domain, world.per_node)) / world.per_node
 
 
 def _seconds(link: LinkCoefficients, name: str) -> float:

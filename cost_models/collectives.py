@@ -10,10 +10,11 @@ from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
 from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
-from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, RANK, Blocks, Floats
+from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats
 from cost_models.tables import LENGTH_BYTES, Tables
 
 _REVERSED = {LINK_OUT: LINK_IN, LINK_IN: LINK_OUT, NIC_OUT: NIC_IN, NIC_IN: NIC_OUT}
+_NODE_SUMS = {"output_dist": "node_sums", "gradient_dist": "node_sums_backward"}
 
 
 def _exchanged(blocks: Blocks) -> Floats:
@@ -57,6 +58,19 @@ def gradient_exchange(
     """The output exchange backwards: the same bytes in the other direction, in the gradients' data type."""
     forward = _exchange(tables, blocks, kind, batching, (tables.backward_wire_bytes, tables.backward_sum_bytes), port)
     return {_REVERSED[resource]: load for resource, load in forward.items()}
+
+
+def by_term(stage: str, loads: Loads, blocks: Blocks, kind: RankKind) -> dict[str, Loads]:
+    """The loads of the exchange of a stage, by the term that they belong to: what cards have of sums that the ranks of
+    a node reduce, or of their gradients, is a term of its own where they have another rate there."""
+    if stage not in _NODE_SUMS or kind.nic_node_sums == kind.nic_all_to_all:
+        return {stage: loads}
+    cards = {resource: load for resource, load in loads.items() if resource.kind == "nic"}
+    of_node = np.where(EXTENT_OF_SHARDING[blocks.sharding] == NODE, 1.0, 0.0)
+    of_others = {resource: load * (1 - of_node) for resource, load in cards.items()}
+    faster = kind.nic_all_to_all / kind.nic_node_sums
+    sums = {resource: load * (of_node * faster) for resource, load in cards.items()}
+    return {stage: loads | of_others, _NODE_SUMS[stage]: sums}
 
 
 def _exchange(

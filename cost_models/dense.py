@@ -33,22 +33,33 @@ class DensePass:
 
 
 def dense_seconds(
-    workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float
+    workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float, tile: int
 ) -> DensePass:
-    """Compute time of one rank's samples: matrix products, and activations `passes` times through HBM."""
+    """Compute time of one rank's samples: matrix products, `tile` columns at once, and activations `passes` times
+    through HBM."""
     training = workload.mode == "training"
 
     def seconds(size: DenseSize, *, forward_only: bool) -> float:
-        flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.macs * samples
+        flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.tile_macs * samples
         crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
         return flops / flops_per_s + moved / hbm_bytes_per_s
 
-    parts = dense_parts(workload)
+    parts = dense_parts(workload, tile)
     bottom = parts.pop("bottom_mlp", DenseSize())
     forward = seconds(bottom, forward_only=True)
     backward = seconds(bottom, forward_only=False) - forward if training else 0.0
     return DensePass(forward, backward, seconds(sum(parts.values(), DenseSize()), forward_only=not training))
+
+
+def optimizer_seconds(workload: Workload, hbm_bytes_per_s: float) -> float:
+    """Time in which an optimizer that HBM limits reads weights, gradients and state of the dense part, and writes
+    weights, the copy for the matrix products and state."""
+    dense = workload.dense
+    state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+    read = wire_bytes(dense.master_weights or "fp32") + written_bytes(dense.gradient_format) + state
+    written = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes + state
+    return (read + written) * dense_size(workload).parameters / hbm_bytes_per_s
 
 
 def parameter_bytes(workload: Workload) -> float:

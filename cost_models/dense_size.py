@@ -23,6 +23,8 @@ class DenseSize:
     parameters: int = 0
     activation_elements: int = 0
     """Inputs and outputs of all layers; 0 when the workload gives totals only."""
+    tile_macs: int = 0
+    """Multiply-accumulates with every layer's columns filled up to whole tiles of matrix products."""
 
     @property
     def training_flops(self) -> int:
@@ -34,6 +36,7 @@ class DenseSize:
             self.macs + other.macs,
             self.parameters + other.parameters,
             self.activation_elements + other.activation_elements,
+            self.tile_macs + other.tile_macs,
         )
 
 
@@ -46,23 +49,24 @@ def dense_size(workload: Workload) -> DenseSize:
     return sum(dense_parts(workload).values(), DenseSize())
 
 
-def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
-    """Sizes part by part, in the order of the forward pass; totals that are given count as `top_mlp`."""
+def dense_parts(workload: Workload, tile: int = 1) -> dict[PartName, DenseSize]:
+    """Sizes part by part, in the order of the forward pass; totals that are given count as `top_mlp`. Matrix products
+    compute `tile` columns at once."""
     dense = workload.dense
     if dense.macs_per_sample is not None:
-        return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0)}
+        return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0, dense.macs_per_sample)}
     if not dense.top_mlp and not dense.bottom_mlp:
         return {}
     numerical = dense.bottom_mlp[-1] if dense.bottom_mlp else dense.numerical_features
-    interaction, width = _interaction(workload, dense, numerical)
+    interaction, width = _interaction(workload, dense, numerical, tile)
     return {
-        "bottom_mlp": _layers(itertools.pairwise((dense.numerical_features, *dense.bottom_mlp))),
+        "bottom_mlp": _layers(itertools.pairwise((dense.numerical_features, *dense.bottom_mlp)), tile),
         "interaction": interaction,
-        "top_mlp": _layers(itertools.pairwise((width, *dense.top_mlp))),
+        "top_mlp": _layers(itertools.pairwise((width, *dense.top_mlp)), tile),
     }
 
 
-def _interaction(workload: Workload, dense: Dense, numerical: int) -> tuple[DenseSize, int]:
+def _interaction(workload: Workload, dense: Dense, numerical: int, tile: int) -> tuple[DenseSize, int]:
     """Its size, and the width of its output."""
     vectors = sum(table.feature_count for table in workload.tables)
     embedded = sum(table.feature_count * table.dim for table in workload.tables)
@@ -70,14 +74,15 @@ def _interaction(workload: Workload, dense: Dense, numerical: int) -> tuple[Dens
     if dense.interaction == "dot":
         vectors += bool(dense.bottom_mlp)
         pairs = vectors * vectors
+        macs = pairs * workload.tables[0].dim
         return (
-            DenseSize(pairs * workload.tables[0].dim, 0, width + pairs),
+            DenseSize(macs, 0, width + pairs, macs),
             vectors * (vectors - 1) // 2 + numerical,
         )
     if dense.interaction == "dcn":
         rank, count = dense.dcn_low_rank, dense.dcn_layers
         products = DenseSize(0, 0, 2 * width * count)  # the product with the first layer's input
-        return _layers(_cross_layers(width, rank, count)) + products, width
+        return _layers(_cross_layers(width, rank, count), tile) + products, width
     if dense.interaction == "pool":
         return DenseSize(0, 0, width), -(-embedded // dense.pool_stride) + numerical
     return DenseSize(), width
@@ -88,6 +93,6 @@ def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]
         yield from ((width, rank), (rank, width))
 
 
-def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
-    sizes = (DenseSize(i * o, i * o + o, i + o) for i, o in widths)
+def _layers(widths: Iterable[tuple[int, int]], tile: int) -> DenseSize:
+    sizes = (DenseSize(i * o, i * o + o, i + o, i * -(-o // tile) * tile) for i, o in widths)
     return sum(sizes, DenseSize())

@@ -109,6 +109,8 @@ class RankKind:
     """Row reads per lookup of a pooled table's backward pass, where they were measured on the device."""
     update_row_s: float
     """Time of a lookup in that pass beyond the bytes it moves."""
+    sorts_ids_apart: bool
+    """Whether sorting ids by row before that pass is not part of `update_row_s`: of no calibrated device."""
     update_distinct_row_s: float
     """Time of a distinct row in that pass beyond the bytes it moves."""
     update_row_passes: float
@@ -136,6 +138,8 @@ class RankKind:
     """Whether its port carries what goes out and what comes in one after the other."""
     nic_all_to_all: float
     """Rate of the card that serves the rank (all its cards together); infinite where none is described."""
+    nic_node_sums: float
+    """The same for sums that the ranks of a node have reduced: higher where the software sends them by rail."""
     nic_all_reduce: float
     exchange_hops_s: float
     """Latency that the library adds to that of the card in exchanges."""
@@ -147,6 +151,10 @@ class RankKind:
     """Whether the switches between domains reduce, so that sums cross a card once."""
     pcie_bytes_per_s: float
     """Rate of the rank's own link to the host, and of the uplink of its switch."""
+    exchanges_over_pcie: bool
+    """Whether its port into its domain is its own link to the host."""
+    cards_over_pcie: bool
+    """Whether traffic with its scale-out card crosses its own link to the host."""
     front_end_bytes_per_s: float
     """Rate of its node's cards for training data and remote hosts; 0 without any."""
     memories: Mapping[MemoryTier, MemoryRates]
@@ -161,6 +169,11 @@ class RankKind:
         cards = {FRONT_END: self.node_ranks} if any(each.is_remote for each in self.memories.values()) else {}
         memories = {Resource(memory): ranks[SHARED_BY[memory]] for memory in self.memories}
         return {PCIE: self.pcie_ranks, **memories, **cards}
+
+    def host_link_bytes_per_s(self, bytes_per_s: float) -> float:
+        """Rate at which its own link to the host carries what ranks exchange at another rate over a port or a card
+        behind it. That one was measured through the link, which is therefore no slower."""
+        return max(self.pcie_bytes_per_s, bytes_per_s)
 
     @property
     def link_all_to_all(self) -> float:
@@ -203,16 +216,12 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
     device, software = device_coefficients(group.accelerators.device), software_of(workload)
     ranks = group.accelerators.count
     up = group.links.scale_up
-    domain = group.domain_ranks
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
     hbm = group.accelerators.hbm
-    lookup_rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
     host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
-    domain = min(domain, topology.world_size)
-    all_to_all = _protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value))
+    domain = min(group.domain_ranks, topology.world_size)
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
-    exchanged = _balanced_wire_bytes(workload, topology.world_size, domain)
     world = RankGroup(ranks, domain, topology.world_size)
     beyond = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, in_phases=software.exchange_in_phases)
     return RankKind(
@@ -222,20 +231,12 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         pcie_ranks=min(ranks, group.links.pcie.accelerators_per_switch),
         group_ranks=ranks * group.count,
         domain_ranks=domain,
-        lookup=LookupRates(
-            hbm_bytes_per_s=lookup_rate,
-            l2_bytes_per_s=lookup_rate * device.l2_speedup.value,
-            l2_reach_bytes=_or(device.l2_reach_bytes, (group.accelerators.l2 or 0) * device.l2_reach.value),
-            pcie_bytes_per_s=host_rate,
-            sector_bytes=device.sector_bytes.value,
-            row_s=_or(device.lookup_row_s, 0.0),
-            distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
-            vector_s=_or(device.lookup_vector_s, 0.0),
-        ),
-        lookup_launch_s=(device.lookup_launch_s or software.forward_launch_s).value,
-        update_launch_s=(device.update_launch_s or software.backward_launch_s).value,
+        lookup=_lookup_rates(group, device, host_rate),
+        lookup_launch_s=_launch_s(device.lookup_launch_s, software.forward_launch_s),
+        update_launch_s=_launch_s(device.update_launch_s, software.backward_launch_s),
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
         update_row_s=_or(device.update_row_s, 0.0),
+        sorts_ids_apart=device.update_row_s is None and device.update_passes_per_lookup is None,
         update_distinct_row_s=_or(device.update_distinct_row_s, 0.0),
         update_row_passes=_or(device.update_passes_per_row, software.row_update_passes.value),
         id_cut_s=_or(device.id_cut_s, 0.0),
@@ -244,26 +245,51 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         flops_per_s=achieved_flops(group, workload, device),
-        exchange_protocols=all_to_all,
+        exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
-        sums_slowdown=_sums_slowdown(group, domain, exchanged, topology.world_size),
+        sums_slowdown=_sums_slowdown(group, domain, workload, topology.world_size),
         link_takes_turns=_takes_turns(group, domain),
         nic_all_to_all=beyond.all_to_all_bytes_per_s,
+        nic_node_sums=beyond.by_rail_bytes_per_s if software.node_sums_by_rail else beyond.all_to_all_bytes_per_s,
         nic_all_reduce=beyond.all_reduce_bytes_per_s,
         exchange_hops_s=beyond.exchange_s,
         reduction_hops_s=beyond.reduction_s,
         ring_hops_s=beyond.ring_s,
         reduces_in_network=topology.network.reduces,
         pcie_bytes_per_s=host_rate,
+        exchanges_over_pcie=up is None,
+        cards_over_pcie=group.links.pcie.carries_scale_out,
         front_end_bytes_per_s=_front_end_rate(group),
         memories=_memories(group, device, host_rate),
         memory_bytes=usable_bytes(group),
     )
 
 
+def _lookup_rates(group: NodeGroup, device: DeviceCoefficients, host_bytes_per_s: float) -> LookupRates:
+    """Rates of a lookup on a device of the group."""
+    hbm, l2_bytes = group.accelerators.hbm, group.accelerators.l2 or 0
+    rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
+    return LookupRates(
+        hbm_bytes_per_s=rate,
+        l2_bytes_per_s=rate * device.l2_speedup.value,
+        l2_reach_bytes=_or(device.l2_reach_bytes, l2_bytes * device.l2_reach.value),
+        pcie_bytes_per_s=host_bytes_per_s,
+        sector_bytes=device.sector_bytes.value,
+        row_s=_or(device.lookup_row_s, 0.0),
+        distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
+        vector_s=_or(device.lookup_vector_s, 0.0),
+    )
+
+
 def _or(measured: Coefficient | None, otherwise: float) -> float:
     """What was measured of a device, or a share of its data sheet."""
     return otherwise if measured is None else measured.value
+
+
+def _launch_s(measured: Coefficient | None, otherwise: Coefficient) -> float:
+    """Fixed time of a pass's kernels: as measured on the device, unless the software's are captured in a graph, where
+    launching them is part of the step's overhead."""
+    return _or(measured, otherwise.value) if otherwise.value else 0.0
 
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> float:
@@ -279,7 +305,7 @@ def _protocols(operation: CollectiveOperation, group: NodeGroup, domain: int, sp
     return law.protocols if law else (Protocol(None, spec_rate),)
 
 
-def _sums_slowdown(group: NodeGroup, domain: int, wire: float, world: int) -> float:
+def _sums_slowdown(group: NodeGroup, domain: int, workload: Workload, world: int) -> float:
     """1 unless the measurements of the device's own link tell reduce-scatters and all-gathers apart.
 
     Sums have collectives of their own, whose latency only plans with such tables pay: it is spread over the bytes that
@@ -290,6 +316,7 @@ def _sums_slowdown(group: NodeGroup, domain: int, wire: float, world: int) -> fl
         for operation in ("all_to_all", "reduce_scatter", "all_gather")
     }
     apart = [law for law in laws.values() if law is not None and law.sums_apart]
+    wire = _balanced_wire_bytes(workload, world, domain)
     if len(apart) < len(laws) or not wire:
         return 1.0
     vectors, *sums = apart

@@ -24,7 +24,7 @@ class BlockLoad:
     def __truediv__(self, rate: float) -> "BlockLoad":
         return BlockLoad(self.fixed / rate, self.by_rows / rate, self.everywhere / rate)
 
-    def __mul__(self, factor: float) -> "BlockLoad":
+    def __mul__(self, factor: Floats | float) -> "BlockLoad":
         return BlockLoad(self.fixed * factor, self.by_rows * factor, self.everywhere * factor)
 
 

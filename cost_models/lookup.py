@@ -11,7 +11,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import MemoryRates, RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, cached_share, is_cached_beside
-from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, PCIE, Resource
+from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     DATA_PARALLEL,
@@ -159,9 +159,14 @@ class Lookup:
         A rank that fetches alone waits for whatever takes longest on the way to each memory (`fetches`). What ranks
         share idles while they fetch from elsewhere: for as long as that takes if they are there at the same time, as
         ranks with as much from each memory are; prefetched, when ranks drift apart, for as long as it takes one alone.
+        Its own link is free while it waits for a memory: what it exchanges over the link meets rows, either way, for as
+        long as these cross it. Prefetched misses come while the rank works on its caches, which is no part of what
+        hides them all the same (see `StepCosts`): of what ranks share, each rank's work hides its share.
         """
         sharing = self._kind.ranks_sharing
-        seconds = {resource: np.zeros(len(self._blocks)) for resource in (*sharing, FETCHES)}
+        seconds = {
+            resource: np.zeros(len(self._blocks)) for resource in (*sharing, FETCHES, HOST_LINK_OUT, HOST_LINK_IN)
+        }
         for memory in self._kind.memories:
             busy = {resource: np.asarray(load.by_rows) for resource, load in self.fetch(memory).items()}
             seconds[FETCHES] += np.maximum.reduce(list(busy.values()))
@@ -169,7 +174,19 @@ class Lookup:
                 beside = {other: 1 if is_prefetched else sharing.get(other, 1) for other in busy}
                 takes = [load * beside[other] for other, load in busy.items() if beside[other] <= ranks]
                 seconds[resource] += np.maximum(busy.get(resource, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
-        return {resource: BlockLoad(by_rows=of_blocks) for resource, of_blocks in seconds.items()}
+            for way in (HOST_LINK_OUT, HOST_LINK_IN):
+                seconds[way] += busy[PCIE]
+        worked_s = self._cache_work_s() if is_prefetched else np.zeros(len(self._blocks))
+        return {
+            resource: BlockLoad(by_rows=np.maximum(of_blocks - worked_s / sharing.get(resource, 1), 0.0))
+            for resource, of_blocks in seconds.items()
+        }
+
+    def _cache_work_s(self) -> Floats:
+        """[n] device time of finding the rows of a step in caches, and of updating what is there, of all rows."""
+        software, blocks = self._software, self._blocks
+        search = np.where(IS_CACHED[blocks.tier], terms.cache_search(self._reads, software), 0.0)
+        return search + np.where(KEEPS_STATE_BELOW[blocks.tier], self._unique * software.cache_update_s.value, 0.0)
 
     def backward(self) -> Loads:
         """Gradients of the rows summed, rows and optimizer state read and written.
@@ -184,7 +201,7 @@ class Lookup:
         passes = np.where(tables.pooled == 1, pooled_passes, software.sequence_backward_passes.value)
         passes = passes[self._blocks.table]
         hot, cold = self._on_device, self._in_place
-        by_row: Floats = self._lookups * kind.update_row_s
+        by_row: Floats = self._lookups * kind.update_row_s + self.id_sort()
         if kind.lookup.distinct_row_s is not None:
             of_vectors, on_device = terms.evicted_backward(hot, passes, kind, software)
         else:
@@ -210,6 +227,13 @@ class Lookup:
         whole = (kind.dense_update_s * tables.gradient_held_bytes + coded) * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
         return self._in_turn(BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere), host)
+
+    def id_sort(self) -> Floats:
+        """[n] seconds on the device that sorting ids by row takes of `backward`; of a calibrated device it is part of
+        each lookup's time."""
+        if not self._kind.sorts_ids_apart:
+            return np.zeros(len(self._blocks))
+        return terms.id_sort(self._lookups, self._kind.lookup, self._software)
 
     def _at(self, memory: MemoryTier) -> NDArray[np.bool_]:
         """[n] whether what HBM does not hold of a block is in this memory."""

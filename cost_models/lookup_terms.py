@@ -119,6 +119,15 @@ def fetched_bytes(missed: Numbers, row_bytes: Numbers, software: SoftwareCoeffic
     return np.asarray(software.cache_fetch_passes.value * np.asarray(missed) * row_bytes)
 
 
+def id_sort(lookups: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
+    """Sorting the ids of a backward pass by row, so that the gradients of a row are summed: by ids, whatever the width.
+
+    Every block of a table's columns has an update of its own, and sorts all of its ids.
+    """
+    moved = software.id_sort_bytes.value if software.id_sort_bytes else 0.0
+    return np.asarray(np.asarray(lookups) * moved / rates.hbm_bytes_per_s)
+
+
 def backward(reads: Reads, passes: Numbers, rates: LookupRates, software: SoftwareCoefficients) -> Floats:
     """Gradients summed by row, rows and the state that is there too read and written, all on the device.
 

@@ -171,6 +171,11 @@ class CostModel(ABC):
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
 
+    def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """Costs that are those of `block_costs` in the columns of `protocol_stages`, where other lines change them; the
+        other columns, and the bytes, are left out."""
+        return self.block_costs(blocks, kind)
+
     @abstractmethod
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
@@ -244,6 +249,10 @@ class CostModel(ABC):
 
     def mixing_seconds(self, shardings: Ints) -> float:  # noqa: ARG002
         """What a step takes longer than its stages say where these kinds of sharding are in use; 0 where unknown."""
+        return 0.0
+
+    def cache_launch_seconds(self, tiers: Ints) -> float:  # noqa: ARG002
+        """What a step takes longer than its stages say where tables are in these tiers; 0 where unknown."""
         return 0.0
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:  # noqa: ARG002

@@ -1,5 +1,6 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +9,21 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense import optimizer_seconds
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
-from cost_models.resources import DEVICE, FETCHES, FRONT_END, NIC_OUT, PCIE, WAYS, Resource
+from cost_models.resources import (
+    DEVICE,
+    FETCHES,
+    FRONT_END,
+    HOST_LINK_IN,
+    HOST_LINK_OUT,
+    NIC_OUT,
+    PCIE,
+    WAYS,
+    Resource,
+)
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.stages import STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
 from cost_models.workload.models import Workload
@@ -21,7 +33,15 @@ from topologies.fabric import Fabric
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _REDUCED = frozenset({"all_reduce", "replica_all_reduce"})
+_NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
+
+
+def _card_bytes_per_s(term: str, kind: RankKind) -> float:
+    """What a card achieves in the collective of a term."""
+    if term in _REDUCED:
+        return kind.nic_all_reduce
+    return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
 
 
 @dataclass(frozen=True)
@@ -93,10 +113,20 @@ class Schedule:
 
     @property
     def fetched_over(self) -> tuple[Resource, ...]:
-        """What cache misses load: what ranks share on the way to each memory, and the rank that waits for them."""
+        """What cache misses load: what ranks share on the way to each memory, the rank that waits for them, and its own
+        link where they meet what ranks exchange."""
         over_network = any(rates.is_remote for kind in self._kinds for rates in kind.memories.values())
         cards = (FRONT_END,) if over_network else ()
-        return (PCIE, *cards, *map(Resource, self.memories), FETCHES)
+        own = (HOST_LINK_OUT, HOST_LINK_IN) if self.is_prefetched and self._exchanges_over_host_links else ()
+        return (PCIE, *cards, *map(Resource, self.memories), FETCHES, *own)
+
+    @property
+    def _exchanges_over_host_links(self) -> bool:
+        """Whether ranks exchange over links that lead to hosts, too."""
+        has_cards = self._has(NIC_OUT)
+        return self._topology.world_size > 1 and any(
+            kind.exchanges_over_pcie or (has_cards and kind.cards_over_pcie) for kind in self._kinds
+        )
 
     @property
     def is_prefetched(self) -> bool:
@@ -129,8 +159,8 @@ class Schedule:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
         reached = [(resource, 1.0)]
         if resource.kind == "nic":
-            card = self._kinds[kind]
-            achieved = card.nic_all_reduce / card.nic_all_to_all if term in _REDUCED else 1.0
+            card = self._kinds[kind].nic_all_to_all
+            achieved = _card_bytes_per_s(term, self._kinds[kind]) / card if math.isfinite(card) else 1.0
             reached += [
                 (uplink.resource, float(uplink.seconds_per_card_second[kind]) * achieved)
                 for uplink in self.uplinks
@@ -142,8 +172,22 @@ class Schedule:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "all_reduce" and self.all_reduce_meets_ids:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
+        if (share := self._share_of_host_link(term, resource, kind)) > 0:
+            reached.append((Resource("host_link", resource.way), share))
         columns = ((self.column(term, one), factor) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
+        """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
+        do not cross it."""
+        own = self._kinds[kind]
+        if resource.kind == "link" and own.exchanges_over_pcie:
+            rate = own.link_all_reduce if term in _REDUCED else own.link_all_to_all
+        elif resource.kind == "nic" and own.cards_over_pcie:
+            rate = _card_bytes_per_s(term, own)
+        else:
+            return 0.0
+        return rate / own.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0
 
     def _share_of_card(self, kind: int) -> float:
         """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""
@@ -153,8 +197,15 @@ class Schedule:
 
     @cached_property
     def overheads(self) -> Floats:
-        """[S] seconds that a stage takes whatever its loads, latencies of collectives aside."""
-        return np.array([self._software.step_overhead_s.value * (stage == "overhead") for stage in self.stages])
+        """[S] seconds that a stage takes whatever its loads, latencies of collectives aside.
+
+        The dense optimizer was measured as a part of the fixed overhead; it counts where it takes longer.
+        """
+        overhead_s = self._software.step_overhead_s.value
+        if self._setting.is_training:
+            slowest = min(kind.hbm_bytes_per_s for kind in self._kinds)
+            overhead_s = max(overhead_s, optimizer_seconds(self._workload, slowest))
+        return np.array([overhead_s * (stage == "overhead") for stage in self.stages])
 
     @property
     def collectives(self) -> tuple[str, ...]:

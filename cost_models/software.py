@@ -14,7 +14,7 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.workload.dense_part import Dense
-from cost_models.workload.models import Workload
+from cost_models.workload.models import SoftwareMode, Workload
 from cost_models.workload.optimizers import STATE
 
 CROSS_LAYER_PRODUCTS = 2
@@ -109,9 +109,18 @@ def host_work(workload: Workload) -> tuple[HostPart, ...]:
     return host_parts(host, counts, overhead_s / sum(part.seconds for part in host_parts(host, fitted_to)))
 
 
+def _of_mode(software: SoftwareCoefficients, mode: SoftwareMode | None) -> SoftwareCoefficients:
+    """The profile with the passes over activations that the mode has."""
+    passes = software.activation_passes_of_mode
+    if mode is None or passes is None or mode not in passes.by_mode:
+        return software
+    told = {"value": passes.by_mode[mode], **passes.model_dump(include={"kind", "source", "residual_90"})}
+    return software.model_copy(update={"activation_passes": software.activation_passes.model_copy(update=told)})
+
+
 def software_of(workload: Workload) -> SoftwareCoefficients:
     """The software profile of a workload, with the fixed overhead that it states or that its mode has."""
-    software = software_coefficients(workload.software)
+    software = _of_mode(software_coefficients(workload.software), workload.software_mode)
     own = software.step_overhead_s
     if workload.overhead is not None:
         told = {"value": workload.overhead, "kind": "assumed", "source": "stated by the workload", "residual_90": 0.0}

@@ -90,6 +90,7 @@ TERMS: tuple[TermSpec, ...] = (
     TermSpec("input_dist", "input_dist", "ids", overlaps=lambda setting: setting.has_pipeline),
     TermSpec("lookup_forward", "lookup_forward", "tables"),
     TermSpec("output_dist", "output_dist", "exchange"),
+    TermSpec("node_sums", "output_dist", "exchange"),
     TermSpec("bottom_mlp_forward", "output_dist", "bottom"),
     TermSpec("dense", "dense", "device"),
     TermSpec(
@@ -100,6 +101,7 @@ TERMS: tuple[TermSpec, ...] = (
         overlaps=lambda setting: setting.has_prefetch,
     ),
     TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
+    TermSpec("node_sums_backward", "gradient_dist", "exchange", when=_training),
     TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),
     TermSpec("lookup_backward", "lookup_backward", "tables", when=_training),
     TermSpec(

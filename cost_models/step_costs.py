@@ -18,7 +18,7 @@ import numpy as np
 from cost_models import collectives
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients_used import StepCoefficients
-from cost_models.dense import dense_seconds
+from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.kinds import RankKind, rank_kinds
@@ -32,6 +32,7 @@ from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
     HBM,
+    IS_CACHED,
     MEMORY_HBM,
     MEMORY_TIERS,
     TABLE_WISE,
@@ -126,7 +127,7 @@ class StepCosts(CostModel):
         where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
         for number in range(max(counts)):
             model = self.at_protocols(tuple(min(number, count - 1) for count in counts))
-            load, none = model._placed(placed, model._exchange_costs)
+            load, none = model._placed(placed, model.exchange_costs)
             seconds.append(model._evaluation(load, none).stage_seconds[where])
         return self.at_protocols(tuple(np.argmin(seconds, axis=0).tolist()))
 
@@ -154,13 +155,7 @@ class StepCosts(CostModel):
             self._put(base[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
             self._put(base[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
-            dense = dense_seconds(
-                workload,
-                self.batching.samples_per_rank,
-                kind.flops_per_s,
-                kind.hbm_bytes_per_s,
-                software.activation_passes.value,
-            )
+            dense = self._dense_seconds(kind, software.activation_passes.value)
             self._put(base[k], "dense", {DEVICE: dense.rest_s}, k)
             self._put(base[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
@@ -170,6 +165,17 @@ class StepCosts(CostModel):
                 reduce = collectives.all_reduce_seconds(gradient, kind, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
         return base
+
+    def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
+        """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
+        rates, tile = (kind.flops_per_s, kind.hbm_bytes_per_s), self.coefficients.software.tile_columns
+        return dense_seconds(self.workload, self.batching.samples_per_rank, *rates, passes, tile)
+
+    def activation_seconds(self) -> float:
+        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
+        passes = self.coefficients.software.activation_passes.value
+        slowest = max(self.kinds, key=lambda kind: self._dense_seconds(kind, passes).rest_s)
+        return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
 
     def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
         """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of
@@ -202,7 +208,8 @@ class StepCosts(CostModel):
     def _hidden_seconds(self) -> float:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids, which travel from one
         forward pass to the one that needs them. Under the prefetch pipeline, a step earlier, the lookups hide them too,
-        and cache misses beside them. It is the least of all kinds of rank, for a load spread evenly.
+        and cache misses beside them. It is the least of all kinds of rank, for an even load of tables in HBM; what
+        caches take more is in `Lookup.fetches`.
         """
         blocks, world = _whole_tables(self.tables), self.topology.world_size
         passes = 2 if self.workload.pipeline == "prefetch" else 1
@@ -211,7 +218,7 @@ class StepCosts(CostModel):
             lookup = Lookup(self.tables, blocks, kind, self.batching, self.coefficients.software)
             parts = [loads[DEVICE] for loads in (lookup.backward(), lookup.forward())[:passes]]
             hidden.append(sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts) / world)
-        return min(hidden) + self.coefficients.software.step_overhead_s.value
+        return min(hidden) + float(self.schedule.overheads.sum())
 
     def _let_the_next_batch_hide(self) -> None:
         """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part.
@@ -244,27 +251,22 @@ class StepCosts(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
-            **self._exchange_terms(blocks, kind),
+            **_exchange_terms(self, blocks, kind),
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
-    def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
-        """What blocks exchange, at the model's lines."""
-        given = (self.tables, blocks, self.kinds[kind], self.batching)
-        terms = {"output_dist": collectives.output_exchange(*given, self.port_bytes_per_s("output_dist", kind))}
-        if not self.coefficients.software.ids_arrive_sharded:
-            terms["input_dist"] = collectives.id_exchange(*given, self.port_bytes_per_s("input_dist", kind))
-        if self.tables.training:
-            terms["gradient_dist"] = collectives.gradient_exchange(*given, self.port_bytes_per_s("gradient_dist", kind))
-            terms["replica_all_reduce"] = collectives.replica_all_reduce(*given[:3], self.tables.gradient_wire_bytes)
-        return terms
+    def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
+        """[n] seconds on the device that sorting the ids of each block takes of its update."""
+        if not self.tables.training:
+            return np.zeros(len(blocks))
+        return Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software).id_sort()
 
-    def _exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+    def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange, and no bytes."""
-        parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
+        parts, none = self._summed(_exchange_terms(self, blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
     def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
@@ -288,6 +290,12 @@ class StepCosts(CostModel):
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
 
+    def cache_launch_seconds(self, tiers: Ints) -> float:
+        """Launches of the kernels that search the caches, once on each rank for all of its tables. Where misses are
+        prefetched, caches are searched beside the step before."""
+        launch, is_searched = self.coefficients.software.cache_launch_s, bool(IS_CACHED[tiers].any())
+        return launch.value if launch and is_searched and not self.schedule.is_prefetched else 0.0
+
     def mixing_seconds(self, shardings: Ints) -> float:
         """Kernels and exchanges of every kind of sharding beyond the first one, and their vectors joined. 0 for devices
         on which the latter was not measured."""
@@ -303,6 +311,19 @@ class StepCosts(CostModel):
         joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
         joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
+
+
+def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Loads]:
+    """What blocks exchange on a kind of rank, at the model's lines."""
+    own, tables, terms = model.kinds[kind], model.tables, dict[str, Loads]()
+    left_out = {"input_dist": model.coefficients.software.ids_arrive_sharded, "gradient_dist": not tables.training}
+    for stage, exchange in _EXCHANGE_OF.items():
+        if not left_out.get(stage, False):
+            loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
+            terms |= collectives.by_term(stage, loads, blocks, own)
+    if tables.training:
+        terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, own, tables.gradient_wire_bytes)
+    return terms
 
 
 def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:

@@ -31,7 +31,7 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.model import BATCH_COPY, Evaluation
-from cost_models.resources import DEVICE, FETCHES, PCIE, Resource
+from cost_models.resources import DEVICE, FETCHES, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HOME,
@@ -83,7 +83,7 @@ _MEASURED_INSTEAD = {
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
 _DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
-_EFFICIENCY: dict[Resource, str] = {PCIE: "pcie_efficiency"}
+_EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
 _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
 
@@ -256,7 +256,9 @@ class _StageErrors:
         """Matrix products, and activations through device memory."""
         model, kind = self._model, self._model.kinds[self._kind]
         samples = model.batching.samples_per_rank
-        flops = dense_seconds(model.workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, 0.0).total_s
+        flops = dense_seconds(
+            model.workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, 0.0, self._software.tile_columns
+        ).total_s
         yield self._of("device", "flop_utilization", min(flops, seconds), {})
         if seconds > flops:
             yield self._of("device", "activation_efficiency", seconds - flops, {})

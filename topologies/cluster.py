@@ -152,6 +152,9 @@ class Pcie(Record):
     accelerators_per_switch: Count = 1
     """How many accelerators share one uplink of the same bandwidth to the host."""
     latency: Seconds = 1e-6
+    carries_scale_out: Annotated[bool, Field(strict=True, exclude_if=lambda carries: carries)] = True
+    """Whether traffic with a scale-out card crosses the accelerator's own link, as where both hang on one switch; false
+    where the accelerator reaches its card by lanes of their own."""
 
 
 class Nics(Record):

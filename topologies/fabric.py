@@ -17,6 +17,7 @@ from topologies.cluster import NodeGroup, Topology
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Vertex = tuple[str | int, ...]
 """`("rank", 3)`, `("port", 3)`, `("scale-up", 0)`, `("pcie", 1)`, `("host", 0)`, `("nic", 3)`,
 `("switch", level, 2)`, `("core",)`, `("ddr", 0)`, `("ssd", 0)`, `("scm", 0)`, `("front-end", 0)`, `("remote", 0)` (the
@@ -33,6 +34,7 @@ class Fabric:
         domain_of_rank: [W] scale-up domain; the ranks of a node where there is no scale-up fabric.
         scale_up_bytes_per_s: [W] from the rank into its domain; 0 where there is no scale-up fabric.
         port_bytes_per_s: [W] the rank's own PCIe link.
+        port_carries_cards: [W] whether traffic with the rank's card crosses that link.
         nic_of_rank: [W] the scale-out card that serves the rank, -1 for none. Several cards of one rank are
             one card with their bandwidths summed.
         nic_bytes_per_s: [M] of each card.
@@ -64,6 +66,7 @@ class Fabric:
 
         pcie = [group.links.pcie for group in groups]
         self.port_bytes_per_s: Floats = self._per_rank([link.bandwidth for link in pcie])
+        self.port_carries_cards: Flags = self._per_rank([link.carries_scale_out for link in pcie]) > 0
         self.pcie_switch_of_rank: Ints = self._shares([link.accelerators_per_switch for link in pcie])
         self.pcie_switch_bytes_per_s: Floats = self._per_owner(self.pcie_switch_of_rank, self.port_bytes_per_s)
         self._add_cards()

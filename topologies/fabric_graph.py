@@ -91,7 +91,10 @@ def _add_rank(builder: _Builder, fabric: Fabric, rank: int, group: NodeGroup) ->
     builder.join(port, switch, "pcie", rate, 0.0, PCIE_COST)
     builder.join(switch, ("host", int(fabric.node_of_rank[rank])), "pcie", rate, 0.0, SWITCH_COST)
     if (nic := int(fabric.nic_of_rank[rank])) >= 0:
-        builder.join(port, ("nic", nic), "pcie", rate, 0.0, CARD_COST)
+        if links.pcie.carries_scale_out:
+            builder.join(port, ("nic", nic), "pcie", rate, 0.0, CARD_COST)
+        else:
+            builder.join(("rank", rank), ("nic", nic), "pcie", float(fabric.nic_bytes_per_s[nic]), 0.0, CARD_COST)
 
 
 def _add_host(builder: _Builder, fabric: Fabric, node: int, group: NodeGroup) -> None:

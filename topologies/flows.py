@@ -57,7 +57,7 @@ def upward_flows(fabric: Fabric, group: Ints) -> Iterator[Flow]:
     """The flows of an all-to-all of the distinct ranks `group` [k], from the ranks upwards.
 
     O(k log k). The links that go from a port to its switch and to its card are left out: the port's own link
-    has the same bandwidth and at least their traffic.
+    has the same bandwidth and at least their traffic. So are lanes of a rank to its card, which have that of the card.
     """
     peers = _Peers(fabric, group)
     up = fabric.scale_up_bytes_per_s[group] > 0
@@ -73,7 +73,7 @@ def upward_flows(fabric: Fabric, group: Ints) -> Iterator[Flow]:
         lambda i: (("rank", int(group[i])), ("scale-up", int(domain[i]))),
     )
     yield Flow(
-        over_pcie + over_network,
+        over_pcie + np.where(fabric.port_carries_cards[group], over_network, 0),
         fabric.port_bytes_per_s[group],
         lambda i: (("rank", int(group[i])), ("port", int(group[i]))),
     )

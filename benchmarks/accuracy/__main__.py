@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks import torchrec_runs
 from benchmarks.accuracy import (
     bus_bandwidth,
     deepep,
@@ -26,6 +27,7 @@ from benchmarks.accuracy import (
     nccl,
     new_systems,
     ranking,
+    tbe_b200,
     tbe_h100,
     tbe_mi350,
     ugache,
@@ -42,6 +44,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     dim_sweep.DATA_SET,
     tbe_h100.DATA_SET,
     tbe_mi350.DATA_SET,
+    tbe_b200.DATA_SET,
     ugache.DATA_SET,
     hkv.DATA_SET,
     deepep.DATA_SET,
@@ -131,6 +134,7 @@ def main() -> int:
                 nccl.transfer(wanted.folder),
                 [each.order for each in found if each.order],
                 new_systems.errors(wanted.folder),
+                torchrec_runs.errors().error,
             )
         )
     return 0

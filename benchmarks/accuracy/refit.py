@@ -12,6 +12,7 @@ from benchmarks.accuracy import (
     host_work,
     mlperf,
     refit_collectives,
+    tbe_b200,
     tbe_h100,
     tbe_mi350,
     ugache,
@@ -35,8 +36,9 @@ SHARED_WITH_HUGECTR = (
 def fits(folder: Path) -> dict[str, Fit]:
     """The fit of each data set that has one set of coefficients. Raises UndeterminedError."""
     return {
-        "tbe_h100": tbe_h100.refit(tbe_h100.cases(folder), tbe_h100.shipped()),
+        "tbe_h100": tbe_h100.refit(tbe_h100.cases(folder), tbe_h100.shipped(), must_be_determined=False),
         "tbe_mi350": tbe_mi350.refit(tbe_mi350.cases(folder), tbe_mi350.shipped()),
+        "tbe_b200": tbe_b200.refit(tbe_b200.cases(folder), tbe_b200.shipped(), must_be_determined=False),
         "host_work": host_work.refit(host_work.cases(folder), host_work.shipped(), must_be_determined=False),
         "dim_sweep": dim_sweep.refit(dim_sweep.cases(folder), dim_sweep.shipped(), must_be_determined=False),
         "hkv": hkv.refit(hkv.cases(folder), hkv.shipped()),
@@ -53,6 +55,7 @@ def values_by_file(folder: Path) -> dict[Path, Mapping[str, float]]:
     return {
         DIRECTORY / "devices" / f"{tbe_h100.DEVICE}.yaml": {"lookup_efficiency": tbe["lookup_efficiency"]},
         DIRECTORY / "devices" / f"{tbe_mi350.DEVICE}.yaml": found["tbe_mi350"].values,
+        DIRECTORY / "devices" / f"{tbe_b200.DEVICE}.yaml": found["tbe_b200"].values,
         DIRECTORY / "host" / f"{host_work.SOFTWARE}.yaml": found["host_work"].values,
         DIRECTORY / "software" / "torchrec.yaml": software,
         DIRECTORY / "software" / "hugectr.yaml": {name: tbe[name] for name in SHARED_WITH_HUGECTR},

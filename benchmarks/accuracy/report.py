@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from benchmarks import torchrec_runs
 from benchmarks.accuracy import new_systems, ranking
 from benchmarks.accuracy.new_systems import PartError
 from benchmarks.accuracy.ranking import DataSetOrder
@@ -87,6 +88,13 @@ below HBM; there the error bar is that of the terms.
 """
 
 
+RATIOS = """## Ratios between TorchRec's own runs
+
+*{verdict}.* TorchRec publishes run times of its train pipeline on two GPUs that it does not name. Ratios between the
+configurations of one commit, each predicted with the system that is nearest on the others (`python -m
+benchmarks.torchrec_runs`), were to be met within {aim} at the median: of {rows} ratios it is {median}, the
+worst {worst} ([why](../decisions/0023-what-the-host-does.md)).
+"""
 NOT_PREDICTED = """## Data that is not predicted
 
 - SimAI's table of bus efficiencies: no device, no link and no origin is stated, so no time follows from it.
@@ -105,8 +113,10 @@ def page(
     transfer: pd.DataFrame,
     orders: Sequence[DataSetOrder],
     parts: Sequence[PartError],
+    ratio_errors: pd.Series,
 ) -> str:
-    """The page of the documentation; `transfer` has a row per system and other system, with `origin`, `mean_error`."""
+    """The page of the documentation; `transfer` has a row per system and other system, with `origin`, `mean_error`;
+    `ratio_errors` are those of TorchRec's own runs."""
     notes = "\n".join(f"- `{dataset.name}`: {dataset.note}." for dataset, _ in found)
     ends = transfer.groupby("origin").mean_error.agg(["min", "max"])
     lines = [
@@ -114,12 +124,17 @@ def page(
         ["---", "---"],
         *([ORIGINS[str(name)], f"{_percent(row['min'])} to {_percent(row['max'])}"] for name, row in ends.iterrows()),
     ]
+    off, aim = ratio_errors.abs(), torchrec_runs.AIM
+    verdict = "Missed" if off.median() > aim else "Met"
+    ratios = RATIOS.format(
+        verdict=verdict, aim=_percent(aim), rows=len(off), median=_percent(off.median()), worst=_percent(off.max())
+    )
     links = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return "\n".join(
         [
             f"{INTRODUCTION}\n{table([summary for _, summary in found])}\n\n{notes}\n",
             f"{PICKING}\n{ranking.table(orders)}\n",
             f"{NEW_SYSTEMS}\n{new_systems.table(parts)}\n",
-            f"{LINKS}\n{links}\n\n{NOT_PREDICTED}",
+            f"{LINKS}\n{links}\n\n{ratios}\n{NOT_PREDICTED}",
         ]
     )

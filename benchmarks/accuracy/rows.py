@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cost_models.calibration.robust import Fit
+from cost_models.coefficients import device_coefficients
 
 COLUMNS = ("label", "group", "measured_s", "predicted_s", "low_s", "high_s", "naive_s", "torchrec_s", "gated", "alike")
 """Of every data set's frame: what the row is, what it is held out by, seconds measured, predicted, the 90 % band's
@@ -57,6 +58,12 @@ class Summary:
 def frame(records: Iterable[dict[str, object]]) -> pd.DataFrame:
     """Records as a frame with the columns of every data set."""
     return pd.DataFrame(list(records), columns=list(COLUMNS))
+
+
+def device_values(device: str, names: Iterable[str]) -> dict[str, float]:
+    """Coefficients of a device, by name."""
+    coefficients = device_coefficients(device)
+    return {name: getattr(coefficients, name).value for name in names}
 
 
 def leave_one_group_out(

@@ -42,6 +42,7 @@ FITTED = {
     "uvm_forward_passes_per_row": "software",
     "uvm_backward_passes_per_row": "software",
     "cache_search_s": "software",
+    "cache_launch_s": "software",
     "cache_update_s": "software",
     "cache_fetch_passes": "software",
 }
@@ -164,6 +165,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     rewritten = terms.rewritten_rows(reads.unique, software)
     rows_in_place, state_in_place = rewritten * reads.row_bytes / host, rewritten * reads.state_bytes / host
     without_state = replace(reads, state_arrays=0.0)
+    sorting = terms.id_sort(reads.lookups, rates, software)
     on_cache = terms.backward(without_state, passes, rates, software) + reads.unique * software.cache_update_s.value
     tiers = [rows.tier == "hbm", rows.tier == "uvm_caching", rows.tier == "uvm"]
     on_device = terms.read_rows(reads, rates)
@@ -174,12 +176,12 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
             tiers,
             [
                 on_device,
-                on_device + terms.cache_search(reads, software) + fetched,
+                on_device + software.cache_launch_s.value + terms.cache_search(reads, software) + fetched,
                 terms.in_place_rows(reads, software) * reads.row_bytes / host,
             ],
         )
     )
-    backward = np.select(
+    backward = sorting + np.select(
         tiers,
         [
             terms.backward(reads, passes, rates, software),

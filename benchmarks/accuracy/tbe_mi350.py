@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
+from benchmarks.accuracy.rows import DataSet, device_values, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.access import unique_rows
 from cost_models.calibration.robust import Fit, fit
@@ -32,8 +32,7 @@ def cases(folder: Path) -> pd.DataFrame:
 
 def shipped() -> dict[str, float]:
     """The fitted coefficients as they are."""
-    device = device_coefficients(DEVICE)
-    return {name: getattr(device, name).value for name in FITTED}
+    return device_values(DEVICE, FITTED)
 
 
 def _reads(configuration: str) -> terms.Reads:

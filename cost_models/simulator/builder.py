@@ -128,7 +128,7 @@ class Builder:
                 reduced = self._exchanges.all_reduce(step, everyone, size, ready)
         update = Label("embedding update", "update", COMPUTE, step)
         self._kernels(update, self._update_launch_s, demand.backward_s, slow, gradients)
-        self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s)
+        self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._exchanges.all_reduce(step, everyone, total, streams.last(COMPUTE))

@@ -54,10 +54,16 @@ class Collectives:
         return self._spreads.hubs()
 
     def all_to_all(
-        self, groups: ProcessGroups, to_each: Floats, way: Way, beyond: ProcessGroups | None = None
+        self,
+        groups: ProcessGroups,
+        to_each: Floats,
+        way: Way,
+        beyond: ProcessGroups | None = None,
+        *,
+        node_sums: bool = False,
     ) -> list[Transfer]:
         """Every rank sends (OUT) or gets (IN) `to_each` [W] bytes to or from every other rank of its group, or every
-        rank of its group that is not in its smaller group of `beyond`."""
+        rank of its group that is not in its smaller group of `beyond`: `node_sums` at the rate of these."""
         near = beyond or self._apart
         whole, part, close = (
             np.bincount(place, weights=to_each)[place]
@@ -67,7 +73,9 @@ class Collectives:
         own = np.bincount(shared, weights=to_each)[shared]
         listed = [(True, self._spreads.inside(groups, near, way), part - own)]
         if groups.leave_domains:
-            listed.append((False, self._spreads.beyond(groups, near, way), whole - part - close + own))
+            listed.append(
+                (False, self._spreads.beyond(groups, near, way, node_sums=node_sums), whole - part - close + own)
+            )
         transfers = []
         for inside, spreads, back in listed:
             flows = [Flow(np.where(each.peers > 0, to_each * each.unit, 0.0), each.uses, each.hubs) for each in spreads]

@@ -36,7 +36,7 @@ class DenseKernels:
         self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> None:
         self._streams, self._network, self._workload, self._software = streams, network, workload, software
-        self._sizes = dense_parts(workload)
+        self._sizes = dense_parts(workload, software.tile_columns)
         self.parameters = sum(size.parameters for size in self._sizes.values())
         """Weights of the dense part, on every rank."""
         self._samples = workload.batch(network.world) / network.world
@@ -69,7 +69,7 @@ class DenseKernels:
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
         crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
-        return np.asarray(self._samples * (FORWARD_FLOPS_PER_MAC * size.macs / flops + moved / hbm) * slow)
+        return np.asarray(self._samples * (FORWARD_FLOPS_PER_MAC * size.tile_macs / flops + moved / hbm) * slow)
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""

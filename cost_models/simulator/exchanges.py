@@ -61,7 +61,7 @@ class Exchanges:
             to_each = sums / holders.size / network.world
             transfers = [
                 *collectives.reduce_scatter(holders, sums),
-                *collectives.all_to_all(everyone, to_each, way, beyond=holders),
+                *collectives.all_to_all(everyone, to_each, way, beyond=holders, node_sums=extent.reach == "group"),
             ]
             exchanges.append((extent.exchange, of_world if extent.reach == "world" else "all-to-all", transfers))
         ends = []

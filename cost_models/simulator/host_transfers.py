@@ -59,15 +59,16 @@ class HostTransfers:
             end = self._streams.move(fetched, amount, uses, after)
         return end
 
-    def in_place(self, kernel: Label, amount: Floats, busy_s: Floats) -> Ints:
-        """A kernel reads and writes memories of the node, [memories, W] bytes, all of them at once."""
+    def in_place(self, kernel: Label, amount: Floats, busy_s: Floats, *, written: float = 0.0) -> Ints:
+        """A kernel reads memories of the node and, for a share of the bytes, writes them: [memories, W] bytes, all of
+        them at once."""
         streams = self._streams
         before = streams.last(COMPUTE)
         ends = [before]
         for memory in np.flatnonzero(amount.any(axis=1)).tolist():
             streams.turn_back(COMPUTE, before)
             tier = MEMORY_TIERS[memory]
-            uses = self._network.in_place(tier, _per_byte(busy_s[memory], amount[memory]))
+            uses = self._network.in_place(tier, _per_byte(busy_s[memory], amount[memory]), written)
             name = f"{kernel.name} (PCIe)" if tier == "ddr" else f"{kernel.name}, {tier.upper()} (PCIe)"
             ends.append(streams.move(replace(kernel, name=name), amount[memory], uses))
         return ends[-1] if len(ends) <= 2 else streams.join(COMPUTE, ends)

@@ -140,6 +140,8 @@ class LookupWork:
         rows_again = kind.update_row_passes * hot * row_s
         state_again = software.update_passes.value * tables.state_arrays[table] * hot * row_s
         backward = self._gradient_s(row_s) + reads.lookups * kind.update_row_s
+        if software.id_sort_bytes and kind.sorts_ids_apart:
+            backward = backward + reads.lookups * software.id_sort_bytes.value * hbm_s
         backward = backward + rows_again + np.where(counts.state_apart, 0.0, state_again)
         keeps_below = KEEPS_STATE_BELOW[counts.blocks.tier]
         backward = backward + np.where(keeps_below, software.cache_update_s.value * reads.unique, 0.0)

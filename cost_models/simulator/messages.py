@@ -15,7 +15,7 @@ def messages(network: SimulatedNetwork, sizes: Floats) -> list[Transfer]:
     ranks, domain, traffic = np.arange(network.world), network.domain_of_rank, LinkTraffic(network)
     transfers = []
     for inside in (True, False):
-        ends = [traffic.port(OUT), traffic.port(IN)] if inside else [[traffic.own_card(OUT)], [traffic.own_card(IN)]]
+        ends = [traffic.port(OUT), traffic.port(IN)] if inside else [traffic.own_card(OUT), traffic.own_card(IN)]
         flows, kept = [], np.where((domain[:, None] == domain) == inside, sizes, 0.0)
         np.fill_diagonal(kept, 0.0)
         for further in range(1, network.world):

@@ -10,7 +10,20 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.kinds import RankKind
-from cost_models.resources import FRONT_END, HOST_LINK, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, PCIE, WAYS, Resource
+from cost_models.resources import (
+    FRONT_END,
+    HOST_LINK,
+    HOST_LINK_IN,
+    HOST_LINK_OUT,
+    LINK_IN,
+    LINK_OUT,
+    NIC_IN,
+    NIC_OUT,
+    PCIE,
+    WAYS,
+    Resource,
+    Way,
+)
 from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, WORLD, Floats, Ints, MemoryTier
 from cost_models.simulator.graph import NONE, Flags, Use
 from cost_models.simulator.process_groups import ProcessGroups
@@ -27,9 +40,20 @@ class SimulatedNetwork:
 
     A resource has one instance for every rank (its port into its domain, its own PCIe link), card, PCIe switch,
     node, node group or switch of the network that owns it. Instances are numbered one resource after the other.
+
+    Where there is `host_traffic` in a step (tables below HBM), it shares each rank's own link to the host with what the
+    rank exchanges over it, either way apart.
     """
 
-    def __init__(self, topology: Topology, kinds: tuple[RankKind, ...], lost_cards: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        kinds: tuple[RankKind, ...],
+        lost_cards: Sequence[int] = (),
+        *,
+        host_traffic: bool = False,
+    ) -> None:
+        self.host_traffic = host_traffic
         self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
         self.card_of_rank: Ints = self._cards(lost_cards)
         self.world = topology.world_size
@@ -55,6 +79,8 @@ class SimulatedNetwork:
         yield from ((resource, self.world) for resource in (LINK_OUT, LINK_IN))
         yield from ((resource, len(self.fabric.nic_bytes_per_s)) for resource in (NIC_OUT, NIC_IN))
         yield HOST_LINK, self.world
+        if self.host_traffic:
+            yield from ((resource, self.world) for resource in (HOST_LINK_OUT, HOST_LINK_IN))
         yield PCIE, int(self.fabric.pcie_switch_of_rank.max()) + 1
         always = [tier for tier in BELOW_HBM if tier in EVERYWHERE]
         yield from ((Resource(tier), self._pools(tier)) for tier in always)
@@ -160,23 +186,33 @@ class SimulatedNetwork:
 
     # --- traffic with the host -------------------------------------------------------------------------------------
 
-    def host(self, *, waited: float = 1.0) -> list[Use]:
-        """Every rank's traffic with its host: `waited` passes over its own link, one over the switch."""
+    def host(self, *, waited: float = 1.0, received: float = 1.0, sent: float = 0.0) -> list[Use]:
+        """Every rank's traffic with its host: `waited` passes over its own link, one over the switch; of each byte so
+        much is `received` by the rank, and so much `sent`."""
         pcie = self.of_kind([kind.pcie_bytes_per_s for kind in self.kinds])
-        return [
+        uses = [
             Use(self.number(HOST_LINK, np.arange(self.world)), waited / pcie),
             Use(self.number(PCIE, self.fabric.pcie_switch_of_rank), 1 / pcie),
         ]
+        return [*uses, *self.own_host_link("in", received / pcie), *self.own_host_link("out", sent / pcie)]
 
-    def in_place(self, tier: MemoryTier, seconds_per_byte: Floats) -> list[Use]:
-        """Every rank's kernels that read and write a memory of its node."""
+    def own_host_link(self, way: Way, seconds_per_byte: Floats) -> list[Use]:
+        """One way of every rank's own link to its host, for those whose bytes [W] cross it; nothing where it carries
+        nothing else."""
+        if not self.host_traffic or not seconds_per_byte.any():
+            return []
+        numbers = self.number(Resource("host_link", way), np.arange(self.world))
+        return [Use(np.where(seconds_per_byte > 0, numbers, NONE), seconds_per_byte)]
+
+    def in_place(self, tier: MemoryTier, seconds_per_byte: Floats, written: float) -> list[Use]:
+        """Every rank's kernels that read a memory of its node and, for a share of the bytes, write it."""
         rates = [kind.memories[tier].link_bytes_per_s if tier in kind.memories else np.inf for kind in self.kinds]
-        link, switch = self.host()
-        return [Use(link.of, 1 / self.of_kind(rates)), switch, self._memory(tier, seconds_per_byte)]
+        link, *others = self.host(received=1 - written, sent=written)
+        return [Use(link.of, 1 / self.of_kind(rates)), *others, self._memory(tier, seconds_per_byte)]
 
     def fetch(self, tier: MemoryTier, seconds_per_byte: Floats, waited: float) -> list[Use]:
-        """Every rank's traffic with a memory below HBM that missed rows come from, and evicted ones go to."""
-        uses = [*self.host(waited=waited), self._memory(tier, seconds_per_byte)]
+        """Every rank's traffic with a memory below HBM that missed rows come from, and as many evicted ones go to."""
+        uses = [*self.host(waited=waited, sent=1.0), self._memory(tier, seconds_per_byte)]
         if any(kind.memories[tier].is_remote for kind in self.kinds if tier in kind.memories):
             rate = self.of_kind([kind.front_end_bytes_per_s or np.inf for kind in self.kinds])
             uses.append(Use(self.number(FRONT_END, self.node_of_rank), 1 / rate))

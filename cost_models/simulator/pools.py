@@ -37,12 +37,18 @@ class Transfers:
 
     def of(self, some: Ints) -> "Moving":
         """Those that are moving."""
-        return Moving(self.resource[:, some], self.weight[:, some], self.hub[:, some], self.share[:, some])
+        return Moving(
+            self.resource.take(some, axis=1),
+            self.weight.take(some, axis=1),
+            self.hub.take(some, axis=1),
+            self.share.take(some, axis=1),
+        )
 
 
 @dataclass(frozen=True)
 class Moving:
-    """The same of those that are moving; [U, a] and [H, a]."""
+    """The same of those that are moving; [U, a] and [H, a], row after row in memory: most of a simulation goes into
+    what is computed along the rows (`take` keeps them so, an index would not)."""
 
     resource: Ints
     weight: Floats
@@ -61,7 +67,12 @@ class Moving:
 
     def take(self, index: Ints) -> "Moving":
         """Those at these positions."""
-        return Moving(self.resource[:, index], self.weight[:, index], self.hub[:, index], self.share[:, index])
+        return Moving(
+            self.resource.take(index, axis=1),
+            self.weight.take(index, axis=1),
+            self.hub.take(index, axis=1),
+            self.share.take(index, axis=1),
+        )
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.kinds import rank_kinds
 from cost_models.resources import DEVICE, Resource
-from cost_models.shards import Floats, Ints, PlacedShards
+from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter
@@ -220,6 +220,12 @@ def _counts(workload: Workload, placed: PlacedShards, world: int, conditions: Co
     return ShardCounts(Tables.of(workload, world), placed, world, workload.batch(world))
 
 
+def _reads_below_hbm(placed: PlacedShards) -> bool:
+    """Whether rows, or their optimizer state, are in another memory than HBM."""
+    homes = HOME[placed.blocks.tier], state_memory(placed.blocks)
+    return any(bool((home != MEMORY_HBM).any()) for home in homes)
+
+
 def simulate(
     topology: Topology,
     workload: Workload,
@@ -237,7 +243,7 @@ def simulate(
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
     kinds = rank_kinds(topology, workload)
-    network = SimulatedNetwork(topology, kinds, conditions.lost_cards)
+    network = SimulatedNetwork(topology, kinds, conditions.lost_cards, host_traffic=_reads_below_hbm(placed))
     software = software_of(workload)
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before

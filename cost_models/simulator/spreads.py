@@ -45,7 +45,7 @@ class Spreads:
         self._hubs: list[tuple[Ints, Ints, Floats]] = []
         self._first_hub: dict[tuple[bytes, ...], int] = {}
         self._hub_count = 0
-        self._known: dict[tuple[ProcessGroups, ProcessGroups, Way, bool], list[Spread]] = {}
+        self._known: dict[tuple[ProcessGroups, ProcessGroups, Way, str], list[Spread]] = {}
 
     def hubs(self) -> Hubs:
         """What stands behind every hub that was asked for."""
@@ -56,7 +56,7 @@ class Spreads:
 
     def inside(self, groups: ProcessGroups, near: ProcessGroups, way: Way) -> list[Spread]:
         """Of every rank with the others of its part, but for those of its own group of `near`: over their ports."""
-        key = (groups, near, way, True)
+        key = (groups, near, way, "inside")
         if key not in self._known:
             close = numbered(groups.part_of_rank, near.group_of_rank)
             self._known[key] = self._inside(groups.part_of_rank, close, self._told_apart_inside(groups), way)
@@ -83,15 +83,16 @@ class Spreads:
         position = _position(part)
         return position if (int(position.max()) + 1) * self._network.world <= MOST_FLOWS else self._port
 
-    def beyond(self, groups: ProcessGroups, near: ProcessGroups, way: Way) -> list[Spread]:
+    def beyond(self, groups: ProcessGroups, near: ProcessGroups, way: Way, *, node_sums: bool = False) -> list[Spread]:
         """Of every rank with those of its group that are in other domains, and not in its own group of `near`: over
-        cards, and oversubscribed switches above them."""
-        key = (groups, near, way, False)
+        cards, and oversubscribed switches above them; `node_sums` have a rate of their own."""
+        key = (groups, near, way, "node sums" if node_sums else "beyond")
         if key not in self._known:
             part, close = groups.part_of_rank, numbered(groups.group_of_rank, near.group_of_rank)
             is_larger = members(close) > members(part)  # one of them holds the other
             here = numbered(is_larger.astype(np.int64), np.where(is_larger, close, part))
-            self._known[key] = self._beyond(groups.group_of_rank, here, self._told_apart(), way)
+            cards = [self._traffic.own_card(each, node_sums=node_sums) for each in (way, IN if way == OUT else OUT)]
+            self._known[key] = self._beyond(groups.group_of_rank, here, self._told_apart(), way, cards)
         return self._known[key]
 
     def _told_apart(self) -> Ints:
@@ -104,18 +105,17 @@ class Spreads:
                 return labels
         return self._signature
 
-    def _beyond(self, group: Ints, here: Ints, alike: Ints, way: Way) -> list[Spread]:
-        network, traffic, other = self._network, self._traffic, IN if way == OUT else OUT
+    def _beyond(self, group: Ints, here: Ints, alike: Ints, way: Way, cards: list[list[Use]]) -> list[Spread]:
+        network, other, (own, theirs) = self._network, IN if way == OUT else OUT, cards
         unit, spreads = int((members(group) - members(here)).max()), []
         levels = [(level, *self._switches(level)) for level in network.oversubscribed]
-        own, theirs = traffic.own_card(way), traffic.own_card(other)
         for number in range(int(alike.max()) + 1):
             receives = alike == number
             peers = members(group, receives) - members(here, receives)
             if not peers.any():
                 continue
-            uses = [Use(own.of, own.weight * peers / unit)]
-            hubs = self._without(theirs, group, [here], receives, unit)
+            uses = [Use(use.of, use.weight * peers / unit) for use in own]
+            hubs = [hub for use in theirs for hub in self._without(use, group, [here], receives, unit)]
             for level, switch, rate in levels:
                 below = numbered(group, _apart(switch))
                 both = numbered(here, _apart(switch))
@@ -178,8 +178,20 @@ def _position(place: Ints) -> Ints:
 def _ports(network: SimulatedNetwork, capacity: Floats) -> Ints:
     """[W] ranks of one number have ports of one rate, in one state."""
     ranks = np.arange(network.world)
-    states = [np.unique(capacity[network.number(Resource("link", way), ranks)], return_inverse=True)[1] for way in WAYS]
-    return numbered(network.kind_of_rank, *states)
+    links = [(Resource("link", way), ranks) for way in WAYS]
+    return numbered(network.kind_of_rank, *_states(network, capacity, [*links, *_host_links(network)]))
+
+
+def _host_links(network: SimulatedNetwork) -> list[tuple[Resource, Ints]]:
+    """Either way of the own link of each rank to its host, where exchanges meet other traffic there."""
+    ranks = np.arange(network.world)
+    return [(Resource("host_link", way), ranks) for way in WAYS] if network.host_traffic else []
+
+
+def _states(network: SimulatedNetwork, capacity: Floats, links: list[tuple[Resource, Ints]]) -> list[Ints]:
+    """Of each resource, [W] ranks of one number have as much left of theirs; none left where they have none."""
+    left = [np.where(of == NONE, 0.0, capacity[network.number(resource, of)]) for resource, of in links]
+    return [np.unique(each, return_inverse=True)[1] for each in left]
 
 
 def _signatures(network: SimulatedNetwork, capacity: Floats) -> Ints:
@@ -192,7 +204,4 @@ def _signatures(network: SimulatedNetwork, capacity: Floats) -> Ints:
         switch = network.switch_of_rank(level)
         labels.append(members(_apart(switch)))
         links += [(Resource("uplink", way, level), switch) for way in WAYS]
-    for resource, instance in links:
-        left = np.where(instance == NONE, 0.0, capacity[network.number(resource, instance)])
-        labels.append(np.unique(left, return_inverse=True)[1])
-    return numbered(*labels)
+    return numbered(*labels, *_states(network, capacity, [*links, *_host_links(network)]))

@@ -28,25 +28,37 @@ class LinkTraffic:
         if turns.any():
             other = network.number(Resource("link", IN if way == OUT else OUT), ranks)
             uses.append(Use(other, np.where(turns, 0.5, 0.0) / rate))
-        return uses
+        crosses = [kind.exchanges_over_pcie for kind in network.kinds]
+        return [*uses, *self._host_link(way, rate, crosses)]
+
+    def _host_link(self, way: Way, rate: Floats, crosses: list[bool]) -> list[Use]:
+        """Every rank's own link to the host, for the kinds of rank whose traffic `crosses` it; `rate` [W] is what that
+        traffic achieves alone."""
+        kinds = self._network.kinds
+        pcie = self._network.of_kind([kind.pcie_bytes_per_s for kind in kinds])
+        share = self._network.of_kind([float(each) for each in crosses])
+        return self._network.own_host_link(way, share / np.maximum(pcie, rate))
 
     def card(self, groups: ProcessGroups, way: Way, *, reduction: bool = False) -> list[Use]:
         """Every rank's traffic with the ranks of its group in other domains: over the card that serves it, and over
         switches above it that are oversubscribed."""
         network = self._network
         return [
-            self.own_card(way, reduction=reduction),
+            *self.own_card(way, reduction=reduction),
             *(
                 Use(network.number(Resource("uplink", way, level), switch), share / rate)
                 for level, switch, share, rate in self._above(groups)
             ),
         ]
 
-    def own_card(self, way: Way, *, reduction: bool = False) -> Use:
-        """Every rank's traffic over the card that serves it."""
+    def own_card(self, way: Way, *, reduction: bool = False, node_sums: bool = False) -> list[Use]:
+        """Every rank's traffic over the card that serves it, and its own link where that is the way there; `node_sums`
+        are those that the ranks of a node have reduced."""
         network = self._network
-        rate = network.of_kind([kind.nic_all_reduce if reduction else kind.nic_all_to_all for kind in network.kinds])
-        return Use(network.number(Resource("nic", way), network.card_of_rank), 1 / rate)
+        achieved = [kind.nic_node_sums if node_sums else kind.nic_all_to_all for kind in network.kinds]
+        rate = network.of_kind([kind.nic_all_reduce for kind in network.kinds] if reduction else achieved)
+        card = Use(network.number(Resource("nic", way), network.card_of_rank), 1 / rate)
+        return [card, *self._host_link(way, rate, [kind.cards_over_pcie for kind in network.kinds])]
 
     def _above(self, groups: ProcessGroups) -> Iterator[tuple[int, Ints, Floats, Floats]]:
         """(level, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""

@@ -108,6 +108,14 @@ class TableProfile(Record):
         return self
 
     @model_validator(mode="after")
+    def _one_format_of_cached_rows(self) -> Self:
+        cached = self.kernel.cache_dtype
+        if self.precision_cache is not None and cached not in (None, "fp32"):
+            message = f"holds rows in fp32, and cache_params.precision says {cached}; leave one of them out"
+            raise ConflictError(message, "precision_cache", "cache_params")
+        return self
+
+    @model_validator(mode="after")
     def _one_account_of_duplicates(self) -> Self:
         if self.dedup_factor > 1 and self.duplicate_share > 0:
             message = "say what repeats once: dedup_factor, or duplicate_share with samples_per_session"
@@ -209,7 +217,8 @@ class Workload(Record):
     """How the host gives a device its work: kernel by kernel, with a dense part that torch.compile made, or with one
     that was captured as a graph. In files also `software: {mode: ...}`. Unset: the profile's own one number."""
     overhead: Annotated[Seconds | None, LATER] = None
-    """The fixed overhead of a step, instead of what the software profile says of it."""
+    """The fixed overhead of a step, instead of what the software profile says of it. The dense optimizer is a part of
+    it, and counts where it takes longer."""
     mode: Literal["training", "inference"] = "training"
 
     @field_validator("tables")

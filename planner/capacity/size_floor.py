@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import dense_seconds
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.software import software_of
@@ -40,7 +41,7 @@ def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
     launches_s = max(kind.lookup_launch_s for kind in kinds)
     if workload.mode == "training":
         launches_s += max(kind.update_launch_s for kind in kinds)
-    dense_s = max(_dense_seconds(kind, workload, software.activation_passes.value) for kind in kinds)
+    dense_s = max(_dense_seconds(kind, workload, software) for kind in kinds)
     return SizeFloor(
         (
             (f"step_overhead_s of {software.name}", software.step_overhead_s.value),
@@ -50,7 +51,7 @@ def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
     )
 
 
-def _dense_seconds(kind: RankKind, workload: Workload, passes: float) -> float:
+def _dense_seconds(kind: RankKind, workload: Workload, software: SoftwareCoefficients) -> float:
     """Without the bottom MLP, which exchanges may hide; 0 where more ranks have fewer samples each."""
-    samples = workload.batch_per_rank or 0
-    return dense_seconds(workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, passes).rest_s
+    samples, passes = workload.batch_per_rank or 0, (software.activation_passes.value, software.tile_columns)
+    return dense_seconds(workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, *passes).rest_s

@@ -78,10 +78,9 @@ def size(
 
     `stop` is asked now and then whether to end with what is known. Raises InputError for inputs that are wrong.
     """
-    if target_samples_per_s is not None and not (math.isfinite(target_samples_per_s) and target_samples_per_s > 0):
-        raise InputError.at("target", f"{target_samples_per_s} samples/s must be above 0 and finite")
-    if max_step_s is not None and not (math.isfinite(max_step_s) and max_step_s > 0):
-        raise InputError.at("longest step", f"{max_step_s} s must be above 0 and finite")
+    for subject, given, unit in (("target", target_samples_per_s, "samples/s"), ("longest step", max_step_s, "s")):
+        if given is not None and not (math.isfinite(given) and given > 0):
+            raise InputError.at(subject, f"{given} {unit} must be above 0 and finite")
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
     index = group_index(topology, group)

@@ -50,9 +50,12 @@ class TableEnumeration:
         base = bounds.linear(bounds.base[None])
         fits = bounds.is_possible(bounds.base + rows, bounds.linear(rows) + base)
         number = {pair: i for i, pair in enumerate(pairs) if fits[i]}
+        places_of: dict[int, list[int]] = {int(block): [] for block in blocks}
+        for block, place in number:
+            places_of[block].append(place)
         items: list[list[tuple[int, int]]] = []
         for option in range(problem.option_start[table], problem.option_start[table + 1]):
-            for placement in self._placements_of_option(option, number):
+            for placement in self._placements_of_option(option, places_of):
                 items.append(placement)
                 self._budget.spend(bounds.base.size)
                 if len(items) > MOST_PLACEMENTS:
@@ -101,18 +104,18 @@ class TableEnumeration:
         holds[self._problem.sites_of(block).ranks(place)] = 1.0
         return holds
 
-    def _placements_of_option(self, option: int, number: dict[tuple[int, int], int]) -> Iterator[list[tuple[int, int]]]:
-        """Items of each placement of an option whose blocks may be at their places: the keys of `number`."""
+    def _placements_of_option(self, option: int, places: dict[int, list[int]]) -> Iterator[list[tuple[int, int]]]:
+        """Items of each placement of an option whose blocks may be at some `places` each."""
         problem = self._problem
         start, stop = problem.block_start[option : option + 2].tolist()
-        places_of = {b: [place for block, place in number if block == b] for b in range(start, stop)}
+        places_of = {block: places[block] for block in range(start, stop)}
         is_colocated = bool(problem.option_colocated[option])
         for counts in self._counts(option, places_of):
             if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
                 raise WorkExceededError
             groups = [itertools.combinations_with_replacement(places_of[b], n) for b, n in counts]
             for combination in itertools.product(*groups):
-                items = [(b, place) for (b, _), places in zip(counts, combination, strict=True) for place in places]
+                items = [(b, place) for (b, _), at in zip(counts, combination, strict=True) for place in at]
                 if not is_colocated or self._is_on_one_node([place for _, place in items]):
                     yield items
 

@@ -91,7 +91,8 @@ class Explainer:
         most = {model.stages[s]: self._loads.longest(s, index) for s in stages}
         chosen = None if self._options is None else self._options.chosen(index)
         others = () if self._options is None else self._options.others(index)
-        return TableReasons(model, self._plan.tables[index], paid, most, chosen, others)
+        sorting_s = self._loads.id_sort_s(index)
+        return TableReasons(model, self._plan.tables[index], paid, most, sorting_s, chosen, others)
 
     def _stage(self, s: int) -> StageReasons:
         # Below zero, a constant takes off what others hide, and what it takes off stands in the base.

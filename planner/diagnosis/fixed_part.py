@@ -46,7 +46,7 @@ class FixedSeconds:
 _ON_DEVICE = {
     "lookup_forward": "launch of the lookup's kernels",
     "output_dist": "bottom MLP, forward",
-    "dense": "matrix products and activations",
+    "dense": "matrix products",
     "gradient_dist": "bottom MLP, backward",
     "lookup_backward": "launch of the update's kernels",
 }
@@ -71,8 +71,11 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
             for part in parts:
                 many = f" ({part.count:,} times)" if part.count > 1 else ""
                 yield FixedSeconds(stage, f"host: {part.name}{many}", part.seconds)
+            overhead_s = model.coefficients.software.step_overhead_s.value
             if not parts:
-                yield FixedSeconds(stage, "host: fixed overhead", total)
+                yield FixedSeconds(stage, "host: fixed overhead", overhead_s)
+            if total > overhead_s:
+                yield FixedSeconds(stage, "dense optimizer, beyond the host", total - overhead_s)
             continue
         latency_s = 0.0
         if stage in model.schedule.collectives:
@@ -80,7 +83,13 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
             latency_s = lines[0].latency_s if stage in model.protocol_stages else min(total, lines[0].latency_s)
             yield FixedSeconds(stage, "latency of the collective", latency_s)
         words = _ON_DEVICE if resource == DEVICE else _ELSEWHERE
-        yield FixedSeconds(stage, words.get(stage, stage.replace("_", " ")), total - latency_s)
+        left_s = total - latency_s
+        if stage == "dense" and resource == DEVICE:
+            activations_s = min(left_s, model.activation_seconds())
+            passes = model.coefficients.software.activation_passes.value
+            yield FixedSeconds(stage, f"activations, {passes:g} times through memory", activations_s)
+            left_s -= activations_s
+        yield FixedSeconds(stage, words.get(stage, stage.replace("_", " ")), left_s)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ class TableReasons:
     """What it takes of the resource that binds each stage."""
     own_seconds: dict[str, float]
     """The most that it takes of any resource in each stage, on whatever rank."""
+    id_sort_s: float
+    """The most that sorting its ids takes of the update on any rank: by ids, whatever their number of columns."""
     chosen: OptionReasons | None
     """None where the plan has no proof."""
     others: tuple[OptionReasons, ...]

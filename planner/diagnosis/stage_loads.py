@@ -7,6 +7,7 @@ import numpy as np
 
 from cost_models.model import CostModel, Evaluation
 from cost_models.shards import PlacedShards
+from cost_models.step_costs import StepCosts
 from planner.document.plan import StageTime
 from planner.problem.numbers import Bools, Floats
 
@@ -69,6 +70,16 @@ class StageLoads:
             return 0.0
         column, ranks = at
         return float(self.model.base_loads[self.model.kind_of_rank[ranks], column].sum())
+
+    def id_sort_s(self, table: int) -> float:
+        """The most seconds that sorting a table's ids takes of the update on any rank; 0 of ratings."""
+        if not isinstance(self.model, StepCosts):
+            return 0.0
+        own = self.placed.blocks.table == table
+        blocks, rank = self.placed.blocks.take(np.flatnonzero(own)), self.placed.rank[own]
+        share, kind = self.placed.rows[own] / self.model.tables.rows[table], self.model.kind_of_rank[rank]
+        of_kinds = [self.model.id_sort_seconds(blocks, k) for k in range(self.model.kind_count)]
+        return float(np.bincount(rank, weights=np.choose(kind, of_kinds) * share).max())
 
     def longest(self, s: int, table: int) -> float:
         """The most seconds that a table takes of any resource of a stage."""

@@ -61,6 +61,9 @@ class Objective(Record):
     mixing_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """What several kinds of sharding in use take beyond step_s, on devices where that was measured. It is no sum over
     tables: neither step_s nor the bound has a part of it."""
+    cache_launch_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """What launching the search of caches takes beyond step_s, however many tables are cached: no sum over tables
+    either."""
 
 
 class Simulated(Record):

@@ -65,6 +65,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     )  # HugeCTR's rows over some ranks
     if table.tier not in rules.tiers:
         yield f"it is held in {table.tier}, and only {', '.join(rules.tiers)} can be; {remedy}"
+    elif profile.precision_cache is not None and table.tier not in rules.precise_caches:
+        beside = "its hottest rows are held in fp32 beside it (precision_cache)"
+        yield f"{beside}, and {runtime} has no such cache; {remedy}"
     formats = rules.dtypes_in(model.workload.mode)
     if table.dtype not in formats:
         yield f"its rows are {table.dtype}, and only {', '.join(formats)} can be"

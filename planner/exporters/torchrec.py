@@ -203,7 +203,8 @@ def _settings(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
     """What the kernel is told, in the words of ParameterSharding; the size of a cache is the plan's."""
     settings = settings_document(profile.kernel)
     if table.cache_fraction is not None:
-        settings["cache_params"] = settings.get("cache_params", {}) | {"load_factor": table.cache_fraction}
+        precision = {} if profile.precision_cache is None else {"precision": DATA_TYPES["fp32"]}
+        settings["cache_params"] = settings.get("cache_params", {}) | precision | {"load_factor": table.cache_fraction}
     return settings
 
 
@@ -215,11 +216,24 @@ def settings_document(kernel: KernelSettings) -> dict[str, Any]:
 def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") -> dict[str, Any]:
     """The file `plan` that TorchEasyRec keeps in a checkpoint: sharding, kernel and ranks of each parameter."""
     whole = torchrec_plan(plan, modules=modules, source=source)["plan"]
+    _refuse_precise_caches(Placed.of(plan, source))
     kept = ("sharding_type", "compute_kernel", "ranks")
     return {
         path: {name: {key: parameter[key] for key in kept} for name, parameter in parameters.items()}
         for path, parameters in whole.items()
     }
+
+
+def _refuse_precise_caches(placed: Placed) -> None:
+    """Raise InputError with every table whose cache is to hold fp32: the file has no word for it."""
+    words = "torcheasyrec's file has no precision_cache, as"
+    faults = [
+        Fault(placed.source, 0, 0, f"tables.{number}", f"{words} {table.name!r} has; leave it out of the workload")
+        for number, table in enumerate(placed.model.workload.tables)
+        if table.precision_cache is not None
+    ]
+    if faults:
+        raise InputError(faults)
 
 
 def easyrec_environment(plan: Plan, *, source: str = "plan") -> dict[str, str]:

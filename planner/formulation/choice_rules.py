@@ -126,6 +126,12 @@ class _Resolver(Narrowing):
         if rules.pooled_only and sequences.any():
             bags = f"{words} (not pooled)"
             self.narrow("shardings", ("runtime",), bags, sequences, [s not in rules.pooled_only for s in SHARDINGS])
+        precise = np.array([table.precision_cache is not None for table in model.workload.tables], dtype=bool)
+        if precise.any():
+            beside = f"{words} (beside a precision_cache)"
+            self.narrow(
+                "tiers", ("runtime",), beside, precise, [tier in rules.precise_caches for tier in PLACEMENT_TIERS]
+            )
         self._limit("column_multiple", rules.column_multiple, every)
         self.rules.append((words, every))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from cost_models.model import CostModel
 from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.option_space import EVERY_CUT, Cuts
-from planner.formulation.options import CacheFractions, Options, build_problem, enumerate_options
+from planner.formulation.options import CacheFractions, Options, at_lines, build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
@@ -59,7 +59,8 @@ class Formulation:
         """The same at other protocols of the cost model; itself where it is at them."""
         if protocols == self.model.protocols:
             return self
-        return Formulation.of_options(self.model.at_protocols(protocols), self.options)
+        model = self.model.at_protocols(protocols)
+        return Formulation(model, self.options, at_lines(self.problem, model, self.options))
 
     def tiers_of(self, blocks: Ints) -> Ints:
         """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""

@@ -322,6 +322,20 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     )
 
 
+def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
+    """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
+    costs = [model.exchange_costs(options.blocks, kind) for kind in range(model.kind_count)]
+    stages = [model.stages.index(stage) for stage in model.protocol_stages]
+    bent = np.isin(problem.stage_of_column, stages)
+    return replace(
+        problem,
+        stage_constants=model.constants,
+        fixed=np.where(bent, np.stack([cost.fixed for cost in costs]), problem.fixed),
+        by_rows=np.where(bent, np.stack([cost.by_rows for cost in costs]), problem.by_rows),
+        everywhere=np.where(bent, np.stack([cost.everywhere for cost in costs]), problem.everywhere),
+    )
+
+
 def _within_parts(model: CostModel, options: Options) -> Bools:
     """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
     blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))

@@ -233,6 +233,8 @@ class RuntimeRules:
     """Formats of stored rows."""
     served_dtypes: tuple[Dtype, ...] = ()
     """More of them, of tables that answer and do not train."""
+    precise_caches: tuple[PlacementTier, ...] = ()
+    """Tiers that may hold rows in fp32, whatever the table is stored in: what a stated `precision_cache` needs."""
     state_places: tuple[StatePlace, ...] = ("with_table",)
     """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
 
@@ -255,6 +257,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         pooled_only=WITHIN_NODE,
         dtypes=("fp32", "fp16", "bf16", "fp8", "int8"),
         served_dtypes=tuple(dict.fromkeys(dtype for of in SERVED_OF.values() for dtype in of.values())),
+        precise_caches=("ddr_cached",),
     ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
     # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
@@ -266,7 +269,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     "hugectr": RuntimeRules(
         ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32",)
     ),
-    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, state_places=STATE_PLACES),
+    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, precise_caches=PLACEMENT_TIERS, state_places=STATE_PLACES),
 }
 
 

@@ -128,8 +128,12 @@ def placed_plan(
     gap = 0.0
     if step_s > bound_s:
         gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
-    mixing_s = model.mixing_seconds(placed_tables(tables).blocks.sharding) or None
-    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, mixing_s=mixing_s)
+    blocks = placed_tables(tables).blocks
+    beyond = {
+        "mixing_s": model.mixing_seconds(blocks.sharding) or None,
+        "cache_launch_s": model.cache_launch_seconds(blocks.tier) or None,
+    }
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, **beyond)
     ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)
     return tables, ranks, stages, objective
 

@@ -10,7 +10,7 @@ from planner.document.plan import Plan
 from planner.document.traffic import moves_of
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import with_moves
-from planner.planning.pipeline import Pipeline, Searched, widened
+from planner.planning.pipeline import Pipeline, Searched, capped, widened
 from planner.planning.protocols import ROUNDS, at_lowest_protocols, at_own_protocols
 from planner.planning.remedy_finder import RemedyFinder
 from planner.problem.relocation import IncumbentPlacement
@@ -52,19 +52,24 @@ class Following:
 
         clock = Clock(pipeline.limits)
 
-        def search(formulation: Formulation) -> tuple[IncumbentPlacement, Replanned]:
-            incumbent, limits = migration.incumbent(formulation), pipeline.limits.left_of(clock)
-            return incumbent, replan(formulation.problem, incumbent, terms, limits, pipeline.progress)
+        def searched(formulation: Formulation) -> tuple[Formulation, IncumbentPlacement, Replanned]:
+            formulation, known = at_lowest_protocols(formulation)
+            incumbent, replanned = search(formulation, known.elsewhere_s(formulation.model.protocols))
+            for _ in range(ROUNDS):
+                placement = replanned.outcome.placement
+                own = formulation if placement is None else at_own_protocols(formulation, placement)
+                if own is formulation:
+                    break
+                formulation = own
+                incumbent, replanned = search(own, known.elsewhere_s(own.model.protocols))
+            return formulation, incumbent, replanned
 
-        formulation, (incumbent, replanned) = widened(
-            at_lowest_protocols(formulation), search, lambda result: result[1].outcome.status
-        )
-        for _ in range(ROUNDS):
-            placement = replanned.outcome.placement
-            own = formulation if placement is None else at_own_protocols(formulation, placement)
-            if own is formulation:
-                break
-            formulation, (incumbent, replanned) = own, search(own)
+        def search(formulation: Formulation, elsewhere_s: float) -> tuple[IncumbentPlacement, Replanned]:
+            incumbent, limits = migration.incumbent(formulation), pipeline.limits.left_of(clock)
+            tell = capped(pipeline.progress, elsewhere_s)
+            return incumbent, replan(formulation.problem, incumbent, terms, limits, tell)
+
+        _, (formulation, incumbent, replanned) = widened(formulation, searched, lambda result: result[2].outcome.status)
         outcome = replanned.outcome
         is_memory = outcome.shortage is not None or limit_bytes is None
         plan = pipeline.assembled(

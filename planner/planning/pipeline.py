@@ -23,11 +23,12 @@ from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
+from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
-from planner.solvers.search import solve
+from planner.solvers.search import resumed, solve
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
@@ -86,16 +87,16 @@ class Pipeline:
         plan takes; its bound is one at all protocols."""
         clock = Clock(self.limits)
 
-        def search(formulation: Formulation) -> Outcome:
-            return replace(self, limits=self.limits.left_of(clock))._solve(formulation)
+        def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
+            limits, tell = self._search_limits.left_of(clock), capped(self.progress, elsewhere_s)
+            if start is not None:
+                return resumed(formulation.problem, start, limits, tell)
+            return solve(formulation.problem, limits, tell, restrictions(formulation.options))
 
         _, (formulation, outcome) = widened(
-            formulation, lambda each: searched(each, search), lambda result: result[1].status
+            formulation, lambda each: searched(each, search, self.limits.gap), lambda result: result[1].status
         )
         return Searched(formulation, outcome, outcome.step_s)
-
-    def _solve(self, formulation: Formulation) -> Outcome:
-        return solve(formulation.problem, self._search_limits, self.progress, restrictions(formulation.options))
 
     @property
     def _search_limits(self) -> SearchLimits:
@@ -146,6 +147,17 @@ class Pipeline:
         if self.progress is not None:
             self.progress("simulating the step", None, None)
         return with_simulation(plan)
+
+
+def capped(progress: Progress | None, elsewhere_s: float) -> Progress:
+    """The same that hears of no bound above `elsewhere_s`, the least that is proven of placements that a search leaves
+    out."""
+
+    def tell(step: str, best_s: float | None, bound_s: float | None) -> None:
+        if progress is not None:
+            progress(step, best_s, None if bound_s is None else min(bound_s, elsewhere_s))
+
+    return tell
 
 
 def widened(

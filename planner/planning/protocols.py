@@ -10,9 +10,9 @@ What no placement takes less than is the least of the bounds at all protocols: t
 prove, or others where these prove too little. A search begins where that bound is least.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from planner.certificates.shortage import Shortage
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
 from planner.planning.cache_division import bound_at, multipliers_at
-from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
@@ -32,23 +31,66 @@ from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.lower_bound import relaxed_optimum
 from planner.solvers.search import better, relaxed
 
+Protocols = tuple[int, ...]
+"""The number of a line of each exchange of a cost model."""
+NEAR = 0.1
+"""Gap of a plan below which a search at its own protocols begins with it, and nowhere else."""
+FURTHER = 0.1
+"""Share by which other protocols must leave more of a gap to the bound than a plan's own to be searched, too."""
 ROUNDS = 3
 """Searches at other protocols than the first, at most."""
 
 
-def at_lowest_protocols(formulation: Formulation) -> Formulation:
-    """The same at the protocols at which the relaxation is least: where a search begins."""
-    protocols = formulation.model.all_protocols
-    for _ in range(ROUNDS if len(protocols) > 1 else 0):
+class KnownBounds:
+    """Bounds at each protocol of a cost model: of one formulation, those at others proven by its multipliers."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self._all = formulation.model.all_protocols
+        self._best: dict[Protocols, Bound] = {}
+
+    def keep(self, protocols: Protocols, bound: Bound) -> None:
+        """Keep a bound if it is the highest at its protocols."""
+        self._best[protocols] = max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
+
+    def keep_all(self, protocols: Protocols, bound: Bound) -> None:
+        """Keep a bound at its protocols, and what its multipliers prove at all others."""
+        self.keep(protocols, bound)
+        for other in self._all:
+            if other != protocols:
+                self.keep(other, multipliers_at(self._formulation.at_protocols(other).problem, bound))
+
+    def lowest(self) -> Protocols:
+        """Return the protocols at which the bound is least."""
+        return min(self._all, key=self.seconds)
+
+    def seconds(self, protocols: Protocols) -> float:
+        """Return the bound at some protocols; 0 where none is known."""
+        return self._best[protocols].seconds if protocols in self._best else 0.0
+
+    def elsewhere_s(self, protocols: Protocols) -> float:
+        """Return the least bound at all others: no bound at these protocols above it holds for all placements."""
+        return min((self.seconds(each) for each in self._all if each != protocols), default=math.inf)
+
+    def better(self, protocols: Protocols, bound: Bound) -> Bound:
+        """Return the higher of a bound and of the one that is kept."""
+        return max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
+
+
+def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBounds]:
+    """The same at the protocols at which the relaxation is least, where a search begins, and the bounds that this
+    took; none where nothing fits."""
+    known, relaxed_at = KnownBounds(formulation), set[Protocols]()
+    for _ in range(ROUNDS if len(formulation.model.all_protocols) > 1 else 0):
         bound = relaxed(formulation.problem)
         if isinstance(bound, Shortage):
             break
-        others = [formulation.at_protocols(each) for each in protocols if each != formulation.model.protocols]
-        lowest = min(others, key=lambda other: multipliers_at(other.problem, bound).seconds)
-        if multipliers_at(lowest.problem, bound).seconds >= bound.seconds:
+        relaxed_at.add(formulation.model.protocols)
+        known.keep_all(formulation.model.protocols, bound)
+        formulation = formulation.at_protocols(known.lowest())
+        if formulation.model.protocols in relaxed_at:
             break
-        formulation = lowest
-    return formulation
+    return formulation, known
 
 
 def at_own_protocols(formulation: Formulation, placement: Placement) -> Formulation:
@@ -59,82 +101,108 @@ def at_own_protocols(formulation: Formulation, placement: Placement) -> Formulat
     return formulation.at_protocols(own.protocols)
 
 
-Search = Callable[[Formulation], Outcome]
+Search = Callable[[Formulation, float, Placement | None], Outcome]
+"""Searches at the protocols of a formulation, from a placement or from nothing; told the least bound at others, above
+which its own does not hold for all placements."""
 
 
-def searched(formulation: Formulation, search: Search) -> tuple[Formulation, Outcome]:
-    """What a search finds from the protocols where the relaxation is least, and at others whose bound is below its own,
-    each at those of its own plan; with bounds at all protocols."""
-    formulation = at_lowest_protocols(formulation)
-    formulation, outcome = settled(formulation, search(formulation), search)
-    known: dict[tuple[int, ...], Bound] = {}
+def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
+    """What a search finds from the protocols where the relaxation is least, and at others that leave more of a gap to
+    the bound, each at those of its own plan, until a plan is within `gap` of the bound; with bounds at all protocols.
+    """
+    formulation, known = at_lowest_protocols(formulation)
+    searches = ProtocolSearches(search, known, gap)
+    formulation, outcome = searches.settled(formulation, searches.at(formulation))
     for _ in range(ROUNDS):
         bound, step_s = outcome.bound, outcome.step_s
         if bound is None or step_s is None:
             return formulation, outcome
-        known[formulation.model.protocols] = bound
         outcome = over_protocols(formulation, replace(outcome, elsewhere=()), known)
-        below = [each for each in outcome.elsewhere if each.bound.seconds < bound.seconds * (1 - OPTIMAL_GAP)]
-        below = [each for each in below if each.protocols not in known]
+        enough_s = bound.seconds * (1 - OPTIMAL_GAP) - FURTHER * (step_s - bound.seconds)
+        enough_s = min(enough_s, step_s / (1 + gap))
+        below = [each for each in outcome.elsewhere if each.bound.seconds < enough_s]
+        below = [each for each in below if each.protocols not in searches.done]
         if not below:
             break
         other = formulation.at_protocols(min(below, key=lambda each: each.bound.seconds).protocols)
-        found = search(other)
-        if found.bound is not None:
-            known[other.model.protocols] = found.bound
-        other, found = settled(other, found, search)
+        other, found = searches.settled(other, searches.at(other))
         if found.step_s is not None and found.step_s < step_s:
             formulation, outcome = other, found
     return formulation, over_protocols(formulation, replace(outcome, elsewhere=()), known)
 
 
-def settled(formulation: Formulation, outcome: Outcome, search: Search) -> tuple[Formulation, Outcome]:
-    """What a search finds at the protocols of its own plan, from an outcome at others."""
-    for _ in range(ROUNDS):
-        if outcome.placement is None or outcome.bound is None:
-            break
-        own = at_own_protocols(formulation, outcome.placement)
-        if own is formulation:
-            break
-        formulation, outcome = own, better(_moved(own, outcome, outcome.placement, outcome.bound), search(own))
-    return formulation, outcome
+class ProtocolSearches:
+    """Searches at one protocol after the other, at each once, for a plan within `gap` of the bound."""
+
+    def __init__(self, search: Search, known: KnownBounds, gap: float) -> None:
+        self._search, self._known, self._gap = search, known, gap
+        self.done: set[Protocols] = set()
+
+    def at(self, formulation: Formulation, start: Placement | None = None) -> Outcome:
+        """Search at the protocols of a formulation, and keep the bound."""
+        protocols = formulation.model.protocols
+        self.done.add(protocols)
+        outcome = self._search(formulation, self._known.elsewhere_s(protocols), start)
+        if outcome.bound is not None:
+            self._known.keep(protocols, outcome.bound)
+        return outcome
+
+    def settled(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
+        """Return what is found at the protocols of its own plan, from an outcome at others."""
+        for _ in range(ROUNDS):
+            if outcome.placement is None or outcome.bound is None:
+                break
+            own = at_own_protocols(formulation, outcome.placement)
+            if own is formulation:
+                break
+            known = self._known.better(own.model.protocols, bound_at(own.problem, outcome.bound))
+            formulation, outcome = own, _moved(own, outcome, outcome.placement, known)
+            if own.model.protocols not in self.done and not self._is_within(self._gap, own, outcome):
+                start = outcome.placement if self._is_within(NEAR, own, outcome) else None
+                outcome = better(outcome, self.at(own, start))
+        return formulation, outcome
+
+    def _is_within(self, gap: float, formulation: Formulation, outcome: Outcome) -> bool:
+        assert outcome.step_s is not None
+        assert outcome.bound is not None
+        bound_s = min(outcome.bound.seconds, self._known.elsewhere_s(formulation.model.protocols))
+        return outcome.step_s <= bound_s * (1 + gap)
 
 
 def _moved(formulation: Formulation, outcome: Outcome, placement: Placement, bound: Bound) -> Outcome:
-    """The same plan at other protocols, with what the multipliers of its bound prove there."""
+    """The same plan at other protocols, with the bound there."""
     step_s = load_state(formulation.problem, placement).step_s()
-    bound = bound_at(formulation.problem, bound)
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return replace(outcome, step_s=step_s, bound=bound, status=status)
 
 
-def over_protocols(
-    formulation: Formulation, outcome: Outcome, known: Mapping[tuple[int, ...], Bound] = MappingProxyType({})
-) -> Outcome:
+def over_protocols(formulation: Formulation, outcome: Outcome, known: KnownBounds | None = None) -> Outcome:
     """The outcome of a search with bounds at all other protocols than its own, some of which are `known`."""
     if outcome.bound is None or outcome.elsewhere:
         return outcome
-    elsewhere = bounds_elsewhere(formulation, outcome.bound)
-    best = (max(each.bound, known.get(each.protocols, each.bound), key=lambda of: of.seconds) for each in elsewhere)
-    others = (ProtocolBound(each.protocols, bound) for each, bound in zip(elsewhere, best, strict=True))
-    return replace(outcome, elsewhere=tuple(others))
+    return replace(outcome, elsewhere=bounds_elsewhere(formulation, outcome.bound, known))
 
 
-def bounds_elsewhere(formulation: Formulation, bound: Bound) -> tuple[ProtocolBound, ...]:
-    """Bounds at all protocols but those of the formulation, at which one is known."""
-    others = [each for each in formulation.model.all_protocols if each != formulation.model.protocols]
-    return tuple(ProtocolBound(each, _bound_of(formulation.at_protocols(each).problem, bound)) for each in others)
-
-
-def _bound_of(problem: Problem, known: Bound) -> Bound:
-    """What the multipliers of a bound prove of a problem, or others where these prove less than the bound; no more than
-    that is of use."""
-    bound = multipliers_at(problem, known)
-    if bound.seconds < known.seconds:
-        fluid = Fluid(problem, integrality_floors(problem))
-        bound = max(bound, tighten(fluid, relaxed_optimum(fluid), known.seconds), key=lambda each: each.seconds)
-    return bound
+def bounds_elsewhere(
+    formulation: Formulation, bound: Bound, known: KnownBounds | None = None
+) -> tuple[ProtocolBound, ...]:
+    """Bounds at all protocols but those of the formulation, at which one is given and others may be `known`: what its
+    multipliers prove; where that is less than the bound itself, others. No more than that is of use."""
+    proven: list[ProtocolBound] = []
+    for protocols in formulation.model.all_protocols:
+        if protocols == formulation.model.protocols:
+            continue
+        problem = formulation.at_protocols(protocols).problem
+        best = multipliers_at(problem, bound)
+        if best.seconds < bound.seconds and known is not None:
+            best = known.better(protocols, best)
+        if best.seconds < bound.seconds:
+            fluid = Fluid(problem, integrality_floors(problem))
+            anew = tighten(fluid, relaxed_optimum(fluid), bound.seconds)
+            best = max(best, anew, key=lambda each: each.seconds)
+        proven.append(ProtocolBound(protocols, best))
+    return tuple(proven)
 
 
 def shards_of(formulation: Formulation, placement: Placement) -> PlacedShards:

@@ -7,6 +7,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.row_shares import shares_at
 
 
 class LoadState:
@@ -62,10 +63,11 @@ class LoadState:
         """Charge every rank `per_kind` [K, C] seconds."""
         if not per_kind.any():
             return
-        problem = self._problem
-        seconds = per_kind[problem.kind_of_rank].T
-        for c, instance in enumerate(problem.resource_of_rank):
-            self.load[c] += np.bincount(instance, weights=seconds[c])[instance]
+        seconds = per_kind[self._problem.kind_of_rank].T
+        for rows, instance, first, _ in self._column_groups:
+            opens = np.unique(first)
+            total = seconds[rows] if len(opens) == len(first) else np.add.reduceat(seconds[rows], opens, axis=1)
+            self.load[rows] += total[:, instance]
 
     def stage_seconds(self) -> Floats:
         """[S]"""
@@ -101,15 +103,14 @@ def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
 
 
 def load_state(problem: Problem, placement: Placement) -> LoadState:
-    """The state of a complete placement: blocks of single ranks summed at once, the others one by one."""
+    """The state of a complete placement."""
     state = LoadState(problem)
     block, place = placement.item_block, placement.item_place
     place_everywhere(problem, state, block)
     place_world(problem, state, block[problem.is_world_wide[block]])
     on_rank, on_group = problem.is_on_rank[block], problem.is_on_group[block]
     place_on_ranks(problem, state, block[on_rank], place[on_rank])
-    for group_block, site in zip(block[on_group].tolist(), place[on_group].tolist(), strict=True):
-        place_block(problem, state, group_block, site)
+    place_on_groups(problem, state, block[on_group], place[on_group])
     return state
 
 
@@ -134,14 +135,37 @@ def place_world(problem: Problem, state: LoadState, blocks: Ints) -> None:
 
 def place_on_ranks(problem: Problem, state: LoadState, blocks: Ints, ranks: Ints) -> None:
     """Charge blocks of one rank, each at its rank, without their `everywhere` parts."""
+    _place_parts(problem, state, blocks, ranks, np.ones(len(ranks)))
+
+
+def place_on_groups(problem: Problem, state: LoadState, blocks: Ints, places: Ints, sign: float = 1.0) -> None:
+    """Charge blocks over groups of ranks, each at its site, without their `everywhere` parts.
+
+    A `sign` of -1 takes them away.
+    """
+    rows = problem.table_rows[problem.table_of_block[blocks]]
+    for extent in np.unique(problem.block_extent[blocks]).tolist():
+        of_extent, sites = problem.block_extent[blocks] == extent, problem.sites[extent]
+        block, first, size = blocks[of_extent], sites.first[places[of_extent]], sites.sizes[places[of_extent]]
+        item = np.repeat(np.arange(len(block)), size)
+        place_in_group = np.arange(len(item)) - np.repeat(size.cumsum() - size, size)
+        share = shares_at(rows[of_extent][item], size[item], place_in_group)
+        share[problem.block_replicated[block[item]]] = 1.0
+        _place_parts(problem, state, block[item], first[item] + place_in_group, share, sign)
+
+
+def _place_parts(
+    problem: Problem, state: LoadState, blocks: Ints, ranks: Ints, share: Floats, sign: float = 1.0
+) -> None:
+    """Charge parts [n] of blocks, each with its share of the rows, at their ranks."""
     kind = problem.kind_of_rank[ranks]
-    load = problem.fixed[kind, blocks] + problem.by_rows[kind, blocks]
-    size = problem.bytes_fixed[kind, blocks] + problem.bytes_by_rows[kind, blocks]
+    load = problem.fixed[kind, blocks] + problem.by_rows[kind, blocks] * share[:, None]
+    size = problem.bytes_fixed[kind, blocks] + problem.bytes_by_rows[kind, blocks] * share[:, None]
     more_load, more_size = np.zeros_like(state.load), np.zeros_like(state.free)
     for target, amounts in ((more_load, load), (more_size, size)):
         for row, values in zip(target, amounts.T, strict=True):
             row += np.bincount(ranks, weights=values, minlength=problem.world)
-    state.add(more_load, more_size, slice(0, problem.world))
+    state.add(sign * more_load, sign * more_size, slice(0, problem.world))
 
 
 def place_block(problem: Problem, state: LoadState, block: int, place: int, sign: float = 1.0) -> None:

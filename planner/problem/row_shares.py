@@ -50,11 +50,20 @@ class RowShares:
 
     def on_every_site(self, block: int) -> Floats:
         """[W] share of the table's rows that each rank holds of the block, were it on every site."""
-        return np.concatenate([self.on_site(block, ranks) for ranks in self.problem.sites_of(block).sizes.tolist()])
+        problem, sites = self.problem, self.problem.sites_of(block)
+        if problem.block_replicated[block]:
+            return np.ones(problem.world)
+        size = np.repeat(sites.sizes, sites.sizes)
+        place = np.arange(problem.world) - np.repeat(sites.first, sites.sizes)
+        return shares_at(np.asarray(problem.table_rows[problem.table_of_block[block]]), size, place)
 
 
 def row_shares(rows: int, ranks: int) -> Floats:
     """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
+    return shares_at(np.array(rows), np.array(ranks), np.arange(ranks))
+
+
+def shares_at(rows: Ints, ranks: Ints, place: Ints) -> Floats:
+    """[n] the share of `rows` that the rank at a `place` of so many holds, where they are cut into ceil-blocks."""
     size = -(-rows // ranks)
-    rows_of_rank = np.clip(rows - np.arange(ranks) * size, 0, size)
-    return rows_of_rank / rows
+    return np.asarray(np.clip(rows - place * size, 0, size) / rows)

@@ -30,6 +30,7 @@ SAME_FOR_ALL = "It is the host's time between kernels, one number for any device
 BY_MODEL = "It is the host's time between kernels, for this model on any device, at any batch and placement."
 SHARED_OUT = "The host's parts are one fitted number, shared out as such parts were measured on a processor."
 HOST_PART = "host: "
+SORTING = "  of it, sorting its ids"
 FEW_RANKS = 8
 EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
@@ -168,6 +169,8 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
         if most > 0:
             share = _share(paid, stage.seconds)
             table.add_row(stage.name, amount(paid, model), share, amount(most, model))
+        if stage.name == "lookup_backward" and reasons.id_sort_s > 0:
+            table.add_row(SORTING, "", "", amount(reasons.id_sort_s, model))
     console.print(table)
     console.print()
     if reasons.chosen is not None:
@@ -287,6 +290,7 @@ def table_document(reasons: TableReasons) -> dict[str, object]:
             {"name": name, "critical_rank_s": paid, "most_s": reasons.own_seconds[name]}
             for name, paid in reasons.stage_seconds.items()
         ],
+        "id_sort_s": reasons.id_sort_s,
         "options": [{**record, "by_stage": option.by_stage} for option, record in _options(reasons)],
     }
 

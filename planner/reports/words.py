@@ -60,7 +60,11 @@ def crowded(plan: Plan) -> str | None:
 
 
 def render_mixing(objective: Objective, console: "Console") -> None:
-    """Print what several kinds of sharding take beyond the step, where that was measured."""
+    """Print what several kinds of sharding and launching the search of caches take beyond the step, where known."""
+    if objective.cache_launch_s:
+        beyond = format_seconds(objective.cache_launch_s)
+        console.print(f"Launching the search of caches takes {beyond} more, which the step and its bound leave out.")
+        console.print()
     if objective.mixing_s:
         beyond = format_seconds(objective.mixing_s)
         console.print(f"Mixing kinds of sharding takes {beyond} more, which the step and its bound leave out.")

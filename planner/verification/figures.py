@@ -117,12 +117,18 @@ def simulation_faults(plan: Plan) -> Iterator[str]:
 
 
 def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
-    """A step, throughput, bound or gap that does not follow from the rest; what mixing shardings takes beyond them."""
+    """A step, throughput, bound or gap that does not follow from the rest; what mixing and caches take beyond."""
     objective = plan.objective
     assert objective is not None
-    mixing_s = model.mixing_seconds(placed_shards(plan).blocks.sharding)
-    if not np.isclose(objective.mixing_s or 0.0, mixing_s, rtol=TOLERANCE, atol=0.0):
-        yield f"objective: mixing_s is {objective.mixing_s!r}, not {mixing_s!r}"
+    blocks = placed_shards(plan).blocks
+    beyond = {
+        "mixing_s": model.mixing_seconds(blocks.sharding),
+        "cache_launch_s": model.cache_launch_seconds(blocks.tier),
+    }
+    for name, seconds in beyond.items():
+        stated = getattr(objective, name)
+        if not np.isclose(stated or 0.0, seconds, rtol=TOLERANCE, atol=0.0):
+            yield f"objective: {name} is {stated!r}, not {seconds!r}"
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"

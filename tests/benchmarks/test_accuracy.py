@@ -24,6 +24,7 @@ from benchmarks.accuracy import (
     nccl,
     refit,
     refit_collectives,
+    tbe_b200,
     tbe_h100,
     tbe_mi350,
     ugache,
@@ -40,6 +41,7 @@ SMALL = (
     dim_sweep.DATA_SET,
     tbe_h100.DATA_SET,
     tbe_mi350.DATA_SET,
+    tbe_b200.DATA_SET,
     ugache.DATA_SET,
     mlperf.DATA_SET,
     distributed_embeddings.DATA_SET,
@@ -236,6 +238,7 @@ def test_memory_of_the_printed_plans() -> None:
     assert (found.ours_gb / found.log_gb - 1).abs().max() <= 0.02
 
 
+@pytest.mark.slow
 def test_shipped_coefficients_are_those_that_the_data_give() -> None:
     """`--refit` changes no file beyond its last digit."""
     for path, values in [*refit.values_by_file(FACTS).items(), *refit.step_values(FACTS).items()]:

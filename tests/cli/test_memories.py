@@ -124,7 +124,20 @@ def test_every_memory_has_a_colour_of_its_own():
 
 def test_what_each_memory_saves(run, files):
     """`size` leaves each of them out: without both, HBM alone holds the tables, on more nodes."""
-    flags = ("-t", files["topology"], "-w", files["workload"], "--fits", "--effort", 0, "--format", "json", "-q")
+    flags = (
+        "-t",
+        files["topology"],
+        "-w",
+        files["workload"],
+        "--fits",
+        "--effort",
+        0,
+        "--gap",
+        "10%",
+        "--format",
+        "json",
+        "-q",
+    )
     sizes = {each["allowed"]: each for each in json.loads(run("size", *flags).stdout)["sizes"]}
     assert set(sizes) == {"all tiers", "without remote", "without scm", "without scm and remote"}
     nodes = {name: each["answer"]["nodes"] for name, each in sizes.items()}

@@ -8,11 +8,13 @@ import pytest
 
 from planner.cli.exits import ExitCode
 
+QUICK = ("--effort", 0, "--gap", "5%")
+
 
 @pytest.fixture
 def size(run, starter):
     """`size(*flags)`: size the starter's cluster."""
-    return lambda *words: run("size", "-t", starter / "topology.yaml", "--max-nodes", 4, "--effort", 0, *words)
+    return lambda *words: run("size", "-t", starter / "topology.yaml", "--max-nodes", 4, *QUICK, *words)
 
 
 def test_the_answer_is_shown_with_what_decided(size):
@@ -85,7 +87,7 @@ def size_several(run, starter):
     """`size_several(*flags)`: the starter's cluster and DGX H100, each also with a change."""
     clusters = ("-t", starter / "topology.yaml", "-t", "dgx-h100", "-w", starter / "workload.yaml")
     tries = ("--try", "workload.embedding.dtype=fp16;topology.nodes.0.power=5kW")
-    searched = ("--max-nodes", 4, "--effort", 0, "--prices", "example-2025-01", "-q")
+    searched = ("--max-nodes", 4, *QUICK, "--prices", "example-2025-01", "-q")
     return lambda *words: run("size", *clusters, *tries, *searched, *words)
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.between_domains import all_to_all_rate, between_domains
+from cost_models.between_domains import all_to_all_rate, between_domains, rail_peers
 from cost_models.coefficients import link_coefficients
 from cost_models.collective_laws import wire_bytes
 from cost_models.groups import RankGroup, all_reduce
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.registry import cost_model
-from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
+from cost_models.shards import HBM, TABLE_ROW_WISE, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -112,6 +112,35 @@ def test_the_software_decides_on_the_peers_of_a_card() -> None:
     link = link_coefficients("infiniband", "default-scale-out")
     assert flat.nic_all_to_all == pytest.approx(all_to_all_rate(link, LINE, 63 * 8))
     assert phased.nic_all_to_all == pytest.approx(all_to_all_rate(link, LINE, 63))
+
+
+@pytest.mark.parametrize(("per_domain", "peers"), [(8, 15), (16, 14), (64, 8)])
+def test_sums_of_nodes_have_one_peer_a_node(per_domain: int, peers: int) -> None:
+    """Among 16 nodes of 8 ranks: one in each other node, less those in the domain of several nodes."""
+    assert rail_peers(RankGroup(8, per_domain, 128)) == peers
+
+
+@pytest.mark.parametrize("oversubscription", [1.0, 16.0])
+def test_sums_of_nodes_take_the_rate_of_few_peers_in_torchrec(oversubscription: float) -> None:
+    """A table on each of 32 nodes of 4, its rows cut over the ranks: each sends a quarter of the sums of the samples
+    elsewhere at the rate of 31 peers, not 124; or over the node's switch. By hand, estimated and simulated."""
+    nodes, each, samples, dim = 32, 4, 2048, 256
+    cluster = topology(node_group("a", nodes=nodes, ranks=each), oversubscription=oversubscription)
+    world = nodes * each
+    model = workload([{"rows": 4000, "dim": dim}] * nodes, global_batch=world * samples, software="torchrec", dense={})
+    table, rank = np.repeat(np.arange(nodes), each), np.arange(world)
+    alike = np.zeros(world, dtype=np.int64)
+    blocks = Blocks(table, alike + TABLE_ROW_WISE, alike + HBM, alike + dim, np.zeros(world))
+    placed = PlacedShards(blocks, rank, np.full(world, 1000), rank % each == 0)
+    costs = cost_model("physical", cluster, model)
+    evaluation = costs.evaluate(placed)
+    stage = costs.stages.index("output_dist")
+    link = link_coefficients("roce", "default-scale-out")
+    rate = min(all_to_all_rate(link, 25e9, nodes - 1), 25e9 / oversubscription)
+    expected = float(costs.constants[stage]) + (nodes - 1) * each * samples * dim * 4 / each / rate
+    assert all_to_all_rate(link, 25e9, nodes - 1) > 1.1 * all_to_all_rate(link, 25e9, world - each)
+    assert evaluation.stage_seconds[stage] == pytest.approx(expected)
+    assert simulate(cluster, model, placed).step_s == pytest.approx(evaluation.step_s, rel=0.01)
 
 
 @pytest.mark.parametrize("link", LINKS)

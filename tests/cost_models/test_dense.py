@@ -68,10 +68,19 @@ def test_time_is_flops_and_activations() -> None:
     """Six FLOPs per multiply-accumulate in training and two in inference; a third of the activation traffic."""
     dense = {"numerical_features": 3, "bottom_mlp": [8], "top_mlp": [1], "dtype": "fp16"}
     size = dense_size(model(dense))
-    training = dense_seconds(model(dense), 100, 1e9, 1e6, passes=3)
+    training = dense_seconds(model(dense), 100, 1e9, 1e6, passes=3, tile=1)
     assert training.total_s == pytest.approx(6 * size.macs * 100 / 1e9 + size.activation_elements * 2 * 100 * 3 / 1e6)
-    inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3)
+    inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3, tile=1)
     assert inference.total_s == pytest.approx(training.total_s / 3)
+
+
+@pytest.mark.parametrize(("columns", "tiles"), [(1, 1), (64, 1), (65, 2), (640, 10)])
+def test_a_narrow_layer_takes_as_long_as_a_whole_tile(columns: int, tiles: int) -> None:
+    """A layer's matrix products compute whole tiles of columns; its parameters and FLOPs are its own."""
+    asked = model({"numerical_features": 3, "bottom_mlp": [columns], "interaction": "concat"})
+    took = dense_seconds(asked, 100, 1e9, 1e6, passes=0, tile=64)
+    assert took.total_s == pytest.approx(6 * 3 * 64 * tiles * 100 / 1e9)
+    assert dense_size(asked).macs == 3 * columns
 
 
 @pytest.mark.parametrize(

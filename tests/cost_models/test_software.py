@@ -3,12 +3,14 @@
 import pytest
 
 from cost_models.coefficients import software_coefficients
+from cost_models.kinds import rank_kinds
 from cost_models.software import EAGER_LAYERS, EAGER_TABLES, dense_layers, host_work, software_of
 from cost_models.step import StepModel
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 from planner import plan
 from tests.oracles.instances import node_group, topology, workload
+from topologies.loading import load_topology
 
 OWN_S = software_coefficients("torchrec").step_overhead_s.value
 DLRM = {"numerical_features": 13, "bottom_mlp": [512, 256, 128], "top_mlp": [1024, 1024, 512, 256, 1]}
@@ -68,7 +70,7 @@ def test_a_stated_overhead_is_the_overhead() -> None:
     """In the estimate, in the simulation and in the parts of a plan; also none at all, and of every profile."""
     for software in ("torchrec", "hugectr", "distributed-embeddings"):
         for seconds in ("0s", "3ms"):
-            asked = model_of(software=software, overhead=seconds)
+            asked = model_of(software=software, overhead=seconds, dense={})  # no dense optimizer that takes longer
             assert overhead_s(asked) == asked.overhead
             model = StepModel(topology(node_group("a")), asked)
             assert (
@@ -99,3 +101,29 @@ def test_what_is_not_known_is_refused_by_name(fields: dict[str, str], words: str
     """With what to give instead."""
     with pytest.raises(ValueError, match=words):
         model_of(**fields)
+
+
+def test_a_graph_takes_no_launches_of_the_device() -> None:
+    """Where the software captures kernels in a graph, launching them is part of its overhead, whatever the device."""
+    cluster = load_topology("hgx-b200")
+    of = {name: rank_kinds(cluster, model_of(software=name))[0] for name in ("torchrec", "hugectr")}
+    assert (of["torchrec"].lookup_launch_s, of["torchrec"].update_launch_s) == pytest.approx((24e-6, 109e-6), rel=0.02)
+    assert (of["hugectr"].lookup_launch_s, of["hugectr"].update_launch_s) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("mode", "passes"), [(None, 2.28), ("eager", 6.0), ("compiled", 5.5), ("graph", 6.0)])
+def test_a_mode_says_how_often_activations_cross_memory(mode: str | None, passes: float) -> None:
+    """Eager kernels cross it most; without a mode the profile holds. Estimate and simulation count them alike."""
+    asked = model_of(software_mode=mode, pipeline="none")
+    assert software_of(asked).activation_passes.value == passes
+    found = plan(topology(node_group("a", ranks=2)), asked, effort=0)
+    assert found.objective is not None
+    assert found.simulated is not None
+    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.05)
+
+
+def test_hugectr_keeps_the_passes_that_were_fitted() -> None:
+    """Its steps were measured as graphs, with or without a mode, narrow layers included."""
+    alike = [software_of(model_of(software="hugectr", software_mode=mode)) for mode in (None, "graph")]
+    assert [each.activation_passes for each in alike] == [software_coefficients("hugectr").activation_passes] * 2
+    assert [each.tile_columns for each in alike] == [1, 1]

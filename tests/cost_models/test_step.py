@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from cost_models.model import critical_rank
-from cost_models.shards import NODE, RANK, Blocks, PlacedShards, block_rows
+from cost_models.shards import (
+    DDR_CACHED,
+    HBM,
+    NODE,
+    PLACEMENT_TIERS,
+    RANK,
+    TABLE_WISE,
+    Blocks,
+    PlacedShards,
+    block_rows,
+)
+from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from planner.formulation.options import Options, build_problem
 from planner.problem.arrays import Problem
@@ -234,6 +245,56 @@ def test_prefetched_misses_hide_where_ids_do() -> None:
     assert seconds[0] == pytest.approx(seconds[1])
 
 
+def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
+    """A step that waits for the misses of one rank takes as long as they do, which is what is simulated: the search of
+    its cache and the rows that it updates there are among what hides them."""
+    tables = [{"rows": 10_000_000, "dim": 256, "pooling_factor": 10, "optimizer": "sgd"}]
+    cluster = topology(node_group("a", ranks=1))
+    model = StepModel(cluster, workload(tables, pipeline="prefetch", dense={}, global_batch=262_144))
+    one, cached = np.ones(1, dtype=np.int64), PLACEMENT_TIERS.index("ddr_cached")
+    blocks = Blocks(one * 0, one * TABLE_WISE, one * cached, one * 256, np.array([0.1]))
+    placed = PlacedShards(blocks, one * 0, one * 10_000_000, one > 0)
+    evaluation = model.evaluate(placed)
+    stage = model.stages.index("dense")
+    worked_s = evaluation.step_s - float(evaluation.stage_seconds[stage])
+    assert worked_s > evaluation.step_s / 4
+    assert evaluation.step_s == pytest.approx(simulate(cluster, model.workload, placed).step_s, rel=0.01)
+
+
+@pytest.mark.parametrize("scale_up", [True, False])
+@pytest.mark.parametrize("over_pcie", [True, False])
+def test_prefetched_misses_share_a_link_with_what_ranks_exchange(scale_up: bool, over_pcie: bool) -> None:
+    """A rank's own link carries its missed rows less its cache work, the all-reduce and the next ids, summed by hand,
+    if its card, or the way to the other ranks of its node, is behind it; else they do not meet."""
+    shape = {"nodes": 2, "ranks": 1} if scale_up else {"nodes": 1, "ranks": 2}
+    cluster = topology(node_group("a", has_scale_up=scale_up, cards_over_pcie=over_pcie, **shape))  # type: ignore[arg-type]
+    parameters, batch, rows, ids, dim = 160_000_000, 262_144, 10_000_000, 10, 256
+    dense = {"macs_per_sample": 1000, "parameters": parameters}
+    tables = [{"rows": rows, "dim": dim, "optimizer": "sgd"}]
+    model = StepModel(cluster, workload(tables, pipeline="prefetch", dense=dense, global_batch=batch))
+    one, cached = np.ones(1, dtype=np.int64), PLACEMENT_TIERS.index("ddr_cached")
+    blocks = Blocks(one * 0, one * TABLE_WISE, one * cached, one * dim, np.array([0.1]))
+    placed = PlacedShards(blocks, one * 0, one * rows, one > 0)
+    where = {str(column.resource): c for c, column in enumerate(model.columns) if model.stages[column.stage] == "dense"}
+    if not (over_pcie or not scale_up):
+        assert "host_link_in" not in where
+        return
+    distinct = rows * -np.expm1(-batch * ids / rows)
+    pcie = model.kinds[0].pcie_bytes_per_s
+    software = model.coefficients.software
+    cache_work_s = distinct * (software.cache_search_s.value + software.cache_update_s.value)
+    missed_s = distinct * 0.9 * dim * 4 / pcie - cache_work_s
+    of_gradients, of_ids = parameters * 4, batch / 2 * (ids * 8 + 4)
+    costs = model.block_costs(blocks, 0)
+    load = (costs.fixed + costs.by_rows + costs.everywhere)[0] + model.base_loads[0]
+    assert load[where["host_link_in"]] == pytest.approx(missed_s + (of_gradients + of_ids) / pcie, rel=0.02)
+    evaluation = model.evaluate(placed)
+    stage = model.stages.index("dense")
+    assert str(evaluation.binding[stage]) == "host_link_in"
+    hidden_s = -float(model.constants[stage])
+    assert evaluation.stage_seconds[stage] == pytest.approx(load[where["host_link_in"]] - hidden_s)
+
+
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:
     """HugeCTR sends through the cards after the exchange inside the node; TorchRec does both at once."""
     cluster = topology(node_group("a", nodes=2, ranks=2))
@@ -274,3 +335,34 @@ def test_of_ranks_that_are_as_busy_the_first_is_critical() -> None:
     assert critical_rank(np.array([1.0, 2.0 - 1e-15, 2.0, 2.0 + 1e-15])) == 1
     assert critical_rank(np.array([1.0, 2.0, 2.1])) == 2
     assert critical_rank(np.zeros(3)) is None
+
+
+def test_a_dense_optimizer_longer_than_the_overhead_counts() -> None:
+    """Adam on a billion weights: 28 bytes of each go through HBM, the fixed overhead hides in them; a hundred million
+    hide in the overhead."""
+    cluster = topology(node_group("a", ranks=4, hbm_bytes=100e9))
+    bytes_per_s = cluster.nodes[0].accelerators.hbm.bandwidth
+
+    def model(parameters: int) -> StepModel:
+        dense = {"macs_per_sample": 1e6, "parameters": parameters, "optimizer": "adam"}
+        return StepModel(cluster, workload([{"rows": 1000, "dim": 64}] * 4, dense=dense))
+
+    def overhead_s(parameters: int) -> float:
+        made = model(parameters)
+        return float(made.evaluate_nothing().stage_seconds[made.stages.index("overhead")])
+
+    usual_s = model(10**8).coefficients.software.step_overhead_s.value
+    assert overhead_s(10**8) == usual_s
+    kind = model(10**9).kinds[0]
+    assert kind.hbm_bytes_per_s <= bytes_per_s
+    assert overhead_s(10**9) == pytest.approx(28e9 / kind.hbm_bytes_per_s)
+
+
+def test_launching_the_search_of_caches_is_told_beside_the_step() -> None:
+    """Once however many tables are cached; not where none is, where misses are prefetched, or where a graph has it."""
+    cluster, tiers = topology(node_group("a", ranks=2)), np.array([HBM, DDR_CACHED, DDR_CACHED])
+    tables = [{"rows": 10**6, "dim": 16}]
+    for fields, seconds in (({}, 1.67e-4), ({"pipeline": "prefetch"}, 0.0), ({"software": "hugectr"}, 0.0)):
+        model = StepModel(cluster, workload(tables, **fields))
+        assert model.cache_launch_seconds(tiers) == pytest.approx(seconds)
+        assert model.cache_launch_seconds(tiers[:1]) == 0.0

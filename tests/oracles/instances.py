@@ -55,6 +55,7 @@ def node_group(
     cards: int | None = None,
     has_scale_up: bool = True,
     nic_bytes_per_s: float = 25e9,
+    cards_over_pcie: bool = True,
 ) -> dict[str, object]:
     """The plain data of one node group, without reserves, so that its capacities are what a plan may use."""
     host: dict[str, object] = {}
@@ -67,7 +68,11 @@ def node_group(
         rates = {"read_bandwidth": "40GB/s", "write_bandwidth": "10GB/s", "latency": "350ns", "access_size": "256B"}
         host["scm"] = {"capacity": f"{scm_bytes:.0f}B", **rates}
     links: dict[str, object] = {
-        "pcie": {"bandwidth": "31.5GB/s", "accelerators_per_switch": ranks_per_switch},
+        "pcie": {
+            "bandwidth": "31.5GB/s",
+            "accelerators_per_switch": ranks_per_switch,
+            "carries_scale_out": cards_over_pcie,
+        },
         "scale_out": {"kind": "roce", "count": cards or ranks, "bandwidth": f"{nic_bytes_per_s:.0f}B/s"},
     }
     if has_scale_up:

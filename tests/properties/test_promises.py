@@ -81,25 +81,37 @@ def test_promises_hold_where_they_were_broken(name: str) -> None:
     assert verdict.kind is None, told(verdict, CASES[name])
 
 
-@settings(
-    max_examples=24,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
+QUESTIONS = settings(
+    deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow]
 )
-@given(number=st.integers(0, 2**31))
-def test_promises_hold(number: int) -> None:
-    """No placement is below the bound or beats what is called optimal; nothing fits where nothing is said to."""
+
+
+def expect_promises(number: int) -> None:
+    """They hold of one random question."""
     subject = question(number)
     verdict = judged(subject, number)
     assert verdict.kind is None, told(verdict, subject)
 
 
+@settings(QUESTIONS, max_examples=10)
+@given(number=st.integers(0, 2**31))
+def test_promises_hold(number: int) -> None:
+    """No placement is below the bound or beats what is called optimal; nothing fits where nothing is said to."""
+    expect_promises(number)
+
+
+@pytest.mark.slow
+@settings(QUESTIONS, max_examples=12)
+@given(number=st.integers(0, 2**31))
+def test_promises_hold_for_more(number: int) -> None:
+    """The same of other questions."""
+    expect_promises(number)
+
+
 def test_the_judge_finds_what_the_planner_finds() -> None:
     """Left to itself, it knows a placement as fast as each plan: what the planner uses is no blind spot of it."""
     found = 0
-    for number in range(12):
+    for number in range(6):
         subject = question(number)
         topology, workload, policy = subject.records
         try:
@@ -118,7 +130,7 @@ def test_the_judge_finds_what_the_planner_finds() -> None:
         if best.is_exact:
             assert taken_s == pytest.approx(best.step_s, rel=1e-9)
         found += 1
-    assert found >= 6
+    assert found >= 3
 
 
 def test_covers_are_all_there() -> None:

@@ -50,7 +50,8 @@ def test_the_estimate_is_near_over_many_memories(mix: str, skewed: bool) -> None
 
 @pytest.mark.parametrize("pipeline", ["none", "sparse-dist", "prefetch"])
 def test_ranks_that_are_alike_fetch_from_one_memory_at_a_time(pipeline: str) -> None:
-    """Each rank has one table over each memory: all are at the same one, which is what plans come to. Within 3 %."""
+    """Each rank has one table over each memory: all are at the same one, which is what plans come to. Within 3 %;
+    prefetched, where ranks are taken to drift apart, not shorter than is promised of any placement."""
     mix, model_cluster = (DDR_CACHED, SSD_CACHED, SCM_CACHED, REMOTE_CACHED), cluster(SHAPES[1])
     world = model_cluster.world_size
     table = {"rows": 1_000_000, "dim": 64, "pooling_factor": 8, "zipf_alpha": 0.9}
@@ -60,7 +61,8 @@ def test_ranks_that_are_alike_fetch_from_one_memory_at_a_time(pipeline: str) -> 
     every, tier = np.arange(len(tables)), np.repeat(mix, world)
     blocks = Blocks(every, every * 0 + TABLE_WISE, tier, model.tables.dim, every * 0 + 0.05)
     placed = PlacedShards(blocks, np.tile(np.arange(world), len(mix)), model.tables.rows, every >= 0)
-    assert abs(Case(model, placed).played()[0]) <= 0.03
+    error = Case(model, placed).played()[0]
+    assert (LEAST if pipeline == "prefetch" else -0.03) <= error <= 0.03
 
 
 @pytest.mark.parametrize("skewed", [False, True])

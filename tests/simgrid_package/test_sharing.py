@@ -2,17 +2,19 @@
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from cost_models.kinds import rank_kinds
-from cost_models.resources import Resource, Way
+from cost_models.resources import PCIE, WAYS, Resource, Way
 from cost_models.shards import NODE, WORLD, Floats
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.engine import Engine
 from cost_models.simulator.graph import NONE, Graph, Use
+from cost_models.simulator.messages import messages as messages_of
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from tests.oracles.instances import node_group, topology, workload
 from tests.simgrid_package.simgrid_flows import Flow, played
@@ -57,8 +59,11 @@ def cluster(random: np.random.Generator, *, nodes: tuple[int, int], ranks: tuple
     return SimulatedNetwork(built, rank_kinds(built, MODEL))
 
 
-def simgrid_ends(network: SimulatedNetwork, capacity: Floats, messages: dict[tuple[int, int], int]) -> Floats:
-    """[messages] when each message from one rank to another ends, over the links that it takes."""
+def simgrid_ends(
+    network: SimulatedNetwork, capacity: Floats, messages: dict[tuple[int, int], int], fetched: Sequence[int] = ()
+) -> Floats:
+    """[messages, then ranks] when each message from one rank to another ends, over the links that it takes, and the
+    bytes that each rank has `fetched` from its host while as many go back."""
     numbers: dict[tuple[object, ...], int] = defaultdict(lambda: len(numbers))
     rates: dict[int, float] = {}
 
@@ -74,15 +79,23 @@ def simgrid_ends(network: SimulatedNetwork, capacity: Floats, messages: dict[tup
         kinds = {rank: network.kinds[network.kind_of_rank[rank]] for rank in (sender, receiver)}
         if network.domain_of_rank[sender] == network.domain_of_rank[receiver]:
             used = [link(Resource("link", way), rank, kinds[rank].link_all_to_all) for way, rank in ends]
+            over_pcie = [end for end in ends if kinds[end[1]].exchanges_over_pcie]
         else:
             cards = network.card_of_rank
             used = [link(Resource("nic", way), int(cards[rank]), kinds[rank].nic_all_to_all) for way, rank in ends]
+            over_pcie = [end for end in ends if kinds[end[1]].cards_over_pcie]
             for level in network.oversubscribed:
                 switch, rate = network.switch_of_rank(level), network.fabric.switch_bytes_per_s[level]
                 if switch[sender] != switch[receiver]:
                     above = ((way, int(switch[rank])) for way, rank in ends)
                     used += [link(Resource("uplink", way, level), each, rate[each]) for way, each in above]
+        if network.host_traffic:
+            used += [link(Resource("host_link", way), rank, kinds[rank].pcie_bytes_per_s) for way, rank in over_pcie]
         flows.append(Flow(size, used))
+    for rank, size in enumerate(fetched):
+        kind, switch = network.kinds[network.kind_of_rank[rank]], int(network.fabric.pcie_switch_of_rank[rank])
+        ways = [link(Resource("host_link", way), rank, kind.pcie_bytes_per_s) for way in WAYS]
+        flows.append(Flow(size, [*ways, link(PCIE, switch, kind.pcie_bytes_per_s)]))
     return played([rates[i] for i in range(len(rates))], flows)
 
 
@@ -125,3 +138,39 @@ def test_an_all_to_all_of_unlike_ranks_is_its_messages(seed: int, way: Way) -> N
     to_each = np.where(random.random(network.world) < 0.2, 0, random.integers(10**8, 10**9, network.world))
     ours, theirs = all_to_all_s(network, capacity, to_each.astype(float), way, beyond_node=seed % 3 == 0)
     assert ours == pytest.approx(theirs, rel=EXACT)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_messages_meet_what_ranks_fetch_from_their_hosts(seed: int) -> None:
+    """Over links of PCIe that lead to cards, or to the other ranks of a node, and to the host, beside links that lead
+    to the host alone: each message and each fetch ends when it does in SimGrid."""
+    random = np.random.default_rng(seed)
+    groups = [
+        node_group(
+            name,
+            nodes=2,
+            ranks=2,
+            has_scale_up=bool(random.random() < 0.5),
+            ranks_per_switch=int(random.integers(1, 3)),
+            nic_bytes_per_s=float(random.choice([12.5e9, 25e9])),
+            cards_over_pcie=bool(random.random() < 0.7),
+        )
+        for name in "ab"
+    ]
+    built = topology(*groups)
+    network = SimulatedNetwork(built, rank_kinds(built, MODEL), host_traffic=True)
+    slow = {(Resource("host_link"), 1): 0.5} if seed % 2 else {}
+    capacity = Conditions(slow_links=slow).capacity(network)
+    sizes, fetched = (random.integers(10**8, 10**9, shape) for shape in ((network.world,) * 2, network.world))
+    graph, sent, ends = Graph(), {}, []
+    for sender, receiver in itertools.permutations(range(network.world), 2):
+        alone = np.zeros_like(sizes, dtype=float)
+        alone[sender, receiver] = sizes[sender, receiver]
+        (flow,) = (flow for transfer in messages_of(network, alone) for flow in transfer.flows)
+        one = np.array([sender])
+        ends.append(graph.move(flow.bytes[one], [Use(use.of[one], use.weight[one]) for use in flow.uses]))
+        sent[sender, receiver] = int(sizes[sender, receiver])
+    ends.append(graph.move(fetched.astype(float), network.host(sent=1.0)))
+    run = Engine(graph, capacity).run()
+    theirs = simgrid_ends(network, capacity, sent, fetched.tolist())
+    assert run.end[np.concatenate(ends)] == pytest.approx(theirs, rel=EXACT)

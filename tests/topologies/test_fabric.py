@@ -38,7 +38,11 @@ def _groups(draw: st.DrawFn, name: str) -> dict[str, object]:
     accelerators, count = draw(st.sampled_from([1, 2, 3, 4, 6])), draw(st.integers(1, 4))
     speed = st.integers(1, 400).map(lambda gigabytes: f"{gigabytes}GB/s")
     links: dict[str, object] = {
-        "pcie": {"bandwidth": draw(speed), "accelerators_per_switch": draw(_divisors(accelerators))}
+        "pcie": {
+            "bandwidth": draw(speed),
+            "accelerators_per_switch": draw(_divisors(accelerators)),
+            "carries_scale_out": draw(st.booleans()),
+        }
     }
     links["scale_out"] = {
         "kind": "roce",

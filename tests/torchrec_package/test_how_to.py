@@ -58,14 +58,17 @@ def trainer() -> str:
 
 
 def run(program: str, folder: Path) -> str:
-    """What two processes print."""
-    file = folder / "train.py"
+    """What two processes print, one after the other: each into a file of its own, so that no line cuts another's."""
+    file, logs = folder / "train.py", folder / "logs"
     file.write_text(program)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(file)]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launcher, "--redirects", "3", "--log-dir", str(logs), str(file)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    printed, errors = ([found.read_text() for found in sorted(logs.rglob(f"std{kind}.log"))] for kind in ("out", "err"))
+    assert done.returncode == 0, "\n".join([done.stderr, *errors])[-3000:]
+    assert len(printed) == 2
+    return "".join(printed)
 
 
 def observed() -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WIDTH_PX, DPI = 1600, 100
 LANE_INCHES, LINK_INCHES, MARGIN_INCHES = 0.6, 0.42, 1.9
 FONT, SMALL_FONT = 13, 11
-MOST_LOADS = 6
+MOST_LOADS = 8
 SEEN = 0.01
 """Links of which less is ever used are left out."""
 LEGEND_COLUMNS = 6

@@ -83,8 +83,8 @@ def resources(simulation: Simulation, rank: int) -> list[int]:
     uses = [*traffic.port(OUT), *traffic.port(IN)]
     if everyone.leave_domains:
         uses += [*traffic.card(everyone, OUT), *traffic.card(everyone, IN)]
-    uses += [*network.host(), *network.memories(), *(network.front_end() or [])]
-    return [int(use.of[rank]) for use in uses if use.of[rank] != NONE]
+    uses += [*network.host(sent=1.0), *network.memories(), *(network.front_end() or [])]
+    return list(dict.fromkeys(int(use.of[rank]) for use in uses if use.of[rank] != NONE))
 
 
 def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]:

@@ -222,11 +222,11 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
     weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
     changed = loads[:, :, :-2].any(axis=(1, 2))
     flat = loads.reshape(len(loads), loads.shape[1] * loads.shape[2])
-    mark = flat.sum(axis=1)
+    mark, margin = flat.sum(axis=1), 1e-8 + 1e-5 * np.abs(flat)
     kept: list[int] = []
     for row in np.flatnonzero(changed).tolist():
         near = [k for k in kept if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row])]
-        same = [k for k in near if np.allclose(flat[k], flat[row], rtol=1e-5)]
+        same = [k for k in near if (np.abs(flat[k] - flat[row]) <= margin[row]).all()]
         if same:
             weight[same[0]] += weight[row]
         else:

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world
+from planner.problem.load_state import LoadState, load_state, place_everywhere, place_on_groups, place_world
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
@@ -197,8 +197,7 @@ class SearchState:
 
     def charge_groups(self, index: Ints, sign: float) -> None:
         """Add group-wide blocks to the loads, or take them away with a `sign` of -1."""
-        for block, site in zip(self.group_block[index].tolist(), self.group_site[index].tolist(), strict=True):
-            place_block(self.problem, self.loads, block, site, sign)
+        place_on_groups(self.problem, self.loads, self.group_block[index], self.group_site[index], sign)
 
     @cached_property
     def has_alternatives(self) -> bool:

@@ -48,6 +48,20 @@ def test_kernels_take_their_flops_and_the_backward_pass_twice_as_many() -> None:
     assert bucket[1] == 1000 * 4
 
 
+def test_narrow_layers_take_whole_tiles() -> None:
+    """A last layer of one column takes as long as one of 64: the tile of TorchRec's profile."""
+    tops, (kind,) = [], rank_kinds(CLUSTER, workload([{"rows": 9, "dim": 4}]))
+    for columns in (1, 64, 65):
+        streams, dense = built(numerical_features=13, top_mlp=[columns], dtype="fp32")
+        dense.forward(["top_mlp"], 0, np.ones(2))
+        run = Engine(streams.graph, np.zeros(0)).run()
+        (task,) = streams.program.tasks
+        moved_s = (13 + 64 + columns) * 4 * 2.28 / 3 * 2048 / kind.hbm_bytes_per_s
+        tops.append(float((run.end[task.last] - run.start[task.first])[0]) - moved_s)
+    assert tops[:2] == pytest.approx([tops[0]] * 2)
+    assert tops[2] == pytest.approx(2 * tops[0])
+
+
 def test_gradients_are_ready_bucket_by_bucket() -> None:
     """As many buckets as 25 MB go into a part's gradients, in order; together they are its gradients."""
     streams, dense = built(**LAYERS)

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from cost_models.coefficients import software_coefficients
+from cost_models.kinds import rank_kinds
 from cost_models.resources import FRONT_END
-from cost_models.shards import MEMORY_DDR, MEMORY_SCM, MEMORY_TIERS
+from cost_models.shards import MEMORY_DDR, MEMORY_SCM, MEMORY_TIERS, WORLD
+from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.conditions import Conditions
+from cost_models.simulator.engine import Engine
+from cost_models.simulator.graph import Graph
+from cost_models.simulator.network import OUT, SimulatedNetwork
 from tests.oracles.instances import node_group, topology
 from tests.oracles.simulated_steps import EXACT, kind_of, model_of, nothing, seconds, steps_of
 
@@ -30,6 +35,25 @@ def test_cache_misses_share_the_switch() -> None:
     assert times[0] == pytest.approx(max(100e6 / kind.pcie_bytes_per_s, host), rel=EXACT)
     assert times[1] == pytest.approx(max(200e6 / kind.pcie_bytes_per_s, host), rel=EXACT)
     assert passes < 1
+
+
+@pytest.mark.parametrize("over_pcie", [True, False])
+def test_misses_and_gradients_share_the_way_into_a_rank(over_pcie: bool) -> None:
+    """A fetch of 100 MB and a card's 100 MB cross one link: at half its rate each, or as fast as the card is and the
+    fetch with the rest. With lanes of its own neither slows down the other."""
+    cluster, model = topology(node_group("a", nodes=2, ranks=1, cards_over_pcie=over_pcie)), model_of()
+    kinds = rank_kinds(cluster, model)
+    network = SimulatedNetwork(cluster, kinds, host_traffic=True)
+    graph, collectives = Graph(), Collectives(network)
+    (flow,) = (flow for transfer in collectives.all_to_all(network.extents[WORLD], np.full(2, 100e6), OUT)
+               if not transfer.inside for flow in transfer.flows)  # fmt: skip
+    exchanged = graph.move(flow.bytes, flow.uses, flow.hubs)
+    fetched = graph.move(np.full(2, 100e6), network.fetch("ddr", np.zeros(2), 1.0))
+    ends = Engine(graph, np.ones(network.count), collectives.hubs()).run().end
+    pcie, card = kinds[0].pcie_bytes_per_s, kinds[0].nic_all_to_all
+    assert pcie / 2 < card < pcie
+    assert ends[exchanged] == pytest.approx(100e6 / (pcie / 2 if over_pcie else card))
+    assert ends[fetched] == pytest.approx(100e6 / (pcie / 2 if over_pcie else pcie))
 
 
 def test_data_arrive_before_they_are_copied_where_steps_wait_for_them() -> None:

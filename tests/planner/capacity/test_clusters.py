@@ -36,12 +36,15 @@ CASES = (
 )
 
 
+QUICK: dict[str, Any] = {"effort": 0, "gap": 0.05}
+
+
 def rates(case: Case) -> dict[int, float]:
     """Samples per second of every size."""
     found = {}
     for nodes in range(1, MOST_NODES + 1):
         one = resized(case.topology, 0, nodes)
-        planned = plan(one, case.workload, gap=0.01, effort=0, simulate=False)
+        planned = plan(one, case.workload, **QUICK, simulate=False)
         assert planned.objective is not None
         found[nodes] = case.workload.batch(one.world_size) / planned.objective.step_s
     return found
@@ -65,7 +68,7 @@ def target(all_rates: list[dict[int, float]]) -> float:
 
 @pytest.fixture(scope="module")
 def choices(target: float) -> tuple[ClusterChoice, ...]:
-    return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES), effort=0)
+    return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES), **QUICK)
 
 
 def test_each_case_has_its_smallest_size(
@@ -157,7 +160,7 @@ def test_a_longest_step_is_a_throughput_where_the_batch_is_fixed(
 ) -> None:
     """Both ask for the same sizes; the stricter of two targets holds."""
     step_s = MODEL.batch(1) / target
-    asked: dict[str, Any] = {"max_step_s": step_s, "max_nodes": MOST_NODES, "each_tier": False, "effort": 0}
+    asked: dict[str, Any] = {"max_step_s": step_s, "max_nodes": MOST_NODES, "each_tier": False, **QUICK}
     (one,) = size(CASES[0].topology, MODEL, **asked)
     (both,) = size(CASES[0].topology, MODEL, target_samples_per_s=target / 100, **asked)
     assert one.answer == both.answer == choices[0].sizing.answer

@@ -1,5 +1,7 @@
 """What no placement changes of a step, part by part."""
 
+from typing import Any
+
 import pytest
 
 from cost_models.step import StepModel
@@ -20,14 +22,15 @@ TABLES = [{"name": f"t{i}", "rows": 1000, "dim": 16} for i in range(4)]
         {"pipeline": "none"},
         {"pipeline": "prefetch"},
         {"mode": "inference"},
+        {"dense": {"macs_per_sample": 1e6, "parameters": 10**9, "optimizer": "adam"}},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_the_origin_of_every_second_is_told(fields: dict[str, str], nodes: int) -> None:
+def test_the_origin_of_every_second_is_told(fields: dict[str, Any], nodes: int) -> None:
     """The parts of the fixed part add up to it, stage by stage."""
     model = StepModel(
-        topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=1e12)), workload(TABLES, dense=DLRM, **fields)
+        topology(node_group("a", nodes=nodes, ranks=2, ssd_bytes=1e12)), workload(TABLES, **{"dense": DLRM, **fields})
     )
     parts = fixed_seconds(model)
     assert sum(part.seconds for part in parts) == pytest.approx(model.fixed_step_s, rel=1e-12)
@@ -35,3 +38,15 @@ def test_the_origin_of_every_second_is_told(fields: dict[str, str], nodes: int) 
     for stage, seconds in stages.items():
         assert sum(part.seconds for part in parts if part.stage == stage) == pytest.approx(seconds, abs=1e-15)
     assert len({(part.stage, part.what) for part in parts}) == len(parts)
+
+
+def test_products_and_activations_of_the_dense_part_are_told_apart() -> None:
+    """Activations with how often they cross memory in the mode; with twice the passes they take twice as long."""
+    seconds = {}
+    for mode, passes in (("eager", "6"), ("compiled", "5.5")):
+        asked = workload(TABLES, dense=DLRM, software_mode=mode)
+        parts = fixed_seconds(StepModel(topology(node_group("a", ranks=2)), asked))
+        told = {part.what: part.seconds for part in parts if part.stage == "dense"}
+        seconds[mode] = told[f"activations, {passes} times through memory"], told["matrix products"]
+    assert seconds["eager"][0] == pytest.approx(6 / 5.5 * seconds["compiled"][0])
+    assert seconds["eager"][1] == pytest.approx(seconds["compiled"][1])

@@ -12,10 +12,11 @@ from planner.formulation.policy import Policy
 from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.hugectr import differences, hugectr_tables, planned_with
 from tests.oracles.instances import tiny_instance
+from tests.seeds import seeds
 from topologies.errors import InputError
 
 RUNTIME = Policy(runtime="hugectr")
-SEEDS = (0, 1, 4, 5, 7, 12, 20, 33, 41, 50)
+FEW = (0, 1, 4, 5, 7, 12, 33, 41, 50)
 
 
 def exported(seed: int, cost_model: str) -> tuple[Plan, AdoptionInputs] | None:
@@ -24,12 +25,12 @@ def exported(seed: int, cost_model: str) -> tuple[Plan, AdoptionInputs] | None:
     tables = tuple(table.model_copy(update={"dtype": "fp32"}) for table in model.workload.tables)
     trained = model.workload.model_copy(update={"tables": tables})
     inputs = AdoptionInputs(model.topology, trained, cost_model, RUNTIME)
-    made = plan(model.topology, trained, policy=RUNTIME, cost_model=cost_model, effort=0, simulate=False)
+    made = plan(model.topology, trained, policy=RUNTIME, cost_model=cost_model, effort=0, gap=0.05, simulate=False)
     return (made, inputs) if made.tables else None
 
 
 @pytest.mark.parametrize("cost_model", ["physical", "hugectr"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(FEW, (20,)))
 def test_a_plan_comes_back_as_it_went_out(seed: int, cost_model: str) -> None:
     """Under its own cost model: every shard on its rank with its bytes, the same step; nothing is said to differ."""
     found = exported(seed, cost_model)
@@ -51,7 +52,7 @@ def test_a_plan_comes_back_as_it_went_out(seed: int, cost_model: str) -> None:
 
 def test_what_differs_is_said_with_what_to_change() -> None:
     """Another workload, another topology, another cost model, and rows that the rating has no word for."""
-    made, inputs = next(found for seed in SEEDS if (found := exported(seed, "physical")) is not None)
+    made, inputs = next(found for seed in FEW if (found := exported(seed, "physical")) is not None)
     document = hugectr_sharding(made)
     held = hugectr_tables(document, inputs, "x")
     other = replace(inputs, given_workload=inputs.given_workload.model_copy(update={"name": "other"}))

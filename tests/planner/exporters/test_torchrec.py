@@ -159,3 +159,21 @@ def test_what_cpu_kernels_crash_on_is_refused_there_only():
         torchrec_plan(held, compute_device="cpu")
     assert "'few' on CPU: a rank has none of its rows" in str(error.value)
     assert "'sequence' on CPU: it is data_parallel and not pooled" in str(error.value)
+
+
+def test_a_precision_cache_goes_out_or_is_refused():
+    """Of a cached table it is the cache's precision; beside a table in HBM TorchRec has none, so that none is planned
+    for it and another plan's is refused."""
+    table = {"name": "t", "rows": 100_000, "dim": 64, "pooling_factor": 3, "precision_cache": 0.05}
+    fields = {"name": "w", "global_batch": 1024, "embedding": {"dtype": "fp16"}, "tables": [table]}
+    words = {"effort": 0, "simulate": False}
+    where, workload = load_topology("dgx-a100-80", nodes=1), Workload.model_validate(fields)
+    with pytest.raises(InputError, match=r"held in fp32 beside it \(precision_cache\), and torchrec has no such cache"):
+        torchrec_plan(plan(where, workload, tiers=["hbm"], **words))
+    own = plan(where, workload, policy=Policy(runtime="torchrec"), **words)
+    assert own.tables[0].tier == "ddr_cached"
+    assert torchrec_plan(own)["plan"][""]["t"]["cache_params"]["precision"] == "FP32"
+    with pytest.raises(InputError, match="torcheasyrec's file has no precision_cache, as 't' has; leave it out"):
+        easyrec_plan(own, modules=["m"])
+    with pytest.raises(ValueError, match=r"holds rows in fp32, and cache_params.precision says fp16"):
+        Workload.model_validate(fields | {"tables": [table | {"kernel": {"cache_params": {"precision": "FP16"}}}]})

@@ -26,7 +26,7 @@ def found() -> Plan:
     tables = [{"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(SHARDINGS)]
     tables += [{"name": n, "rows": 5000, "dim": 32, "pooling_factor": 1} for n in ("cached", "uvm")]
     workload = Workload.model_validate({"name": "w", "global_batch": 1024, "tables": tables})
-    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"]} for s in SHARDINGS]
+    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"], "column_multiple": 32} for s in SHARDINGS]
     rules += [{"match": "cached", "tiers": ["ddr_cached"]}, {"match": "uvm", "tiers": ["ddr"]}]
     policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
     return plan(load_topology("dgx-a100-80", nodes=2), workload, policy=policy, effort=0)

@@ -20,6 +20,7 @@ from planner.verification.verify import verify
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import keep_some_options, node_group, tiny_instance, topology, workload
 from tests.oracles.water_filling import CachedTable, empirical_misses, least_cost, zipf_misses
+from tests.seeds import seeds
 from topologies.cluster import Topology
 
 BATCH = 256
@@ -91,7 +92,7 @@ def fetch_s(found: Plan) -> float:
     return next(stage.seconds for stage in found.stages if stage.name == "cache_fetch")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(range(3), range(10)))
 def test_hbm_is_divided_as_by_water_filling(seed: int) -> None:
     """Where caches alone compete for HBM, power laws and empirical curves mixed: within 0.5 % of the least step.
 
@@ -194,7 +195,7 @@ def test_rounds_end_with_their_time(scarce: tuple[Topology, Workload, Plan]) -> 
     assert all(seconds > 0 for seconds in asked[2:])
 
 
-@pytest.mark.parametrize("seed", range(2, 90, 3))
+@pytest.mark.parametrize("seed", seeds(range(2, 90, 9), range(2, 90, 3)))
 def test_no_plan_is_faster_than_the_bound(seed: int) -> None:
     """Tiny instances with tight memory: the optimum over the shares found is known by trying everything."""
     instance = tiny_instance(seed)

@@ -16,7 +16,7 @@ from planner.studies.study import Search
 from tests.oracles.instances import unlike_tables
 
 
-@pytest.mark.parametrize("seed", [10, 25])
+@pytest.mark.parametrize("seed", [10, 26])
 def test_planning_sizing_and_studies_find_the_same_plan(seed: int) -> None:
     """Byte by byte, with what was given up for emptier ranks; a size says which tiers its cluster has."""
     cluster, trained = unlike_tables(seed)

@@ -14,7 +14,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.importers.adoption import AdoptedTable, AdoptionInputs, adopted
 from planner.planning.pipeline import Pipeline
-from planner.planning.protocols import at_lowest_protocols, at_own_protocols, settled, shards_of
+from planner.planning.protocols import KnownBounds, ProtocolSearches, at_lowest_protocols, at_own_protocols, shards_of
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.limits import SearchLimits
@@ -24,6 +24,7 @@ from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.oracles.placements import random_placement
 from tests.oracles.simulated_steps import law_s
+from tests.seeds import seeds
 
 CLUSTER = topology(node_group("a", ranks=4))
 TABLES = [{"rows": 200_000, "dim": 64, "pooling_factor": 4} for _ in range(3)]
@@ -83,9 +84,7 @@ def test_no_placement_takes_longer_at_its_own_lines(seed: int) -> None:
         assert at_own <= at_start * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(0, 90, 6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(90) if n % 6)]
-)
+@pytest.mark.parametrize("seed", seeds(range(0, 90, 6), range(0, 90, 3)))
 def test_the_bound_holds_for_placements_at_all_protocols(seed: int) -> None:
     """The fastest placement of all, by brute force at each protocol, is between the bound and the plan."""
     instance = tiny_instance(seed)
@@ -104,6 +103,19 @@ def test_the_bound_holds_for_placements_at_all_protocols(seed: int) -> None:
     assert list(faults_of_proofs(found.proof, formulation)) == []
     proven = instance.model.whole_step_s(proven_s(found.proof, formulation))
     assert proven >= found.objective.lower_bound_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", [18, 20, 26, 51, 78, 85])
+def test_no_bound_that_is_told_is_above_a_plan(seed: int) -> None:
+    """Of these, a search at one protocol proves more than a plan takes at others."""
+    instance = tiny_instance(seed)
+    formulation = Formulation(instance.model, instance.options, instance.problem)
+    told: list[float] = []
+    pipeline = Pipeline(instance.policy, SearchLimits(gap=0.0), progress=lambda *news: told.append(news[2] or 0.0))
+    outcome = pipeline.solved(formulation).outcome
+    assert outcome.step_s is not None
+    assert outcome.bound_s is not None
+    assert 0 < max(told) <= outcome.bound_s <= outcome.step_s
 
 
 def test_a_bound_counts_plans_at_other_protocols(by_rows: Plan) -> None:
@@ -129,7 +141,9 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     known_s = load_state(own.problem, first.placement).step_s()
     assert first.step_s is not None
     assert known_s <= first.step_s
-    last, outcome = settled(formulation, first, lambda at: solve(at.problem, limits))
+    last, outcome = ProtocolSearches(lambda at, *_: solve(at.problem, limits), KnownBounds(formulation), 0.0).settled(
+        formulation, first
+    )
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.step_s <= known_s
@@ -140,7 +154,7 @@ def test_a_search_begins_where_the_relaxation_is_least() -> None:
     """Tables that all ranks hold a part of send more than whole ones: by a protocol with a higher rate."""
     model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
     formulation = Formulation.of(model, Policy(shardings=("row_wise",)))
-    lowest = at_lowest_protocols(formulation)
+    lowest, known = at_lowest_protocols(formulation)
     bounds = {}
     for protocols in model.all_protocols:
         bound = relaxed(formulation.at_protocols(protocols).problem)
@@ -148,6 +162,8 @@ def test_a_search_begins_where_the_relaxation_is_least() -> None:
         bounds[protocols] = bound.seconds
     assert lowest.model.protocols != model.protocols
     assert bounds[lowest.model.protocols] == pytest.approx(min(bounds.values()))
+    others = [seconds for protocols, seconds in bounds.items() if protocols != lowest.model.protocols]
+    assert 0 < known.elsewhere_s(lowest.model.protocols) <= min(others) * (1 + 1e-9)
 
 
 def test_a_plan_that_follows_another_states_its_own_lines(by_rows: Plan) -> None:

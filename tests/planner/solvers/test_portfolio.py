@@ -115,7 +115,7 @@ def test_whole_tables_are_found_where_they_balance() -> None:
     for policy in (Policy(), Policy(shardings=("table_wise",))):
         options = enumerate_options(of, policy)
         steps.append(step_s(options, build_problem(of, options), SearchLimits()))
-    assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)
+    assert steps[0] <= steps[1] * (1 + SearchLimits().gap)
 
 
 def test_restrictions_are_masks_of_whole_plans() -> None:
@@ -154,7 +154,8 @@ def test_a_plan_of_a_restriction_is_one_of_the_whole() -> None:
 @pytest.mark.parametrize("effort", [0, 1])
 def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
     """Neo's Model-F in int8 rows, a twentieth of them in full precision too, whose best plans have all tables behind
-    caches: found with any effort, where every tier is allowed."""
+    caches: found with any effort, where every tier is allowed, within the usual gap (caches have sizes of their own
+    under each policy)."""
     model = load_workload("model-f")
     tables = tuple(table.model_copy(update={"precision_cache": 0.05}) for table in model.tables)
     embedding = model.embedding.model_copy(update={"dtype": "int8_row"})
@@ -163,4 +164,4 @@ def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
     for policy in (Policy(), Policy(tiers=("ddr_cached",))):
         formulation = with_own_fractions(Formulation.of(of, policy))
         steps.append(step_s(formulation.options, formulation.problem, SearchLimits(effort=effort)))
-    assert steps[0] <= steps[1] * (1 + OPTIMAL_GAP)
+    assert steps[0] <= steps[1] * (1 + SearchLimits().gap)

@@ -112,6 +112,19 @@ def test_both_rank_plans_alike(name: str) -> None:
     assert kendalltau(estimates, steps).statistic >= 0.9
 
 
+def test_a_long_dense_optimizer_takes_as_long_in_both() -> None:
+    """With Adam on ever more weights, estimate and simulated step grow by the same seconds."""
+    steps = []
+    for parameters in (10**9, 3 * 10**9):
+        dense = {"macs_per_sample": 1e6, "parameters": parameters, "optimizer": "adam"}
+        model = cost_model("physical", CLUSTER, workload(TABLES[:4], dense=dense))
+        placed = random_shards(model, np.random.default_rng(0), (1,))
+        steps.append((model.evaluate(placed).step_s, simulate(model.topology, model.workload, placed).step_s))
+    (estimate, played), (longer, longer_played) = steps
+    assert longer - estimate == pytest.approx(longer_played - played, rel=0.01)
+    assert estimate == pytest.approx(played, rel=0.05)
+
+
 def test_no_neighbour_plays_faster() -> None:
     """None of 50 plans in which one or two shards are elsewhere is played more than 2 % faster."""
     planned = plan(CLUSTER, workload(TABLES), shardings=["table_wise", "column_wise"])

@@ -41,7 +41,8 @@ def test_the_level_below_is_where_most_ranks_can_stand() -> None:
 
 def test_blocks_over_a_node_may_keep_ranks_off_the_steps() -> None:
     """Some do and some do not; whole tables of single ranks and replicated ones never."""
-    model = StepModel(load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3"))
+    flat = ["software=distributed-embeddings"]  # sums of nodes at the rate of everything else
+    model = StepModel(load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3", overrides=flat))
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
     found = blocks_in_steps(problem, solve_relaxation(Fluid(problem)))
     over_node = found[problem.block_extent == NODE]

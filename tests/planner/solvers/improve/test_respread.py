@@ -26,7 +26,9 @@ from topologies.loading import load_topology
 @pytest.fixture(scope="module")
 def start() -> tuple[Problem, Placement]:
     """600 tables on 64 ranks, as the fluid optimum chooses and longest first places them, with memory to spare."""
-    model = StepModel(load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3"))
+    model = StepModel(
+        load_topology("zionex-16", nodes=8), load_workload("synthetic:600@seed=3", overrides=["software=hugectr"])
+    )
     problem = build_problem(model, enumerate_options(model, Policy(tiers=("hbm",))))
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)

@@ -1,0 +1,232 @@
+"""What the files of coefficients hold: a device, a link, collectives, a harness, a host, a software profile."""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import ConfigDict, Field
+
+from cost_models.coefficients.evidence import (
+    NEWER,
+    Coefficient,
+    DtypeCoefficient,
+    Kind,
+    ModeCoefficient,
+    OptimizerCoefficient,
+    StepEvidence,
+)
+from topologies.documents import Record
+
+CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
+
+
+class ProtocolLaw(Record):
+    """Time of one collective among one number of ranks: the least of (latency + wire bytes / rate)."""
+
+    operation: CollectiveOperation
+    ranks: int
+    protocols: tuple[tuple[float, float], ...]
+    """(latency in s, rate in bytes/s) of each protocol."""
+    buffer_bytes: tuple[float, float]
+    """Smallest and largest buffer of the measurements."""
+    rows: int
+    """Number of measurements."""
+    mean_error: float
+    """Mean absolute relative error over them."""
+    band_90: float
+    """Relative error that 90 % of them stay within."""
+
+
+class NamedCoefficients(Record):
+    """A file of coefficients."""
+
+    name: str
+
+
+class DeviceCoefficients(NamedCoefficients):
+    """What a device achieves of its data sheet."""
+
+    same_chip_as: str | None = None
+    """Another device whose file gives what this one leaves out."""
+    lookup_efficiency: Coefficient
+    sector_bytes: Coefficient
+    flop_utilization: Coefficient
+    activation_efficiency: Coefficient
+    pcie_efficiency: Coefficient
+    ddr_efficiency: Coefficient
+    l2_reach: Coefficient
+    l2_speedup: Coefficient
+    lookup_bytes_per_s: Coefficient | None = None
+    """Instead of lookup_efficiency: what rows of device memory were read at, whatever the data sheet says."""
+    lookup_row_s: Coefficient | None = None
+    """Time of a row beyond its bytes: what short rows waste."""
+    lookup_distinct_row_s: Coefficient | None = None
+    """Time of a distinct row of a batch beyond that, and its bytes. Where set, the tables of a rank push each other's
+    rows out of the caches from step to step: distinct rows come from memory, and a cache (l2_speedup) serves those that
+    the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
+    lookup_vector_s: Annotated[Coefficient | None, NEWER] = None
+    """Time of each vector that a forward pass gives beyond that, with its bag of ids. Unset: not counted."""
+    lookup_launch_s: Coefficient | None = None
+    """Time of a forward pass's launch, instead of the software's where that has one."""
+    l2_reach_bytes: Coefficient | None = None
+    """Instead of l2_reach."""
+    update_passes_per_lookup: Coefficient | None = None
+    """Row reads per lookup of a backward pass over pooled tables, instead of the software's."""
+    update_row_s: Coefficient | None = None
+    """Time of a lookup in a backward pass beyond the bytes it moves."""
+    update_distinct_row_s: Coefficient | None = None
+    """The same of a distinct row of device memory that is rewritten."""
+    update_passes_per_row: Coefficient | None = None
+    """Row reads for each distinct row that is rewritten, instead of the software's."""
+    update_launch_s: Coefficient | None = None
+    """Time of a backward pass's launch, instead of the software's where that has one."""
+    copy_bytes_per_s: Coefficient | None = None
+    """Between host and device, instead of pcie_efficiency."""
+    stream_bytes_per_s: Coefficient | None = None
+    """Device memory read and written in order, instead of activation_efficiency."""
+    id_cut_s: Coefficient | None = None
+    """Time to sort an id by the rank that holds its row, for tables cut by rows. Unset: not counted."""
+    dense_update_bytes_per_s: Coefficient | None = None
+    """Rate at which the gradient of a replicated table is made, averaged and applied as a whole. Unset: not counted."""
+    regroup_bytes_per_s: Coefficient | None = None
+    """Rate at which vectors from several kinds of sharding are joined by sample. Unset: not counted."""
+    regroup_piece_s: Annotated[Coefficient | None, NEWER] = None
+    """Time of each piece of a vector that is joined by sample, beyond its bytes, and taken apart again. Unset: not
+    counted."""
+    matmul_flops_per_s: DtypeCoefficient | None = None
+    """Rate of matrix products by data type, instead of flop_utilization."""
+
+
+class LinkCoefficients(NamedCoefficients):
+    """What collectives achieve of a link's bandwidth."""
+
+    all_to_all_efficiency: Coefficient
+    all_reduce_efficiency: Coefficient
+    ceiling_bytes_per_s: Coefficient | None = None
+    """An upper limit whatever the bandwidth."""
+    all_to_all_loss_per_doubling: Coefficient | None = None
+    """How the efficiency falls for each doubling of the peers of a card: all_to_all_efficiency holds for few of them
+    (see `between_domains`). Unset: not at all."""
+    hop_s: Coefficient | None = None
+    """Latency that the library adds to that of the cards in an exchange between domains. Unset: none."""
+    peer_s: Annotated[Coefficient | None, NEWER] = None
+    """What each peer of a card beyond the first adds to it. Unset: nothing."""
+    tree_hop_s: Annotated[Coefficient | None, NEWER] = None
+    """The same of an all-reduce, for each doubling of the domains, once up and once down. Unset: none."""
+    ring_hop_s: Annotated[Coefficient | None, NEWER] = None
+    """What a reduce-scatter or all-gather takes longer than an exchange for each domain beyond two. Unset: nothing."""
+    all_reduce_growth: Coefficient | None = None
+    """Replaces all_reduce_efficiency between domains, which comes after the reduction inside them."""
+
+
+class CollectiveCoefficients(NamedCoefficients):
+    """Fitted collectives of one system."""
+
+    devices: tuple[str, ...]
+    """Names that a topology may give to the accelerator."""
+    link: str
+    """The kind of link that the measurements went over."""
+    stands_in_for: tuple[str, ...] = ()
+    """Kinds of link without data that take these laws, scaled by bandwidth."""
+    represents_link: bool = False
+    """Whether other devices on the same kind of link take these laws, scaled by bandwidth."""
+    sums_apart: bool = False
+    """Whether partial sums (tables cut by rows) travel at the rates of reduce_scatter and all_gather. Unset: at that of
+    all_to_all, as NCCL moves them."""
+    takes_turns: Annotated[bool, NEWER] = False
+    """Whether what a rank sends and what it gets take turns, as where its processor copies both. Unset: a link carries
+    both at the same time."""
+    bytes_per_s: float
+    """Rate of one port in one direction, by the data sheet."""
+    unit: str
+    kind: Kind
+    source: str
+    laws: tuple[ProtocolLaw, ...]
+
+
+class HarnessCoefficients(NamedCoefficients):
+    """What belongs to the harness of some published measurements, not to a device or a framework that we plan for."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Coefficient] = Field(init=False)
+
+    def __getitem__(self, name: str) -> float:
+        return self.__pydantic_extra__[name].value
+
+
+class HostCoefficients(NamedCoefficients):
+    """What the host does in a step of a training framework, as the processor that it was measured on."""
+
+    step_s: Coefficient
+    module_s: Coefficient
+    replicas_s: Coefficient
+    table_s: Coefficient
+    layer_s: Coefficient
+    state_s: Coefficient
+    compiled_step_s: Coefficient
+    compiled_layer_saved_s: Coefficient
+    replay_s: Coefficient
+
+
+class SoftwareCoefficients(NamedCoefficients):
+    """Overheads, memory passes and overlaps of a training framework and its kernels."""
+
+    step_overhead_s: Coefficient
+    """Overhead of the version that a plan is made for; older ones may have keys of their own,
+    `step_overhead_s_VERSION`."""
+    step_overhead_s_23_04: Coefficient | None = None
+    step_overhead_s_23_09: Coefficient | None = None
+    forward_launch_s: Coefficient
+    backward_launch_s: Coefficient
+    backward_passes: OptimizerCoefficient
+    sequence_backward_passes: Coefficient
+    row_update_passes: Coefficient
+    id_sort_bytes: Annotated[Coefficient | None, NEWER] = None
+    """Bytes that sorting an id by its row moves in a backward pass, where they are not part of its passes."""
+    update_passes: Coefficient
+    cache_search_s: Coefficient
+    cache_launch_s: Annotated[Coefficient | None, NEWER] = None
+    """Fixed time of a forward pass that searches caches of tables below HBM."""
+    cache_update_s: Coefficient
+    uvm_forward_passes_per_lookup: Coefficient
+    uvm_forward_passes_per_row: Coefficient
+    uvm_backward_passes_per_row: Coefficient
+    cache_fetch_passes: Coefficient
+    codec_passes: Coefficient
+    """Crossings of device memory by what encoding or decoding numbers reads and writes."""
+    activation_passes: Coefficient
+    activation_passes_of_mode: Annotated[ModeCoefficient | None, NEWER] = None
+    """The same where a mode is stated."""
+    layer_tile: Annotated[Coefficient | None, NEWER] = None
+    """Columns that a matrix product computes at once: a narrower layer takes as long as one of so many."""
+    collective_latency_s: Coefficient
+    allocator_overhead: Coefficient | None = None
+    """Bytes that the allocator keeps reserved for each byte of tensors, beside the ids that other streams hold."""
+    static_buffers: bool = False
+    """Whether every buffer is there for the whole step, so that none takes the place of another."""
+    vector_s: Coefficient | None = None
+    """Time of a step for each vector that the lookup gives, beyond the bytes it moves."""
+    ids_arrive_sharded: bool = False
+    """Whether each rank reads the ids of its own tables, so that none are exchanged."""
+    steps: StepEvidence | None = None
+    exchange_in_phases: bool
+    """Whether outputs and gradients cross the cards only after they were exchanged inside the domain."""
+    node_sums_by_rail: Annotated[bool, NEWER] = False
+    """Whether sums that the ranks of a node have reduced go from each of them to the ranks at its place in the other
+    nodes only, and their gradients the same way back."""
+    all_reduce_overlaps_dense: bool
+    """Whether the dense gradients are reduced while the dense part still computes."""
+
+    @property
+    def tile_columns(self) -> int:
+        """`layer_tile` in whole columns; 1 where narrow layers were measured with the others."""
+        return round(self.layer_tile.value) if self.layer_tile else 1
+
+
+CoefficientSet = TypeVar(
+    "CoefficientSet",
+    DeviceCoefficients,
+    LinkCoefficients,
+    SoftwareCoefficients,
+    CollectiveCoefficients,
+    HarnessCoefficients,
+    HostCoefficients,
+)
