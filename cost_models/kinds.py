@@ -4,7 +4,7 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -207,27 +207,33 @@ class RankKind:
         return RankGroup(1, 1, 1), node, self.world
 
 
-def rank_kinds(topology: Topology, workload: Workload) -> tuple[RankKind, ...]:
-    """One kind per node group, in the order of the groups."""
-    return tuple(_kind(topology, group, workload) for group in topology.nodes)
+def rank_kinds(
+    topology: Topology, workload: Workload, among: Callable[[NodeGroup], RankGroup] | None = None
+) -> tuple[RankKind, ...]:
+    """One kind per node group, in the order of the groups; `among` are the ranks that those of a group exchange with,
+    where they are not all that there are."""
+    return tuple(_kind(topology, group, workload, (among or _world(topology))(group)) for group in topology.nodes)
 
 
-def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
+def _world(topology: Topology) -> Callable[[NodeGroup], RankGroup]:
+    world = topology.world_size
+    return lambda group: RankGroup(group.accelerators.count, min(group.domain_ranks, world), world)
+
+
+def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankGroup) -> RankKind:
     device, software = device_coefficients(group.accelerators.device), software_of(workload)
-    ranks = group.accelerators.count
+    ranks, domain = group.accelerators.count, world.per_domain
     up = group.links.scale_up
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
     hbm = group.accelerators.hbm
     host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
-    domain = min(group.domain_ranks, topology.world_size)
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
-    world = RankGroup(ranks, domain, topology.world_size)
     beyond = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, in_phases=software.exchange_in_phases)
     return RankKind(
         group=group.name,
-        world_size=topology.world_size,
-        node_ranks=ranks,
+        world_size=world.size,
+        node_ranks=world.per_node,
         pcie_ranks=min(ranks, group.links.pcie.accelerators_per_switch),
         group_ranks=ranks * group.count,
         domain_ranks=domain,
@@ -247,7 +253,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload) -> RankKind:
         flops_per_s=achieved_flops(group, workload, device),
         exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
-        sums_slowdown=_sums_slowdown(group, domain, workload, topology.world_size),
+        sums_slowdown=_sums_slowdown(group, domain, workload, world.size),
         link_takes_turns=_takes_turns(group, domain),
         nic_all_to_all=beyond.all_to_all_bytes_per_s,
         nic_node_sums=beyond.by_rail_bytes_per_s if software.node_sums_by_rail else beyond.all_to_all_bytes_per_s,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.error_bars import ErrorBars
+from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,
@@ -116,8 +117,16 @@ class CostModel(ABC):
     """Whether it costs a table in any format, not in the workload's alone."""
     without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
     """Why predictions carry no error bar; None where they do."""
+    cluster: Topology
+    """All that steps are trained on."""
+    stated_workload: Workload
+    """The workload on all of it."""
+    replicas: Replicas | None = None
+    """How the cluster is divided into groups that have all tables each; None where it is one."""
     topology: Topology
+    """What a placement is for: the cluster, or what one of its groups has of it."""
     workload: Workload
+    """What is trained there."""
     tables: Tables
     coefficients: CoefficientsUsed
     stages: tuple[str, ...]
@@ -147,6 +156,7 @@ class CostModel(ABC):
 
     def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
         self.topology, self.workload, self.reserve = topology, workload, reserve
+        self.cluster, self.stated_workload = topology, workload
 
     @property
     def kind_count(self) -> int:
@@ -328,6 +338,7 @@ class MemoryModel(CostModel):
 
     def __init__(self, whole: CostModel) -> None:
         super().__init__(whole.topology, whole.workload, whole.reserve)
+        self.cluster, self.stated_workload, self.replicas = whole.cluster, whole.stated_workload, whole.replicas
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
         self.node_colocated_shardings, self.cache_fractions = whole.node_colocated_shardings, whole.cache_fractions

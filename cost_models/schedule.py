@@ -13,6 +13,7 @@ from cost_models.dense import optimizer_seconds
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
+from cost_models.replication import Replication
 from cost_models.resources import (
     DEVICE,
     FETCHES,
@@ -32,8 +33,9 @@ from topologies.fabric import Fabric
 
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
-_REDUCED = frozenset({"all_reduce", "replica_all_reduce"})
+_REDUCED = frozenset({"all_reduce", "replica_all_reduce", "replica_sync", "replica_shards"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
+_BY_CARD = ("nic", "uplink")
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 
 
@@ -62,9 +64,11 @@ class Schedule:
         workload: Workload,
         kinds: tuple[RankKind, ...],
         software: SoftwareCoefficients,
+        replication: Replication | None = None,
     ) -> None:
         self._topology, self._workload = topology, workload
         self._kinds, self._software = kinds, software
+        self._replication = replication
         self.fabric = Fabric(topology)
         self._setting = StepSetting(
             is_training=workload.mode == "training",
@@ -72,6 +76,8 @@ class Schedule:
             has_prefetch=workload.mode == "training" and workload.pipeline == "prefetch",
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
+            averages_replicas=replication is not None and replication.averages,
+            shards_replicas=replication is not None and replication.replicas.is_fully_sharded,
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -103,7 +109,8 @@ class Schedule:
 
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
-            return any(kind.domain_ranks < kind.world_size for kind in self._kinds)
+            sums = () if self._replication is None else self._replication.kinds
+            return any(kind.domain_ranks < kind.world_size for kind in (*self._kinds, *sums))
         return True
 
     @property
@@ -158,7 +165,10 @@ class Schedule:
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
         reached = [(resource, 1.0)]
-        if resource.kind == "nic":
+        sums = None if self._replication is None else self._replication.sums_of(term)
+        if sums is not None:
+            reached = [(resource, sums.card_slowdown[kind] if resource.kind == "nic" else 1.0)]
+        elif resource.kind == "nic":
             card = self._kinds[kind].nic_all_to_all
             achieved = _card_bytes_per_s(term, self._kinds[kind]) / card if math.isfinite(card) else 1.0
             reached += [
@@ -174,13 +184,16 @@ class Schedule:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
         if (share := self._share_of_host_link(term, resource, kind)) > 0:
             reached.append((Resource("host_link", resource.way), share))
+        if self._replication is not None and sums is None:
+            shared = self._replication.groups_per_card[kind]
+            reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
         columns = ((self.column(term, one), factor) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
 
     def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
         """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
         do not cross it."""
-        own = self._kinds[kind]
+        own = self._kinds_in(term)[kind]
         if resource.kind == "link" and own.exchanges_over_pcie:
             rate = own.link_all_reduce if term in _REDUCED else own.link_all_to_all
         elif resource.kind == "nic" and own.cards_over_pcie:
@@ -218,24 +231,30 @@ class Schedule:
         return {stage: self._lines(stage) for stage in self.collectives}
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        reduces = stage == "all_reduce"
-        path_s = self._software.collective_latency_s.value + self._path_latency_s(reduces=reduces)
-        protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in self._kinds]
-        if not self._has(NIC_OUT):
+        kinds, reduces = self._kinds_in(stage), stage in _REDUCED
+        leaves = any(kind.domain_ranks < kind.world_size for kind in kinds)
+        path_s = self._software.collective_latency_s.value + self._path_latency_s(kinds, leaves, reduces=reduces)
+        protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
+        if not leaves:
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
         in_phases = self._software.exchange_in_phases and stage in _EXCHANGED
         return exchange_lines(protocols, path_s, operator.add if in_phases else max)
 
-    def _path_latency_s(self, *, reduces: bool) -> float:
-        """The latency of the longest path between two ranks: in a domain or, with cards, over the network, with what
-        the library adds in an exchange or a reduction."""
+    def _kinds_in(self, term: str) -> tuple[RankKind, ...]:
+        """What ranks achieve in a term: among those of their group, or in sums beyond it."""
+        sums = None if self._replication is None else self._replication.sums_of(term)
+        return self._kinds if sums is None else sums.kinds
+
+    def _path_latency_s(self, kinds: Sequence[RankKind], leaves: bool, *, reduces: bool) -> float:
+        """The latency of the longest path between two ranks that exchange: in a domain or, where they leave theirs,
+        over the network, with what the library adds in an exchange or a reduction."""
         groups, levels = self._topology.nodes, self._topology.network.levels
         inside = [group.links.scale_up or group.links.pcie for group in groups]
-        if not self._has(NIC_OUT):
+        if not leaves:
             return max(link.latency for link in inside)
         cards = [
             group.links.scale_out.latency + (kind.reduction_hops_s if reduces else kind.exchange_hops_s)
-            for kind, group in zip(self._kinds, groups, strict=True)
+            for kind, group in zip(kinds, groups, strict=True)
             if group.links.scale_out
         ]
         return max(cards, default=0.0) + sum(level.latency for level in levels)
@@ -249,7 +268,7 @@ class Schedule:
         card_rate = np.repeat(cards, [group.count for group in groups])
         kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
         uplinks: list[Uplink] = []
-        if not self._has(NIC_OUT):
+        if not any(kind.domain_ranks < kind.world_size for kind in self._kinds):
             return ()
         for level, switches in enumerate(self._topology.network.levels):
             if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:

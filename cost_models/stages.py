@@ -25,6 +25,10 @@ class StepSetting:
     """Whether a node has a memory below HBM."""
     all_reduce_overlaps: bool
     """Whether the runtime reduces the dense gradients during the backward pass."""
+    averages_replicas: bool = False
+    """Whether copies of the tables are averaged after the step."""
+    shards_replicas: bool = False
+    """Whether copies of the tables are cut over their replicas, and gathered again, beside the dense part."""
 
 
 Condition = Callable[[StepSetting], bool]
@@ -83,6 +87,7 @@ STAGES: dict[str, StageSpec] = {
         StageSpec("gradient_dist", is_collective=True),
         StageSpec("lookup_backward", is_lookup=True),
         StageSpec("all_reduce", is_collective=True),
+        StageSpec("replica_sync", is_collective=True),
         StageSpec("overhead"),
     )
 }
@@ -115,6 +120,8 @@ TERMS: tuple[TermSpec, ...] = (
         overlaps=lambda setting: setting.all_reduce_overlaps,
         beside="gradient_dist",
     ),
+    TermSpec("replica_sync", "replica_sync", "exchange", when=lambda setting: setting.averages_replicas),
+    TermSpec("replica_shards", "dense", "exchange", when=lambda setting: setting.shards_replicas),
     TermSpec("overhead", "overhead", "nothing"),
 )
 

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from cost_models import collectives
-from cost_models.amounts import NO_RESERVE, Reserve
+from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
@@ -27,7 +27,9 @@ from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
 from cost_models.peak import Peak
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, PCIE, Resource
+from cost_models.replicas import Replicas, ReplicatedCluster
+from cost_models.replication import Replication
+from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -61,8 +63,19 @@ class StepCosts(CostModel):
     chooses_dtypes = True
     coefficients: StepCoefficients
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        replicas: Replicas | None = None,
+    ) -> None:
         super().__init__(topology, workload, reserve)
+        replication = None
+        if replicas is not None:
+            replication = self._take_group(ReplicatedCluster(topology, replicas))
+            topology, workload = self.topology, self.workload
+        self._replication = replication
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
@@ -74,7 +87,7 @@ class StepCosts(CostModel):
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
         )
         self.batching: Batching = self.peak.batching
-        self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software)
+        self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software, replication)
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
@@ -90,6 +103,18 @@ class StepCosts(CostModel):
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         self.pool_bytes = _pool_bytes(self, [kind.memory_bytes for kind in self.kinds])
+
+    def _take_group(self, cluster: ReplicatedCluster) -> Replication:
+        """Become the costs of one group of ranks, whose sums go beyond it."""
+        replication = Replication(cluster, self.stated_workload)
+        self.replicas = cluster.replicas
+        self.topology, self.workload = cluster.group, cluster.workload(self.stated_workload)
+        if cluster.replicas.layout == "intra":
+            self.reserve = {
+                tier: amount if tier == "hbm" else Amount(amount.share, amount.size // cluster.replicas.factor)
+                for tier, amount in self.reserve.items()
+            }
+        return replication
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
@@ -162,9 +187,18 @@ class StepCosts(CostModel):
                 self._put(base[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
                 self._put(base[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
-                reduce = collectives.all_reduce_seconds(gradient, kind, self._reduction_port(gradient, k))
+                summing = self._summing_kinds[k]
+                reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
+        if self._replication is not None and "replica_sync" in self.stages:
+            latency_s = self.schedule.lines["replica_sync"][-1].latency_s
+            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averaging_share
         return base
+
+    @property
+    def _summing_kinds(self) -> tuple[RankKind, ...]:
+        """What ranks achieve in sums over all ranks."""
+        return self.kinds if self._replication is None else self._replication.gradients.kinds
 
     def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
         """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
@@ -183,7 +217,7 @@ class StepCosts(CostModel):
         is no slower than what more bytes take by the law."""
         if "all_reduce" not in self.schedule.collectives:
             return None
-        line = _reduction_line(self.schedule.lines["all_reduce"], self.kinds, gradient_bytes)
+        line = _reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
         self._beside[self.stages.index("all_reduce")] = line.latency_s
         return line.port_bytes_per_s[kind]
 
@@ -201,9 +235,9 @@ class StepCosts(CostModel):
     def _copy_seconds(self) -> Floats:
         """[W] for ids with their lengths, numerical features and labels of a batch, over the switch of each rank."""
         moved = self.batching.samples_per_rank * _sample_bytes(self.workload, self.tables)
-        seconds = np.array([moved / kind.pcie_bytes_per_s for kind in self.kinds])[self.kind_of_rank]
-        switch = self.resource_of_rank(PCIE)
-        return np.asarray(np.bincount(switch, weights=seconds)[switch])
+        per_switch = [group.links.pcie.accelerators_per_switch for group in self.cluster.nodes]
+        seconds = [moved / kind.pcie_bytes_per_s * ranks for kind, ranks in zip(self.kinds, per_switch, strict=True)]
+        return np.array(seconds)[self.kind_of_rank]
 
     def _hidden_seconds(self) -> float:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids, which travel from one
@@ -255,6 +289,8 @@ class StepCosts(CostModel):
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
+            if self._replication is not None:
+                terms |= self._replication.terms(tables, blocks, kind, self.batching)
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
@@ -287,6 +323,8 @@ class StepCosts(CostModel):
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
+        if self._replication is not None:
+            by_rows[:, MEMORY_HBM] += self._replication.gathered_bytes(self.tables, blocks, self.batching)
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
 
@@ -322,7 +360,10 @@ def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Lo
             loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
             terms |= collectives.by_term(stage, loads, blocks, own)
     if tables.training:
-        terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, own, tables.gradient_wire_bytes)
+        summing = model._summing_kinds[kind]
+        terms["replica_all_reduce"] = collectives.replica_all_reduce(
+            tables, blocks, summing, tables.gradient_wire_bytes
+        )
     return terms
 
 

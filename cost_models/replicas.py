@@ -1,0 +1,102 @@
+"""Replicas of the tables: groups of ranks that train copies apart, and how the copies are kept together.
+
+Each of M groups shards all tables over its own ranks, and trains them with its own part of the batch (2D sparse
+parallelism, arXiv:2508.03854; `DMPCollection` of TorchRec 1.8.0). The dense part stays one world.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from cost_models.groups import RankGroup
+from cost_models.workload.models import Workload
+from topologies.cluster import Count, NodeGroup, Topology
+from topologies.documents import Record
+from topologies.errors import InputError
+from topologies.replica_groups import Layout, group_of
+
+SyncStrategy = Literal["default", "fully_sharded"]
+SYNC_STRATEGIES: tuple[SyncStrategy, ...] = get_args(SyncStrategy)
+
+
+class Replicas(Record):
+    """How often, and how, M copies of the tables are held and averaged."""
+
+    factor: Annotated[int, Field(ge=2, strict=True)]
+    """Groups of ranks, each with all tables: M."""
+    layout: Layout = "intra"
+    """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter)."""
+    strategy: SyncStrategy = "default"
+    """default: weights and optimizer state are averaged after a step. fully_sharded: each copy of a shard is cut over
+    its replicas while it is not read; weights are averaged as they are cut, and gathered before their update."""
+    sync_every: Count = 1
+    """Steps from one averaging to the next; each step with fully_sharded."""
+    state_every: Count | None = None
+    """Steps from one averaging of the optimizer state to the next; unset: it is never averaged."""
+
+    @model_validator(mode="after")
+    def _whole_intervals(self) -> "Replicas":
+        if self.is_fully_sharded and self.sync_every != 1:
+            raise ValueError("fully_sharded replicas are averaged in each step; leave out sync_every")
+        if self.state_every is not None and self.state_every % self.sync_every:
+            raise ValueError(
+                f"state_every is {self.state_every}, and must be a multiple of sync_every, which is {self.sync_every}:"
+                f" optimizer state is averaged together with weights"
+            )
+        return self
+
+    @property
+    def is_fully_sharded(self) -> bool:
+        """Whether copies are cut over their replicas."""
+        return self.strategy == "fully_sharded"
+
+    @property
+    def state_share(self) -> float:
+        """Of all steps, those after which the optimizer state is averaged."""
+        return 0.0 if self.state_every is None else 1 / self.state_every
+
+    @property
+    def words(self) -> str:
+        """`4 replicas (intra)`."""
+        return f"{self.factor} replicas ({self.layout})"
+
+
+@dataclass(frozen=True)
+class ReplicatedCluster:
+    """A cluster whose ranks are in groups."""
+
+    topology: Topology
+    """All of it."""
+    replicas: Replicas
+
+    @cached_property
+    def group(self) -> Topology:
+        """What one group has. Raises InputError where groups would not be alike, or have nothing to shard over."""
+        group = group_of(self.topology, self.replicas.factor, self.replicas.layout)
+        if group.world_size == 1:
+            factor, world = self.replicas.factor, self.topology.world_size
+            raise InputError.at("replicas", f"{factor} groups of {world} ranks have one rank each: nothing is sharded")
+        return group
+
+    def workload(self, workload: Workload) -> Workload:
+        """The workload of one group: its part of each batch. Raises InputError where groups get no equal parts."""
+        if workload.global_batch is None:
+            return workload
+        if workload.global_batch % self.replicas.factor:
+            raise InputError.at(
+                "replicas",
+                f"{workload.name} has batches of {workload.global_batch} samples, no multiple of the"
+                f" {self.replicas.factor} groups that divide them",
+            )
+        return workload.model_copy(update={"global_batch": workload.global_batch // self.replicas.factor})
+
+    def sharing(self, group: NodeGroup) -> RankGroup:
+        """The ranks that hold the same shards."""
+        factor = self.replicas.factor
+        if self.replicas.layout == "intra":
+            return RankGroup(factor, factor, factor)
+        apart = self.topology.world_size // factor
+        near = max(1, group.domain_ranks // apart)
+        return RankGroup(max(1, group.accelerators.count // apart), near, factor)

@@ -1,0 +1,159 @@
+"""Sums that go beyond one group of ranks: those of gradients, over the whole cluster, and those of replicas.
+
+Everything else of a step stays within a group (see `replicas`), whose ranks and share of the nodes are a cluster of
+their own. Cards, and the switches above them, are the whole cluster's: other groups load them alike.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.groups import all_reduce, reduce_scatter
+from cost_models.kinds import RankKind, rank_kinds
+from cost_models.loads import BlockLoad, Loads
+from cost_models.memory import Batching, block_bytes
+from cost_models.replicas import ReplicatedCluster
+from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT
+from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, Blocks, Floats, Ints
+from cost_models.tables import Tables
+from cost_models.workload.models import Workload
+from topologies.cluster import Topology
+from topologies.fabric import Fabric
+from topologies.replica_groups import groups_per_card, ranks_of_groups
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums among ranks of several groups."""
+
+    kinds: tuple[RankKind, ...]
+    """What each kind of rank achieves in them."""
+    card_slowdown: Floats
+    """[K] time that a card is kept busy over that of one rank's bytes at its rate: it serves as many ranks of each
+    group, and an oversubscribed switch above it may take longer."""
+
+
+class Replication:
+    """The groups of a cluster as the costs of one of them see the others; K kinds of rank."""
+
+    def __init__(self, cluster: ReplicatedCluster, workload: Workload) -> None:
+        self._cluster, self._workload, self.replicas = cluster, workload, cluster.replicas
+        factor, layout = self.replicas.factor, self.replicas.layout
+        self.groups_per_card = tuple(groups_per_card(group, factor, layout) for group in cluster.topology.nodes)
+
+    @property
+    def averages(self) -> bool:
+        """Whether anything is averaged after a step, while everything waits."""
+        return not self.replicas.is_fully_sharded or self.replicas.state_every is not None
+
+    @property
+    def averaging_share(self) -> float:
+        """Of all steps, those after which something is averaged."""
+        return self.replicas.state_share if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
+
+    @cached_property
+    def gradients(self) -> Sums:
+        """Sums over all ranks."""
+        topology = self._cluster.topology
+        kinds = rank_kinds(topology, self._workload)
+        return self._sums(kinds, np.zeros(topology.world_size, dtype=np.int64))
+
+    @cached_property
+    def copies(self) -> Sums:
+        """Sums over the ranks that hold the same shards."""
+        topology, replicas = self._cluster.topology, self.replicas
+        kinds = rank_kinds(topology, self._workload, self._cluster.sharing)
+        members = ranks_of_groups(topology.world_size, replicas.factor, replicas.layout)
+        sharing = np.empty(topology.world_size, dtype=np.int64)
+        sharing[members] = np.arange(members.shape[1])
+        return self._sums(kinds, sharing)
+
+    @property
+    def kinds(self) -> tuple[RankKind, ...]:
+        """Those of all sums."""
+        return (*self.gradients.kinds, *self.copies.kinds)
+
+    def sums_of(self, term: str) -> Sums | None:
+        """Those that a term of the step makes; None for what stays within a group."""
+        if term in ("all_reduce", "replica_all_reduce"):
+            return self.gradients
+        return self.copies if term in ("replica_sync", "replica_shards") else None
+
+    def _sums(self, kinds: tuple[RankKind, ...], group_of_rank: Ints) -> Sums:
+        topology = self._cluster.topology
+        longer = uplink_slowdown(topology, group_of_rank, np.array([kind.nic_all_reduce for kind in kinds]))
+        return Sums(kinds, longer * np.array(self.groups_per_card))
+
+    def terms(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> dict[str, Loads]:
+        """What keeping copies together loads on a kind of rank, by term of the step."""
+        terms = {"replica_sync": self._averaged(tables, blocks, kind, batching)} if self.averages else {}
+        if self.replicas.is_fully_sharded:
+            terms["replica_shards"] = self._sharded(tables, blocks, kind, batching)
+        return terms
+
+    def _averaged(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
+        """What the averaging after a step loads in the mean of all steps."""
+        weights, state = self._copied_bytes(tables, blocks, batching)
+        every = 0.0 if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
+        own, size = self.copies.kinds[kind], weights * every + state * self.replicas.state_share
+        moved = all_reduce(own.world, size, in_network=own.reduces_in_network)
+        return _by_rows(moved.port / own.link_all_reduce, moved.card / own.nic_all_reduce)
+
+    def _sharded(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
+        """What cutting copies over their replicas, and gathering them, loads."""
+        weights, _ = self._copied_bytes(tables, blocks, batching)
+        own = self.copies.kinds[kind]
+        moved = reduce_scatter(own.world, weights)
+        return _by_rows(2 * moved.port / own.link_all_reduce, 2 * moved.card / own.nic_all_reduce)
+
+    @staticmethod
+    def _copied_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> tuple[Floats, Floats]:
+        """[n] bytes of weights and of optimizer state of blocks that are copied from group to group: gradients of
+        replicated tables are summed over all ranks, so that their copies are equal."""
+        held, kept = block_bytes(tables, blocks, batching), blocks.sharding != DATA_PARALLEL
+        weights, state = (
+            np.asarray(held[MEMORY_HBM, part].by_rows * kept, dtype=np.float64) for part in ("weights", "optimizer")
+        )
+        return weights, state
+
+    def gathered_bytes(self, tables: Tables, blocks: Blocks, batching: Batching) -> Floats:
+        """[n] bytes of HBM for the cut copy beside the gathered one."""
+        weights, _ = self._copied_bytes(tables, blocks, batching)
+        return weights / self.replicas.factor * self.replicas.is_fully_sharded
+
+
+def _by_rows(link_s: Floats | float, card_s: Floats | float) -> Loads:
+    link, card = BlockLoad(by_rows=link_s), BlockLoad(by_rows=card_s)
+    return {LINK_OUT: link, LINK_IN: link, NIC_OUT: card, NIC_IN: card}
+
+
+def uplink_slowdown(topology: Topology, group_of_rank: Ints, card_bytes_per_s: Floats) -> Floats:
+    """[K] how much longer the busiest oversubscribed switch above the cards of a kind of rank takes than they do, where
+    all ranks send alike around rings in their groups [W], at these rates [K]; 1 where none does."""
+    fabric, network = Fabric(topology), topology.network
+    kind, domain, node = fabric.group_of_rank, fabric.domain_of_rank, fabric.node_of_rank
+    slowdown = np.ones(len(topology.nodes))
+    beyond = _members(group_of_rank) - _members(group_of_rank, domain)
+    if not beyond.any():
+        return slowdown
+    lines = [group.links.scale_out for group in topology.nodes]
+    of_rank = np.array([nics.count * nics.bandwidth if nics else np.inf for nics in lines])[kind]
+    of_rank = of_rank / np.bincount(node)[node]
+    card_ranks = np.bincount(np.maximum(fabric.nic_of_rank, 0))[np.maximum(fabric.nic_of_rank, 0)]
+    for level, switches in enumerate(network.levels):
+        if switches.oversubscription <= 1 or switches.nodes >= topology.node_count:
+            continue
+        switch = fabric.switch_of_node[level][node]
+        rate = np.bincount(switch, weights=of_rank)[switch] / switches.oversubscription
+        outside = np.maximum(_members(group_of_rank) - _members(group_of_rank, switch), 0)
+        share = np.minimum(outside / np.maximum(beyond, 1), 1.0)
+        seconds = np.bincount(switch, weights=share * card_bytes_per_s[kind] / rate)[switch] / card_ranks
+        np.maximum.at(slowdown, kind, seconds)
+    return slowdown
+
+
+def _members(*labels: Ints) -> Ints:
+    """[W] ranks with the same labels [W] as each rank."""
+    _, place, count = np.unique(np.stack(labels), axis=1, return_inverse=True, return_counts=True)
+    return np.asarray(count[place.ravel()])
