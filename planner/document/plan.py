@@ -18,6 +18,7 @@ from planner.document.files import faults_located, read_json, write_file
 from planner.document.moves import Moves
 from planner.document.origin import Provenance
 from planner.document.reasons import Infeasibility, Unplaced
+from planner.document.replicas import PlannedReplicas
 from planner.document.shards import Shards, TierBytes
 from planner.document.versions import SCHEMA_VERSION, in_present_version
 from topologies.documents import Document, Record, validate
@@ -149,6 +150,8 @@ class Plan(Record):
     stages: tuple[StageTime, ...]
     tables: tuple[TablePlan, ...]
     ranks: tuple[RankPlan, ...]
+    replicas: Annotated[PlannedReplicas | None, Field(exclude_if=lambda value: value is None)] = None
+    """The groups of ranks, where the policy speaks of any."""
     provenance: Provenance
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
@@ -166,6 +169,8 @@ class Plan(Record):
         parts.append(f'"stages":{_lines(map(_dump, self.stages))}')
         parts.append(f'"tables":{_lines(map(_table_json, self.tables))}')
         parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
+        if self.replicas is not None:
+            parts.append(f'"replicas":{_dump(self.replicas)}')
         parts.append(f'"provenance":{_dump(self.provenance)}')
         if self.proof is not None:
             parts.append(f'"proof":{_dump(self.proof)}')

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from cost_models.model import CostModel
+from cost_models.replicas import Replicas
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan, TablePlan
-from planner.formulation.allowed_choices import planning_model
+from planner.formulation.allowed_choices import model_of_replicas
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
+from topologies.errors import InputError
 
 
 def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
@@ -26,8 +28,18 @@ def planned_topology(plan: Plan, source: str = "") -> Topology:
 
 
 def planned_model(plan: Plan) -> CostModel:
-    """The costs that the plan was computed under. Raises InputError as `planned_inputs` does."""
-    return planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+    """The costs that the plan was computed under. Raises InputError as `planned_inputs` does, and for groups of ranks
+    that cannot be."""
+    origin = plan.provenance
+    return model_of_replicas(origin.cost_model, *planned_inputs(plan), origin.policy, planned_replicas(plan))
+
+
+def planned_replicas(plan: Plan) -> Replicas | None:
+    """The groups of ranks that the plan is for; None for one world. Raises InputError for what cannot be."""
+    try:
+        return None if plan.replicas is None else plan.replicas.chosen
+    except ValueError as error:
+        raise InputError.at("replicas", str(error)) from None
 
 
 def placed_shards(plan: Plan) -> PlacedShards:

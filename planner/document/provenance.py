@@ -28,8 +28,8 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
     model, options = formulation.model, formulation.options
     return Provenance(
         planner_version=VERSION,
-        topology=_source(model.topology),
-        workload=_source(model.workload),
+        topology=_source(model.cluster),
+        workload=_source(model.stated_workload),
         coefficients=coefficient_sources(model.coefficients),
         cost_model=model.name,
         solver=SOLVER,

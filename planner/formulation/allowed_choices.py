@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
+from cost_models.replicas import Replicas
 from cost_models.shards import (
     HOME_OF_TIER,
     IS_SPLIT,
@@ -22,6 +23,7 @@ from cost_models.shards import (
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
+from planner.formulation.replica_choices import the_choice
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
@@ -75,8 +77,18 @@ class AllowedChoices:
 
 
 def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
-    """The cost model with the policy's reserve taken from its memory. Raises InputError for an unknown name."""
-    return cost_model(name, topology, workload, policy.reserve.amounts())
+    """The cost model with the policy's reserve taken from its memory, and its only choice of replicas.
+
+    Raises InputError for an unknown name, and for a policy that leaves a choice of replicas.
+    """
+    return model_of_replicas(name, topology, workload, policy, the_choice(policy.replicas, topology, workload))
+
+
+def model_of_replicas(
+    name: str, topology: Topology, workload: Workload, policy: Policy, replicas: Replicas | None
+) -> CostModel:
+    """The same with one of the choices of replicas."""
+    return cost_model(name, topology, workload, policy.reserve.amounts(), replicas)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cost_models.shards import (
     Sharding,
 )
 from cost_models.workload.formats import DTYPES, FORMATS
+from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.words import Dtype
 from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
@@ -29,6 +30,8 @@ from planner.problem.numbers import Bools
 from topologies.documents import Document
 from topologies.errors import InputError
 
+AVERAGED_BY_TORCHREC: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
+"""Optimizers of embeddings whose copies DMPCollection can keep together (`_cache_sync_tensors`, TorchRec 1.8.0)."""
 WIDEST = 1 << 40
 """A column multiple beyond every width."""
 
@@ -69,6 +72,7 @@ class _Resolver(Narrowing):
             key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
         }
         self._apply_runtime()
+        self._apply_replicas()
         every = np.ones(len(self.names), dtype=bool)
         self._apply((), self.policy, every)
         for number, rule in enumerate(self.policy.tables):
@@ -134,6 +138,24 @@ class _Resolver(Narrowing):
             )
         self._limit("column_multiple", rules.column_multiple, every)
         self.rules.append((words, every))
+
+    def _apply_replicas(self) -> None:
+        """Copies are averaged in HBM: what a cache below it has not written back would be lost."""
+        model = self.model
+        if model.replicas is None:
+            return
+        words, every = f"{model.replicas.words}, which are in HBM", np.ones(len(self.names), dtype=bool)
+        self.narrow("tiers", ("replicas",), words, every, [tier == "hbm" for tier in PLACEMENT_TIERS])
+        self.narrow("states", ("replicas",), words, every, [place == "with_table" for place in STATE_PLACES])
+        self.rules.append((words, every))
+        if self.policy.runtime == "torchrec":
+            for table in model.workload.tables:
+                if (optimizer := model.workload.optimizer_of(table)) not in AVERAGED_BY_TORCHREC:
+                    message = (
+                        f"table {table.name}: DMPCollection averages the optimizer state called sum, which {optimizer}"
+                        f" has not; use {' or '.join(AVERAGED_BY_TORCHREC)}, or no replicas"
+                    )
+                    self.fault(("replicas",), message)
 
     def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
         said: list[str] = []

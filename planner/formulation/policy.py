@@ -29,6 +29,7 @@ from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.words import Dtype
+from planner.formulation.replica_choices import ReplicaChoices
 from topologies.cluster import LATER
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import InputError, shown
@@ -216,6 +217,8 @@ class Policy(Limits):
     """Groups of tables whose shards are all on one and the same rank, hence whole tables; or on one node."""
     separate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
     """Groups of tables of which no two have shards on the same rank; or on the same node."""
+    replicas: Annotated[ReplicaChoices | None, LATER] = None
+    """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
 
 
 @dataclass(frozen=True)

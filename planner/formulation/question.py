@@ -1,17 +1,19 @@
 """What a plan is asked for, before anything is computed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cost_models.model import CostModel
+from cost_models.replicas import Replicas
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.workload.models import Workload
-from planner.formulation.allowed_choices import planning_model
+from planner.formulation.allowed_choices import model_of_replicas, planning_model
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import Policy, narrow, policy_document
+from planner.formulation.replica_choices import candidates
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
@@ -29,6 +31,8 @@ class Question:
     cost_model: str = "physical"
     written_policy: Document = field(default_factory=lambda: Document({}, "policy"))
     """Where each key of the policy stood, for messages."""
+    chosen: tuple[Replicas | None] | None = None
+    """Which of the policy's choices of replicas is meant; None where it leaves no choice."""
 
     @classmethod
     def asked(
@@ -39,8 +43,14 @@ class Question:
         return cls(topology, priced_as_run(workload, policy), policy, cost_model, written_policy)
 
     def model(self) -> CostModel:
-        """What placements cost. Raises InputError for an unknown cost model."""
-        return planning_model(self.cost_model, self.topology, self.workload, self.policy)
+        """What placements cost. Raises InputError for an unknown cost model, or an open choice of replicas."""
+        inputs = self.cost_model, self.topology, self.workload, self.policy
+        return planning_model(*inputs) if self.chosen is None else model_of_replicas(*inputs, *self.chosen)
+
+    def choices_of_replicas(self) -> list["Question"]:
+        """The question for each of the choices of replicas that there are. Raises InputError as `candidates` does."""
+        found = candidates(self.policy.replicas, self.topology, self.workload)
+        return [replace(self, chosen=(each,)) for each in found]
 
     def formulation(self, tell: Callable[[str, None, None], None] = lambda *_: None) -> Formulation:
         """The options of every table, and their problem. Raises InputError for a policy that contradicts itself."""

@@ -14,6 +14,7 @@ from planner.document.origin import TimedWork
 from planner.document.plan import Plan
 from planner.document.provenance import provenance
 from planner.document.reasons import Remedy
+from planner.document.replicas import PlannedReplicas
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions
 from planner.formulation.policy import Policy
@@ -138,7 +139,10 @@ class Pipeline:
             if outcome.bound is None
             else write_proof(formulation.model, formulation.problem, outcome.bound, outcome.elsewhere)
         )
-        return document(own, outcome, proof, origin, incumbent, remedies, searched.best_step_s)
+        plan = document(own, outcome, proof, origin, incumbent, remedies, searched.best_step_s)
+        if self.policy.replicas is None:
+            return plan
+        return plan.model_copy(update={"replicas": PlannedReplicas.of(own.model)})
 
     def simulated(self, plan: Plan) -> Plan:
         """The plan with its step simulated."""

@@ -15,9 +15,11 @@ from planner.formulation.question import Question, narrowed_policy
 from planner.planning.following import Following, FormerTerms
 from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.remedy_finder import RemedyFinder
+from planner.planning.replica_choice import best_of_replicas
 from planner.planning.time_limit import TimeLimit
 from planner.solvers.incumbent import Progress
 from planner.solvers.limits import SearchLimits
+from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.documents import Document
 from topologies.errors import Fault, InputError, shown
@@ -78,7 +80,17 @@ def plan(
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     terms = None if previous is None else FormerTerms(previous, tuple(lost_nodes), max_move_bytes, pay_back_steps)
-    return _planned(question, limits, terms, progress, simulate=simulate)
+    choices = question.choices_of_replicas()
+    if terms is not None and any(each.chosen != (None,) for each in choices):
+        raise InputError.at("replicas", "what moves is known of one world only; plan groups of ranks anew")
+    if len(choices) == 1:
+        return _planned(choices[0], limits, terms, progress, simulate=simulate)
+
+    def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
+        return _planned(each, left, None, tell, simulate=False)
+
+    best = best_of_replicas(choices, planned, limits, progress)
+    return with_simulation(best) if simulate else best
 
 
 def _question(

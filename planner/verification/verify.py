@@ -48,6 +48,7 @@ from planner.verification.figures import (
     stage_faults,
     table_faults,
 )
+from planner.verification.groups import faults_of_replicas
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from topologies.cluster import Topology, fingerprint
@@ -69,9 +70,10 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     in the document cannot be read.
     """
     model, policy = planned_model(plan), plan.provenance.policy
-    faults = [*_sources(plan.provenance, model.topology, model.workload), *_status(plan)]
+    faults = [*_sources(plan.provenance, model.cluster, model.stated_workload), *_status(plan)]
     faults += _coefficients(plan, model)
-    faults += _warnings(plan, model.workload)
+    faults += _warnings(plan, model.stated_workload)
+    faults += faults_of_replicas(plan, model)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
         return [*faults, *fractions]

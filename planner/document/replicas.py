@@ -1,0 +1,71 @@
+"""Groups of ranks in a plan document: which copies of the tables there are, and what was found of other choices."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cost_models.model import CostModel
+from cost_models.replicas import Replicas, SyncStrategy
+from topologies.cluster import Count
+from topologies.documents import Record
+from topologies.errors import InputError
+from topologies.replica_groups import Layout
+
+Rejected = Literal["bound", "plan", "infeasible", "timeout"]
+"""Why a choice of replicas was not taken: by its bound no plan of it is faster; the one that was found is not; nothing
+fits; no plan was found in time."""
+
+
+class OtherReplicas(Record):
+    """A choice of replicas that the policy allows and the plan does not take."""
+
+    factor: Count
+    layout: Layout | None
+    rejected: Rejected
+    lower_bound_s: float | None
+    """No plan of it is faster; null where nothing fits."""
+    step_s: float | None
+    """The best step that was found; null where its bound sufficed, or nothing was found."""
+
+
+class PlannedReplicas(Record):
+    """The groups of ranks that a plan is for. Its ranks are those of one group, from 0; every other group has the same
+    shards on its own."""
+
+    factor: Count
+    """Groups, each with a copy of all tables. 1: all ranks are one world."""
+    layout: Layout | None
+    """intra: group i has the ranks i, M + i, 2 M + i, ...; inter: a run of ranks. Null for one world."""
+    strategy: SyncStrategy | None
+    sync_every: Count | None
+    """Steps from one averaging of weights to the next."""
+    state_every: Count | None
+    """The same of optimizer state; null where it is never averaged."""
+    group_ranks: Count
+    """Ranks of a group."""
+    others: Annotated[tuple[OtherReplicas, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What was found of the policy's other choices. The bound of the plan is one on its own choice."""
+
+    @classmethod
+    def of(cls, model: CostModel, others: Sequence[OtherReplicas] = ()) -> "PlannedReplicas":
+        """Those of a cost model."""
+        chosen, ranks = model.replicas, model.topology.world_size
+        if chosen is None:
+            one = dict.fromkeys(("layout", "strategy", "sync_every", "state_every"))
+            return cls(factor=1, group_ranks=ranks, others=tuple(others), **one)
+        return cls(**chosen.model_dump(), group_ranks=ranks, others=tuple(others))
+
+    @property
+    def chosen(self) -> Replicas | None:
+        """As cost models take them; None for one world. Raises ValueError for what cannot be."""
+        if self.factor == 1:
+            return None
+        fields = self.model_dump(include=set(Replicas.model_fields), exclude_none=True)
+        return Replicas.model_validate(fields)
+
+
+def expect_one_world(replicas: PlannedReplicas | None, source: str, what: str) -> None:
+    """Raise InputError for a plan in groups of ranks, where `what` is about to be done that knows one world only."""
+    if replicas is not None and replicas.factor > 1:
+        raise InputError.at(source, f"has {replicas.factor} groups of {replicas.group_ranks} ranks, and {what}")

@@ -1,0 +1,119 @@
+"""How many copies of the tables a policy allows, in which groups of ranks: the candidates that a plan is sought for.
+
+A candidate is `Replicas`, or None for one world of ranks.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from cost_models.replicas import Replicas, ReplicatedCluster, SyncStrategy
+from cost_models.workload.models import Workload
+from topologies.cluster import Count, Topology
+from topologies.documents import Record
+from topologies.errors import InputError
+from topologies.replica_groups import LAYOUTS, Layout
+
+AUTO: Literal["auto"] = "auto"
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list | tuple) or value == AUTO else [value]
+
+
+def _ascending(values: tuple[int, ...] | Literal["auto"]) -> tuple[int, ...] | Literal["auto"]:
+    return values if values == AUTO else tuple(sorted(set(values)))
+
+
+Factors = Annotated[Literal["auto"] | tuple[Count, ...], BeforeValidator(_as_list), AfterValidator(_ascending)]
+Layouts = Annotated[tuple[Layout, ...], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class ReplicaChoices(Record):
+    """Copies of the tables that a plan may have, each over a group of the ranks; the best of all choices is taken."""
+
+    factor: Annotated[Factors, Field(min_length=1)] = AUTO
+    """Copies: one number, several, or all that the cluster can be divided into (auto). 1 is one world."""
+    layout: Layouts = LAYOUTS
+    """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter)."""
+    sync_every: Count = 1
+    """Steps from one averaging of the copies' weights to the next."""
+    state_every: Count | Literal["never"] | None = None
+    """Steps from one averaging of their optimizer state to the next; unset: with the weights, or never where these are
+    fully_sharded."""
+    strategy: SyncStrategy = "default"
+    """What TorchRec calls its sharding strategy; see docs/reference/formats.md."""
+
+    @model_validator(mode="after")
+    def _of_some_copies(self) -> "ReplicaChoices":
+        self.replicas(2, self.layout[0])
+        return self
+
+    def replicas(self, factor: int, layout: Layout) -> Replicas:
+        """The choice of so many copies."""
+        state = self.state_every
+        if state is None and self.strategy == "default":
+            state = self.sync_every
+        return Replicas(
+            factor=factor,
+            layout=layout,
+            strategy=self.strategy,
+            sync_every=self.sync_every,
+            state_every=None if state == "never" else state,
+        )
+
+    def listed(self, world: int) -> Iterator[Replicas | None]:
+        """Every choice on so many ranks, whether or not it can be had there."""
+        factors = [each for each in range(1, world // 2 + 1) if world % each == 0] or [1]
+        for factor in factors if self.factor == AUTO else self.factor:
+            if factor == 1:
+                yield None
+            else:
+                yield from (self.replicas(factor, layout) for layout in self.layout)
+
+
+def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Workload) -> tuple[Replicas | None, ...]:
+    """The choices that the cluster and the batch can be divided into, fewer copies first.
+
+    Raises InputError for a stated number of copies that it can be divided into in none of the layouts.
+    """
+    if choices is None:
+        return (None,)
+    found: list[Replicas | None] = []
+    refused: dict[int, InputError] = {}
+    for each in choices.listed(topology.world_size):
+        try:
+            if each is not None:
+                cluster = ReplicatedCluster(topology, each)
+                _ = cluster.group, cluster.workload(workload)
+            found.append(each)
+        except InputError as error:
+            assert each is not None
+            refused[each.factor] = error
+    missing = set(refused) - {1 if each is None else each.factor for each in found}
+    if choices.factor != AUTO and missing:
+        raise refused[min(missing)]
+    if any(found):
+        _expect_known(workload)
+    return tuple(found)
+
+
+def _expect_known(workload: Workload) -> None:
+    """Raise InputError where no software that is known trains copies so."""
+    if workload.mode != "training":
+        raise InputError.at("replicas", f"{workload.name} answers and does not train; copies of it are other clusters")
+    if workload.software == "hugectr":
+        message = "HugeCTR, which the workload is priced for, has no replica groups; use --runtime torchrec"
+        raise InputError.at("replicas", message)
+
+
+def the_choice(choices: ReplicaChoices | None, topology: Topology, workload: Workload) -> Replicas | None:
+    """The only choice. Raises InputError where there are several."""
+    found = candidates(choices, topology, workload)
+    if len(found) > 1:
+        words = ", ".join("1 world" if each is None else each.words for each in found[:4])
+        raise InputError.at(
+            "replicas", f"is a choice of {len(found)} ({words}...), and here one is needed; write factor"
+        )
+    return found[0]
