@@ -48,9 +48,10 @@ class Replication:
         return not self.replicas.is_fully_sharded or self.replicas.state_every is not None
 
     @property
-    def averaging_share(self) -> float:
-        """Of all steps, those after which something is averaged."""
-        return self.replicas.state_share if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
+    def averagings(self) -> float:
+        """Collectives of a step that average something, in the mean of all steps: weights and state have their own."""
+        weights = 0.0 if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
+        return weights + self.replicas.state_share
 
     @cached_property
     def gradients(self) -> Sums:

@@ -192,7 +192,7 @@ class StepCosts(CostModel):
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
         if self._replication is not None and "replica_sync" in self.stages:
             latency_s = self.schedule.lines["replica_sync"][-1].latency_s
-            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averaging_share
+            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averagings
         return base
 
     @property

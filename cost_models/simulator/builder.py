@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.shards import PLACEMENT_TIERS, WORLD, Floats, Ints
+from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.dense_part import DenseKernels
@@ -15,6 +15,8 @@ from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
+from cost_models.simulator.replica_copies import ReplicaCopies
+from cost_models.simulator.replica_groups import SimulatedGroups
 from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 
@@ -30,12 +32,18 @@ class Builder:
         *,
         waits_for_data: bool,
         capacity: Floats | None = None,
+        groups: SimulatedGroups | None = None,
     ) -> None:
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
-        self._collectives = Collectives(network, capacity)
-        self._exchanges = Exchanges(self._streams, network, self._collectives, software)
+        sharding = network if groups is None else network.seen_by(groups.exchanging_kinds)
+        self._collectives = Collectives(sharding, capacity)
+        self._exchanges = Exchanges(self._streams, sharding, self._collectives, software)
+        self._sums = (
+            self._exchanges if groups is None else Exchanges(self._streams, network, Collectives(network), software)
+        )
+        self._copies = None if groups is None else ReplicaCopies(self._streams, network, groups, software)
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -99,6 +107,8 @@ class Builder:
         lookup = Label("lookup", "lookup", COMPUTE, step)
         self._kernels(lookup, self._lookup_launch_s, demand.forward_s, slow)
         looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
+        if self._copies is not None:
+            self._copies.cut(step, demand, looked_up)
         outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         dense.forward(dense.first, step, slow)
         if dense.rest:
@@ -115,29 +125,31 @@ class Builder:
     def _backward(self, step: int, demand: Demand, slow: Floats) -> Ints:
         """[W] the activities that end the step: gradients computed, exchanged, reduced and applied."""
         streams, dense, overlaps = self._streams, self._dense, self._software.all_reduce_overlaps_dense
+        gathered = [] if self._copies is None else self._copies.gather(step, demand, streams.last(COMPUTE))
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
         gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
         buckets += dense.backward(dense.first, step, slow)
         reduced: Wait = None
-        everyone = self._network.extents[WORLD]
+        everyone = self._network.everyone
         replicas = float(demand.replica_gradient_bytes.max())
         if overlaps:
             for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
-                reduced = self._exchanges.all_reduce(step, everyone, size, ready)
+                reduced = self._sums.all_reduce(step, everyone, size, ready)
         update = Label("embedding update", "update", COMPUTE, step)
-        self._kernels(update, self._update_launch_s, demand.backward_s, slow, gradients)
+        self._kernels(update, self._update_launch_s, demand.backward_s, slow, [*gradients, *gathered])
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
-            reduced = self._exchanges.all_reduce(step, everyone, total, streams.last(COMPUTE))
+            reduced = self._sums.all_reduce(step, everyone, total, streams.last(COMPUTE))
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
         elements = demand.replica_gradient_bytes / wire_bytes(self._workload.dense.gradient_format)
         updated = elements * written_bytes(self._workload.dense.gradient_format)
         coded = dense.codec_s(dense.parameters + elements, slow)
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
-        return streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
+        end = streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
+        return end if self._copies is None else self._copies.average(step, demand, end)
 
     def _kernels(
         self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()

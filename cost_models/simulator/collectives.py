@@ -84,10 +84,10 @@ class Collectives:
             transfers.append(Transfer(sent, received, flows, inside))
         return transfers
 
-    def reduce_scatter(self, groups: ProcessGroups, size: Floats) -> list[Transfer]:
+    def reduce_scatter(self, groups: ProcessGroups, size: Floats, *, reduction: bool = False) -> list[Transfer]:
         """Every rank has `size` [W] bytes of sums over its whole group, and is to get its share of the totals; read
-        backwards, an all-gather."""
-        return self._rings(groups, size, passes=1, reduction=False)
+        backwards, an all-gather. At the rates of exchanges or (`reduction`) of all-reduces."""
+        return self._rings(groups, size, passes=1, reduction=reduction)
 
     def all_reduce(self, groups: ProcessGroups, size: Floats) -> list[Transfer]:
         """Every rank has `size` [W] bytes of sums over its whole group, and is to get all of the totals."""
@@ -101,7 +101,7 @@ class Collectives:
         near = np.asarray(passes * size * (part - 1) / part)
         transfers = [Transfer(near, near, [Flow(near, inside, [])], True, reduction)]
         if groups.leave_domains:
-            in_network = reduction and self._traffic.reduces_in_network
+            in_network = reduction and passes == 2 and self._traffic.reduces_in_network
             across = np.asarray(size / part if in_network else passes * size / part * (1 - part / groups.size))
             uses = [
                 *traffic.card(groups, OUT, reduction=reduction),

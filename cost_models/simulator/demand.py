@@ -49,6 +49,10 @@ class Demand:
     blocks that one rank holds."""
     replica_gradient_bytes: Floats
     """Dense gradients of replicated tables."""
+    sharded_weight_bytes: Floats
+    """Weights that it holds of tables that are not replicated."""
+    sharded_state_bytes: Floats
+    """Their optimizer state."""
 
 
 class Counter:

@@ -34,7 +34,7 @@ class Exchanges:
         """Every rank gets the ids of the rows that it holds, from all ranks alike."""
         if self._software.ids_arrive_sharded:
             return self._streams.join(IDS, after)
-        to_each = demand.ids_received_bytes / self._network.world
+        to_each = demand.ids_received_bytes / self._everyone.size
         transfers = self._collectives.all_to_all(self._everyone, to_each, IN)
         label = Label("input dist", "all-to-all", IDS, batch)
         return self.exchange(label, self._everyone, transfers, after, yields=yields)
@@ -58,7 +58,7 @@ class Exchanges:
                 exchanges.append((extent.exchange, "all-to-all", vectors))
                 continue
             holders, sums = network.extents[number], demand.sums_bytes[number] * slower
-            to_each = sums / holders.size / network.world
+            to_each = sums / holders.size / everyone.size
             transfers = [
                 *collectives.reduce_scatter(holders, sums),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders, node_sums=extent.reach == "group"),
@@ -75,6 +75,16 @@ class Exchanges:
         transfers = self._collectives.all_reduce(groups, np.full(self._network.world, size))
         return self.exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
 
+    def average(self, label: Label, groups: ProcessGroups, size: Floats, ready: Ints, share: float) -> Ints:
+        """The ranks of every group average `size` [W] bytes after a `share` of the steps; each step has that share."""
+        transfers = self._collectives.all_reduce(groups, size * share)
+        return self.exchange(label, groups, transfers, [ready], share=share)
+
+    def cut(self, label: Label, groups: ProcessGroups, size: Floats, ready: Ints) -> Ints:
+        """The ranks of every group average `size` [W] bytes, and each keeps its part; read backwards, they gather."""
+        transfers = self._collectives.reduce_scatter(groups, size, reduction=True)
+        return self.exchange(label, groups, transfers, [ready])
+
     # --- how ranks wait for each other -----------------------------------------------------------------------------
 
     def exchange(
@@ -86,18 +96,20 @@ class Exchanges:
         phases: tuple[bool, ...] = (),
         *,
         yields: bool = False,
+        share: float = 1.0,
     ) -> Ints:
         """The ranks of every group meet, move, and part: in `phases` (True: inside the domain) one after the other, or
-        at once. [W] activities that end it."""
+        at once. `transfers` are a `share` of those of one exchange, and take that share of its time. [W] activities
+        that end it."""
         streams = self._streams
         if not any(transfer.sent.any() for transfer in transfers):
             return streams.join(label.stream, after)
         begin = end = streams.begin(label.stream, after)
         if phases:
             for inside in phases:
-                end = self._meet(groups, [each for each in transfers if each.inside == inside], end, yields)
+                end = self._meet(groups, [each for each in transfers if each.inside == inside], end, yields, share)
         else:
-            end = self._meet(groups, transfers, end, yields)
+            end = self._meet(groups, transfers, end, yields, share)
         streams.turn_back(label.stream, end)
         streams.record(label, begin, end, np.sum([transfer.sent for transfer in transfers], axis=0))
         return end
@@ -108,7 +120,9 @@ class Exchanges:
         sent, received = transfer.sent, transfer.received
         return np.where(self._network.takes_turns, (sent + received) / 2, np.maximum(sent, received))
 
-    def _meet(self, groups: ProcessGroups, transfers: Sequence[Transfer], reached: Ints, yields: bool) -> Ints:
+    def _meet(
+        self, groups: ProcessGroups, transfers: Sequence[Transfer], reached: Ints, yields: bool, share: float
+    ) -> Ints:
         """[W] when each rank has what it waits for: the ranks of its part, those of its whole group, or both."""
         graph = self._streams.graph
         ends: list[Ints] = []
@@ -121,7 +135,7 @@ class Exchanges:
             if any(transfer.around for transfer in phase):
                 across_s += max(kind.ring_hops_s for kind in self._network.kinds)
             latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.full(groups.count, across_s)
-            ready = graph.add(latency, [ready])
+            ready = graph.add(latency * share, [ready])
             moves, group_of_move = [ready], [np.arange(len(ready))]
             for transfer in phase:
                 for flow in transfer.flows:
@@ -134,8 +148,8 @@ class Exchanges:
                     group_of_move.append(group[moving])
                 if inside:  # bytes share the ports at the rate of many, and few take longer than that alone
                     alone_s = np.zeros(len(ready))
-                    seconds = self._network.protocol_s(self._of_port(transfer), reduction=transfer.reduction)
-                    np.maximum.at(alone_s, group, seconds)
+                    seconds = self._network.protocol_s(self._of_port(transfer) / share, reduction=transfer.reduction)
+                    np.maximum.at(alone_s, group, seconds * share)
                     moves.append(graph.add(alone_s, [ready]))
                     group_of_move.append(np.arange(len(ready)))
             ends.append(graph.join(np.concatenate(group_of_move), np.concatenate(moves))[group])

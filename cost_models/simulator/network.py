@@ -4,6 +4,7 @@ The capacity of every resource is one second per second, and a transfer's weight
 keeps it busy at the rate that such traffic achieves: exchanges and reductions achieve different rates on one wire.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -24,9 +25,9 @@ from cost_models.resources import (
     Resource,
     Way,
 )
-from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, WORLD, Floats, Ints, MemoryTier
+from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, Floats, Ints, MemoryTier
 from cost_models.simulator.graph import NONE, Flags, Use
-from cost_models.simulator.process_groups import ProcessGroups
+from cost_models.simulator.process_groups import ProcessGroups, numbered
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
@@ -41,6 +42,8 @@ class SimulatedNetwork:
     A resource has one instance for every rank (its port into its domain, its own PCIe link), card, PCIe switch,
     node, node group or switch of the network that owns it. Instances are numbered one resource after the other.
 
+    `group_of_rank` [W] says which ranks shard tables among themselves; all of them where it is None.
+
     Where there is `host_traffic` in a step (tables below HBM), it shares each rank's own link to the host with what the
     rank exchanges over it, either way apart.
     """
@@ -52,6 +55,7 @@ class SimulatedNetwork:
         lost_cards: Sequence[int] = (),
         *,
         host_traffic: bool = False,
+        group_of_rank: Ints | None = None,
     ) -> None:
         self.host_traffic = host_traffic
         self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
@@ -60,12 +64,15 @@ class SimulatedNetwork:
         self.kind_of_rank: Ints = self.fabric.group_of_rank
         self.node_of_rank: Ints = self.fabric.node_of_rank
         self.domain_of_rank: Ints = self.fabric.domain_of_rank
-        everyone: Ints = np.zeros(self.world, dtype=np.int64)
+        one: Ints = np.zeros(self.world, dtype=np.int64)
+        sharding = one if group_of_rank is None else group_of_rank
         self.extents: tuple[ProcessGroups, ...] = tuple(
-            ProcessGroups(group_of_rank, self.domain_of_rank)
-            for group_of_rank in (np.arange(self.world), self.node_of_rank, everyone)
+            ProcessGroups(holders, self.domain_of_rank)
+            for holders in (np.arange(self.world), numbered(self.node_of_rank, sharding), sharding)
         )
-        """The groups of every extent of a block, in the order of `EXTENTS`."""
+        """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
+        self.everyone = ProcessGroups(one, self.domain_of_rank)
+        """All ranks as one group."""
         self.first: dict[Resource, int] = {}
         """The number of the first instance of every resource."""
         self.count = 0
@@ -73,6 +80,12 @@ class SimulatedNetwork:
         for resource, instances in self._instances():
             self.first[resource] = self.count
             self.count += instances
+
+    def seen_by(self, kinds: tuple[RankKind, ...]) -> "SimulatedNetwork":
+        """The same links as ranks use them that achieve other rates in some collectives."""
+        other = copy.copy(self)
+        other.kinds = kinds
+        return other
 
     def _instances(self) -> Iterator[tuple[Resource, int]]:
         """Every resource, and how many instances it has."""
@@ -147,7 +160,7 @@ class SimulatedNetwork:
             for level, switches in enumerate(self.topology.network.levels)
             if switches.oversubscription > 1
             and switches.nodes < self.topology.node_count
-            and self.extents[WORLD].leave_domains
+            and self.everyone.leave_domains
         }
 
     def switch_of_rank(self, level: int) -> Ints:

@@ -40,6 +40,8 @@ def exchanged(counts: ShardCounts, factor: Floats, drawn: Floats | None) -> dict
             [summed(counts.samples * vector, is_sum & (counts.extent == extent)) for extent in range(len(EXTENTS))]
         ),
         "replica_gradient_bytes": everywhere * elements * tables.gradient_wire_bytes,
+        "sharded_weight_bytes": summed(counts.rows * counts.row_bytes(), moving),
+        "sharded_state_bytes": summed(counts.rows * tables.row_state_bytes(table, counts.blocks.columns), moving),
     }
 
 

@@ -2,21 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
 from cost_models.kinds import rank_kinds
+from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
-from cost_models.simulator.demand import Counter
+from cost_models.simulator.demand import Counter, Demand
 from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, HOST, Program, Task
+from cost_models.simulator.replica_groups import SimulatedGroups
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.software import software_of
@@ -231,6 +233,7 @@ def simulate(
     workload: Workload,
     placed: PlacedShards,
     *,
+    replicas: Replicas | None = None,
     steps: int = 2,
     conditions: Conditions | None = None,
     observe: Observer | None = None,
@@ -238,26 +241,62 @@ def simulate(
 ) -> Simulation:
     """Play `steps` steps after those in which the pipeline fills; `progress` hears what is being done.
 
+    With `replicas`, `placed` are the shards of one group of ranks, and all groups are played.
+
     Raises ValueError where `conditions` name what does not exist.
     """
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
-    kinds = rank_kinds(topology, workload)
-    network = SimulatedNetwork(topology, kinds, conditions.lost_cards, host_traffic=_reads_below_hbm(placed))
-    software = software_of(workload)
+    kinds, software = rank_kinds(topology, workload), software_of(workload)
+    groups = None if replicas is None else SimulatedGroups(topology, workload, replicas)
+    network = SimulatedNetwork(
+        topology,
+        kinds,
+        conditions.lost_cards,
+        host_traffic=_reads_below_hbm(placed),
+        group_of_rank=None if groups is None else groups.group_of_rank,
+    )
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
-    counter = Counter(_counts(workload, placed, network.world, conditions), kinds, network.kind_of_rank, software)
+    count = _counting(network, workload, placed, conditions, groups)
     tell(f"drawing the ids of {counted(simulated, 'step')}")
     drawn = conditions.ids(workload, network.world, simulated)
-    mean = counter.count()
+    mean = count(None)
     demands = []
     for number, ids in enumerate(drawn, start=1):
-        demands.append(mean if ids is None else counter.count(ids))
+        demands.append(mean if ids is None else count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
-    builder = Builder(network, workload, software, waits_for_data=conditions.data_loading, capacity=capacity)
+    builder = Builder(
+        network, workload, software, waits_for_data=conditions.data_loading, capacity=capacity, groups=groups
+    )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, program.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)
+
+
+def _counting(
+    network: SimulatedNetwork,
+    workload: Workload,
+    placed: PlacedShards,
+    conditions: Conditions,
+    groups: SimulatedGroups | None,
+) -> Callable[[Floats | None], Demand]:
+    """Counts the demand of a step from the ids [W, tables] of all ranks over their mean, or from the mean."""
+    software = software_of(workload)
+    if groups is None:
+        counts = _counts(workload, placed, network.world, conditions)
+        return Counter(counts, network.kinds, network.kind_of_rank, software).count
+    kind_of_rank, world = network.kind_of_rank[groups.members[0]], groups.members.shape[1]
+    draws = range(len(groups.members)) if conditions.draws_rows else range(1)
+    counters = [
+        Counter(
+            _counts(groups.workload, placed, world, replace(conditions, seed=conditions.seed + draw)),
+            groups.exchanging_kinds,
+            kind_of_rank,
+            software,
+        )
+        for draw in draws
+    ]
+    return partial(groups.dealt_out, lambda number, ids: counters[number % len(counters)].count(ids))

@@ -8,7 +8,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.engine import Observer
 from cost_models.simulator.simulation import Simulation, simulate
 from planner.document.plan import Plan, Simulated
-from planner.document.planned import placed_shards, planned_inputs
+from planner.document.planned import placed_shards, planned_inputs, planned_replicas, planned_topology
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
@@ -39,8 +39,16 @@ def simulate_plan(
     if plan.objective is None:
         raise ValueError("the plan places nothing")
     topology, workload = planned_inputs(plan)
-    placed = placed_shards(plan)
-    return simulate(topology, workload, placed, steps=steps, conditions=conditions, observe=observe, progress=progress)
+    return simulate(
+        topology,
+        workload,
+        placed_shards(plan),
+        replicas=planned_replicas(plan),
+        steps=steps,
+        conditions=conditions,
+        observe=observe,
+        progress=progress,
+    )
 
 
 def simulated(simulation: Simulation) -> Simulated:
@@ -83,7 +91,7 @@ def simulate_conditions(
     conditions = replace(conditions, pooling=conditions.pooling and varies)
     differ = conditions.pooling or conditions.jitter > 0
     count = steps or (default_steps if differ else 1)
-    _expect_memory(count, len(plan.ranks))
+    _expect_memory(count, planned_topology(plan).world_size)
     whole = simulate_plan(plan, steps=count, conditions=conditions, progress=progress)
     healthy = simulate_plan(plan).step_s
     effects = [Effect("mean step", healthy, 0.0)]
