@@ -169,6 +169,10 @@ class CostModel(ABC):
         ranks = [group.accelerators.count for group in self.topology.nodes for _ in range(group.count)]
         return np.repeat(np.arange(len(ranks)), ranks)
 
+    def on(self, topology: Topology, workload: Workload) -> "CostModel":
+        """The same model of another cluster or workload, without a reserve."""
+        return type(self)(topology, workload)
+
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
         """[T] tables for which a sharding with `splits` column blocks in a tier is an option to this model."""
         return np.ones(len(self.tables.rows), dtype=bool)

@@ -11,7 +11,9 @@ class StepModel(StepCosts):
 
     without_error_bars = None
 
-    def error_bars(self, placed: PlacedShards) -> ErrorBars:
-        """The 90 % bands of a placement's step and stages."""
+    def error_bars(self, placed: PlacedShards) -> ErrorBars | None:
+        """The 90 % bands of a placement's step and stages; None with replicas, of which no step was measured."""
+        if self.replicas is not None:
+            return None
         own = self.linearised_at(placed)
         return error_bars(own, placed, own.evaluate(placed))

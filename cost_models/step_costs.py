@@ -108,6 +108,7 @@ class StepCosts(CostModel):
         """Become the costs of one group of ranks, whose sums go beyond it."""
         replication = Replication(cluster, self.stated_workload)
         self.replicas = cluster.replicas
+        self.without_error_bars = "no step of groups of ranks was measured"
         self.topology, self.workload = cluster.group, cluster.workload(self.stated_workload)
         if cluster.replicas.layout == "intra":
             self.reserve = {
@@ -115,6 +116,10 @@ class StepCosts(CostModel):
                 for tier, amount in self.reserve.items()
             }
         return replication
+
+    def on(self, topology: Topology, workload: Workload) -> "StepCosts":
+        """The same model of another cluster or workload."""
+        return type(self)(topology, workload, replicas=self.replicas)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()

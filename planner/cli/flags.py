@@ -119,6 +119,18 @@ ReserveFlag = Annotated[
         help="Keep memory free beyond the topology's reserve, as in hbm=10% or ddr=64GiB. May be repeated.",
     ),
 ]
+ReplicasFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="M,...|auto",
+        help="Copies of all tables, each over a group of ranks (2D sparse parallelism): a number, several to choose"
+        " from, or all that divide the cluster.",
+    ),
+]
+SyncEveryFlag = Annotated[
+    int | None,
+    typer.Option(metavar="STEPS", min=1, help="With --replicas: average the copies after so many steps. Unset: 1."),
+]
 PricesFlag = Annotated[
     str | None,
     typer.Option(

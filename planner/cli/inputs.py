@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from topologies.cluster import Topology
     from topologies.documents import Document
 from planner.cli.flags import catalog_names, expect_unused
-from planner.cli.values import split_overrides, word, words
+from planner.cli.values import numbers, split_overrides, word, words
 
 
 def default_workload(topology: str) -> str:
@@ -105,8 +105,11 @@ def policy(
     pin: Sequence[str] | None = None,
     forbid: Sequence[str] | None = None,
     reserve: Sequence[str] | None = None,
+    replicas: str | None = None,
+    sync_every: int | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime and --reserve take the place of what it says."""
+    """The policy of a file, narrowed by flags; --runtime, --reserve, --replicas and --sync-every take the place of what
+    it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -139,7 +142,21 @@ def policy(
         if not equals:
             raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
+    _set_replicas(document, replicas, sync_every)
     return document
+
+
+def _set_replicas(document: "Document", replicas: str | None, sync_every: int | None) -> None:
+    """How many copies of the tables there are, and how often they are averaged."""
+    from planner.formulation.policy import replace
+
+    if replicas is not None:
+        factor = replicas if replicas == "auto" else list(numbers("--replicas", replicas, "copies, nor auto"))
+        replace(document, ("replicas", "factor"), factor, f"--replicas {replicas}")
+    if sync_every is not None:
+        if replicas is None and not (isinstance(document.data, dict) and document.data.get("replicas")):
+            expect_unused("without --replicas", sync_every=sync_every)
+        replace(document, ("replicas", "sync_every"), sync_every, f"--sync-every {sync_every}")
 
 
 def _forbid(document: "Document", text: str) -> None:

@@ -44,6 +44,8 @@ def plan(
     pin: flags.PinFlag = None,
     forbid: flags.ForbidFlag = None,
     reserve: flags.ReserveFlag = None,
+    replicas: flags.ReplicasFlag = None,
+    sync_every: flags.SyncEveryFlag = None,
     time_limit: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: 60s, or with --effort no limit."),
@@ -131,6 +133,8 @@ def plan(
         pin=pin,
         forbid=forbid,
         reserve=reserve,
+        replicas=replicas,
+        sync_every=sync_every,
     )
     time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
     wanted_gap = values.share("--gap", gap)

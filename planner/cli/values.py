@@ -73,11 +73,11 @@ def _at_least_0(flag: str, text: str, unit: str, example: str) -> float:
     return number
 
 
-def numbers(flag: str, text: str) -> tuple[int, ...]:
-    """The whole numbers of a comma-separated flag."""
+def numbers(flag: str, text: str, what: str = "node numbers") -> tuple[int, ...]:
+    """The whole numbers of a comma-separated flag, which lists `what`."""
     asked = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() for word in asked):
-        raise typer.BadParameter(f"{text!r} is no list of node numbers; write for example 3,7", param_hint=flag)
+        raise typer.BadParameter(f"{text!r} is no list of {what}; write for example 3,7", param_hint=flag)
     return tuple(map(int, asked))
 
 

@@ -31,11 +31,11 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
     binding = {resource.kind for resource in now.binding if resource is not None}
     helpful = []
     for resource, (serves, grow) in RESOURCES.items():
-        groups = tuple(grow(group) for group in model.topology.nodes)
+        groups = tuple(grow(group) for group in model.cluster.nodes)
         asked = binding & serves or model.quantity == "rating"  # a rating adds up all resources of a rank
-        if groups == model.topology.nodes or not asked:
+        if groups == model.cluster.nodes or not asked:
             continue
-        larger = type(model)(model.topology.model_copy(update={"nodes": groups}), model.workload)
+        larger = model.on(model.cluster.model_copy(update={"nodes": groups}), model.stated_workload)
         grown = larger.evaluate(placed).step_s
         if grown < now.step_s * (1 - LEAST_GAIN):
             helpful.append(Gain(resource, grown, 1 - grown / now.step_s))
@@ -64,7 +64,8 @@ def deduplication(model: CostModel, placed: PlacedShards) -> Deduplication | Non
         table.model_copy(update={"dedup_factor": 1.0, "samples_per_session": 1.0, "duplicate_share": 0.0})
         for table in profiles
     )
-    without_s = type(model)(model.topology, model.workload.model_copy(update={"tables": plain})).evaluate(placed).step_s
+    repeating = model.stated_workload.model_copy(update={"tables": plain})
+    without_s = model.on(model.cluster, repeating).evaluate(placed).step_s
 
     def vectors(tables: Sequence[TableProfile]) -> float:
         return sum(table.vectors_per_sample * table.dim for table in tables)

@@ -27,6 +27,10 @@ class OtherReplicas(Record):
     """No plan of it is faster; null where nothing fits."""
     step_s: float | None
     """The best step that was found; null where its bound sufficed, or nothing was found."""
+    stages: Annotated[dict[str, float] | None, Field(exclude_if=lambda value: value is None)] = None
+    """Seconds of its stages; unset without a step."""
+    fullest_bytes: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """HBM in use on its fullest rank."""
 
 
 class PlannedReplicas(Record):

@@ -18,7 +18,10 @@ class RemedyFinder:
         self._began = time.monotonic()
 
     def of(self, outcome: Outcome) -> tuple[Remedy, ...]:
-        """Nothing where there is a plan, or where the search ended for want of time and not of room."""
+        """Nothing where there is a plan, where the search ended for want of time and not of room, or where copies of
+        the tables take the room."""
+        if self._model.replicas is not None:
+            return ()
         is_stopped = self._limits.stop or (lambda: False)
         in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()
         if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
@@ -26,4 +29,4 @@ class RemedyFinder:
         if self._progress:
             self._progress("what would make it fit", None, None)
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
-        return remedies(self._model, self._policy, short, is_stopped)
+        return remedies(self._model, self._policy.model_copy(update={"replicas": None}), short, is_stopped)

@@ -81,4 +81,11 @@ def _other(question: Question, plan: Plan, bound_s: float | None) -> OtherReplic
         rejected: Rejected = "infeasible" if plan.status == "infeasible" else "timeout"
         return OtherReplicas(**of_choice, rejected=rejected, lower_bound_s=None, step_s=None)
     found = plan.objective
-    return OtherReplicas(**of_choice, rejected="plan", lower_bound_s=found.lower_bound_s, step_s=found.step_s)
+    return OtherReplicas(
+        **of_choice,
+        rejected="plan",
+        lower_bound_s=found.lower_bound_s,
+        step_s=found.step_s,
+        stages={stage.name: stage.seconds for stage in plan.stages},
+        fullest_bytes=max(rank.bytes["hbm"] for rank in plan.ranks),
+    )

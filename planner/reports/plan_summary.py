@@ -16,6 +16,7 @@ from planner.document.moves import Moves
 from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
+from planner.reports.replicas import render_replicas
 from planner.reports.tables import TextGrid
 from planner.reports.words import (
     amount,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 def render(plan: Plan, console: "Console") -> None:
     """Print the summary of a plan, or why there is none."""
     model = planned_model(plan)
-    topology, workload = model.topology, model.workload
+    topology, workload = model.cluster, model.stated_workload
     ranks, nodes = topology.world_size, topology.node_count
     tables = counted(len(workload.tables), "table")
     cluster = f"{topology.name}: {tables}, {counted(ranks, 'rank')} on {counted(nodes, 'node')}"
@@ -54,6 +55,8 @@ def render(plan: Plan, console: "Console") -> None:
     _render_objective(plan, plan.objective, model, console)
     render_mixing(plan.objective, console)
     render_error_bar(plan.objective, console)
+    if plan.replicas is not None:
+        render_replicas(plan, plan.replicas, console)
     if model.quantity == "step":
         words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]
         console.print(_stage_table(plan, model, words))
@@ -103,7 +106,7 @@ def _render_formats(plan: Plan, model: CostModel, placed: PlacedShards, console:
 def _render_ingestion(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
     """What its samples need on their way, where the workload describes that."""
     topology, workload = model.topology, model.workload
-    samples_per_s = workload.batch(topology.world_size) / (plan.simulated or objective).step_s
+    samples_per_s = model.stated_workload.batch(model.cluster.world_size) / (plan.simulated or objective).step_s
     needs = ingestion_needs(workload, samples_per_s) if model.quantity == "step" else None
     if needs is not None:
         console.print(f"Samples come {ingestion_words(needs, topology.node_count)}.")
@@ -112,7 +115,7 @@ def _render_ingestion(plan: Plan, objective: Objective, model: CostModel, consol
 def _render_objective(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
     lines = TextGrid(("", "left"), ("", "right"), ("", "left"))
     lines.show_header = False
-    samples = model.workload.batch(model.topology.world_size)
+    samples = model.stated_workload.batch(model.cluster.world_size)
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
     lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
@@ -268,6 +271,10 @@ def _render_no_plan(plan: Plan, console: "Console") -> None:
     elif plan.infeasibility is not None:
         _render_infeasible(plan.infeasibility, console)
         _render_remedies(plan.infeasibility.remedies, console)
+        if plan.replicas is not None and plan.replicas.factor > 1:
+            console.print(
+                f"Each of {plan.replicas.factor} groups of ranks has all tables; fewer take less (--replicas)."
+            )
     elif plan.unplaced is not None:
         console.print(f"No plan was found: {plan.unplaced.summary}.")
         if plan.provenance.ended_by_time:

@@ -45,5 +45,7 @@ def _faults_of_other(plan: Plan, planned: PlannedReplicas, other: OtherReplicas)
         yield f"{name}: their bound {bound!r} does not say that they are slower"
     if (other.rejected == "plan") != (step is not None):
         yield f"{name}: rejected for {other.rejected}, {'with' if step is not None else 'without'} a step"
+    if step is not None and other.stages is not None and abs(sum(other.stages.values()) - step) > TOLERANCE * step:
+        yield f"{name}: their stages do not add up to their step"
     if bound is not None and step is not None and bound > step * (1 + TOLERANCE):
         yield f"{name}: their bound {bound!r} is above their step {step!r}"
