@@ -118,7 +118,7 @@ class Replication:
         )
         return weights, state
 
-    def gathered_bytes(self, tables: Tables, blocks: Blocks, batching: Batching) -> Floats:
+    def cut_copy_bytes(self, tables: Tables, blocks: Blocks, batching: Batching) -> Floats:
         """[n] bytes of HBM for the cut copy beside the gathered one."""
         weights, _ = self._copied_bytes(tables, blocks, batching)
         return weights / self.replicas.factor * self.replicas.is_fully_sharded

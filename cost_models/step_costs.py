@@ -328,10 +328,15 @@ class StepCosts(CostModel):
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
             by_rows[:, tier] += load.by_rows
-        if self._replication is not None:
-            by_rows[:, MEMORY_HBM] += self._replication.gathered_bytes(self.tables, blocks, self.batching)
+        by_rows[:, MEMORY_HBM] += self.cut_copy_bytes(blocks)
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
+
+    def cut_copy_bytes(self, blocks: Blocks) -> Floats:
+        """[n] bytes of HBM of whole blocks beside their gathered weights, where copies are cut over each other."""
+        if self._replication is None:
+            return np.zeros(len(blocks))
+        return self._replication.cut_copy_bytes(self.tables, blocks, self.batching)
 
     def cache_launch_seconds(self, tiers: Ints) -> float:
         """Launches of the kernels that search the caches, once on each rank for all of its tables. Where misses are

@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
+from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.shards import (
     DATA_PARALLEL,
     HOME,
@@ -24,7 +25,7 @@ from cost_models.shards import (
 from planner.document.former_blocks import blocks_as_before
 from planner.document.former_ranks import rank_after
 from planner.document.plan import Plan, TablePlan
-from planner.document.planned import planned_topology
+from planner.document.planned import planned_replicas, planned_topology
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, coarse_fractions
 from planner.problem.numbers import Bools
@@ -67,6 +68,14 @@ class Migration:
                     f" workload {new!r}); plan without --from",
                 )
             )
+        was, now = _groups(planned_replicas(self.old)), _groups(self.model.replicas)
+        if was != now:
+            faults.append(
+                Fault(
+                    self.source, 0, 0, "replicas", f"is for {was}, the other plan for {now}: their ranks do not compare"
+                )
+            )
+            raise InputError(faults)
         nodes = self.topology_before.node_count
         faults += [
             Fault(self.source, 0, 0, "ranks", f"there is no node {node} in it, only 0 to {nodes - 1} (--lost-nodes)")
@@ -78,8 +87,9 @@ class Migration:
 
     @cached_property
     def topology_before(self) -> Topology:
-        """The cluster of the old plan."""
-        return planned_topology(self.old, f"{self.source}: ")
+        """The cluster of the old plan; of groups of ranks, what one of them has."""
+        topology, replicas = planned_topology(self.old, f"{self.source}: "), planned_replicas(self.old)
+        return topology if replicas is None else ReplicatedCluster(topology, replicas).group
 
     @cached_property
     def rank_after(self) -> Ints:
@@ -205,6 +215,10 @@ def migration_from(
     migration = Migration(previous, source, model, tuple(sorted(set(lost_nodes))))
     migration.expect_usable()
     return migration
+
+
+def _groups(replicas: Replicas | None) -> str:
+    return "one world" if replicas is None else replicas.words
 
 
 def plan_fingerprint(plan: Plan) -> str:

@@ -23,7 +23,8 @@ def table_differences(
     model = planned_model(after)
     if not after.tables:
         raise InputError.at("the second plan", f"is {after.status!r}: it places no tables", path="status")
-    moved = moved_bytes_of_tables(migration_from(before, model, lost_nodes, source), after.tables)
+    groups = 1 if model.replicas is None else model.replicas.factor
+    moved = moved_bytes_of_tables(migration_from(before, model, lost_nodes, source), after.tables) * groups
     old = {table.name: table for table in before.tables}
     new = {table.name: table for table in after.tables}
     moved_of = dict(zip(new, moved.tolist(), strict=True))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from planner.document.plan import Plan
+from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest, Names
 from planner.exporters.refusals import Placed, refuse
 
@@ -23,6 +24,7 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
     every table that HugeCTR cannot execute, and why.
     """
     placed = Placed.of(plan, source)
+    expect_one_world(plan.replicas, source, "HugeCTR trains one world; plan without --replicas")
     refuse(placed, "hugectr")
     called = [table.name if names == "name" else str(number) for number, table in enumerate(plan.tables)]
     matrix: list[list[str]] = [[] for _ in range(len(placed.model.host_of_rank))]

@@ -13,6 +13,8 @@ from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.document.plan import Plan, TablePlan
+from planner.document.planned import planned_topology
+from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
@@ -31,7 +33,7 @@ def export_plan(request: ExportRequest) -> Exported:
     document = torchrec_plan(
         request.plan, modules=request.modules, compute_device=request.device, source=request.source
     )
-    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan))
+    return Exported(document, len(request.plan.tables), (*qcomms_notes(request.plan), *_groups_notes(request.plan)))
 
 
 def export_constraints(request: ExportRequest) -> Exported:
@@ -80,8 +82,50 @@ def torchrec_plan(
         "local_world_size": local[0] if len(set(local)) == 1 else None,
         "compute_device": compute_device,
         **({} if quantized is None else {"qcomms": quantized}),
+        **({} if (groups := dmp_collection(plan)) is None else {"dmp_collection": groups}),
         "plan": parameters,
     }
+
+
+def dmp_collection(plan: Plan) -> dict[str, Any] | None:
+    """Arguments of DMPCollection that give the plan's groups of ranks, beside the plan of one group, which it deals out
+    to all of them; None for one world.
+
+    `sharding_strategy` is the name of a ShardingStrategy. `sync_every` and `state_every` are no arguments of it: they
+    say after how many steps a trainer calls `sync()`, and when with the optimizer state (null: never).
+    """
+    groups = plan.replicas
+    if groups is None or groups.chosen is None:
+        return None
+    intra, topology = groups.layout == "intra", planned_topology(plan)
+    on_host = min(group.accelerators.count for group in topology.nodes)
+    return {
+        "world_size": topology.world_size,
+        "sharding_group_size": groups.group_ranks,
+        "node_group_size": on_host // groups.factor if intra else on_host,
+        "use_inter_host_allreduce": not intra,
+        "sharding_strategy": "FULLY_SHARDED" if groups.strategy == "fully_sharded" else "DEFAULT",
+        "sync_every": groups.sync_every if groups.strategy == "default" else groups.state_every,
+        "state_every": groups.state_every,
+    }
+
+
+def _groups_notes(plan: Plan) -> tuple[str, ...]:
+    """What a trainer has to do with a plan for groups of ranks."""
+    groups = dmp_collection(plan)
+    if groups is None:
+        return ()
+    own = ("world_size", "sharding_group_size", "node_group_size", "use_inter_host_allreduce")
+    arguments = ", ".join(f"{name}={groups[name]}" for name in own)
+    strategy = f"sharding_strategy=ShardingStrategy.{groups['sharding_strategy']}"
+    notes = [f"The plan is that of one group: DMPCollection(..., plan=..., {arguments}, {strategy}) deals it out"]
+    if groups["sync_every"] is not None:
+        state = groups["state_every"]
+        with_state = "never" if state is None else f"every {state:,} steps"
+        notes.append(
+            f"A trainer calls sync() every {groups['sync_every']:,} steps, with include_optimizer_state {with_state}"
+        )
+    return tuple(notes)
 
 
 def _refuse_on_cpu(placed: Placed) -> None:
@@ -165,6 +209,7 @@ def torchrec_constraints(plan: Plan, *, source: str = "plan") -> dict[str, Any]:
     InputError with every table that TorchRec cannot execute, and why.
     """
     placed = Placed.of(plan, source)
+    expect_one_world(plan.replicas, source, "TorchRec's planner plans no groups; export to torchrec, and use that plan")
     refuse(placed, "torchrec")
     return {
         "kind": "torchrec_constraints",
@@ -215,6 +260,7 @@ def settings_document(kernel: KernelSettings) -> dict[str, Any]:
 
 def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") -> dict[str, Any]:
     """The file `plan` that TorchEasyRec keeps in a checkpoint: sharding, kernel and ranks of each parameter."""
+    expect_one_world(plan.replicas, source, "TorchEasyRec trains one world; plan without --replicas")
     whole = torchrec_plan(plan, modules=modules, source=source)["plan"]
     _refuse_precise_caches(Placed.of(plan, source))
     kept = ("sharding_type", "compute_kernel", "ranks")

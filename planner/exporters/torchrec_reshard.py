@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.workload.models import TableProfile, Workload
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs
+from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.torchrec import VERSION, torchrec_plan
 from planner.exporters.torchrec_qcomms import qcomms_notes
@@ -52,6 +53,8 @@ def torchrec_reshard(
     It moves weights and optimizer state of bags in HBM, between ranks, whole or column by column. Raises InputError
     with every table whose change is another one, and why: such a plan needs a start from a checkpoint.
     """
+    for plan, source in zip((before, after), sources, strict=True):
+        expect_one_world(plan.replicas, source, "reshard knows one world; start from a checkpoint")
     was, now = (
         torchrec_plan(plan, modules=modules, compute_device=compute_device, source=source)
         for plan, source in zip((before, after), sources, strict=True)

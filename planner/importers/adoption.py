@@ -56,7 +56,11 @@ class AdoptionInputs:
 
     @cached_property
     def model(self) -> CostModel:
-        """The costs, with the policy's reserve kept free."""
+        """The costs, with the policy's reserve kept free. Raises InputError for a policy of replicas."""
+        if self.policy.replicas is not None:
+            raise InputError.at(
+                "replicas", "plans are imported as those of one world; leave replicas out of the policy"
+            )
         return planning_model(self.cost_model, self.topology, self.workload, self.policy)
 
 

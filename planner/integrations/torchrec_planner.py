@@ -33,11 +33,13 @@ from torchrec.distributed.planner.types import (
 )
 from torchrec.distributed.planner.types import Topology as TheirTopology
 from torchrec.distributed.sharding_plan import get_default_sharders
-from torchrec.distributed.types import ModuleSharder, ShardingPlan
+from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingStrategy
 
 from cost_models.dense import parameter_bytes
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
+from planner.exporters.torchrec import dmp_collection
+from planner.formulation.replica_choices import ReplicaChoices
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections
 from planner.integrations.torchrec_components import DeferredEnumerator, expect_defaults, expect_same
@@ -68,7 +70,9 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
     times and bytes that TorchRec's estimators give them. `enumerator`, `proposer`, `partitioner` and
     `performance_model` are parts of another search: defaults are accepted, others refused. `timeout_seconds` ends the
     search; so does `time_limit_s`, or `effort` passes. `workload` has what a module does not say (dense part,
-    precisions, pipeline): its tables and batch are not looked at.
+    precisions, pipeline): its tables and batch are not looked at. `replicas` are the copies of the tables that
+    DMPCollection is to hold: a number, or a policy's choices; `topology` is then that of all ranks, the plan that of
+    one group, and `dmp_arguments` says the rest.
 
     After a plan, `document` is its plan document; None where a `plan_loader` had the plan, or callbacks changed it.
     """
@@ -91,6 +95,7 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         *,
         cost_model: str = "physical",
         workload: Workload | None = None,
+        replicas: int | ReplicaChoices | None = None,
         time_limit_s: float | None = None,
         effort: int | None = 1,
         seed: int = 0,
@@ -118,6 +123,10 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         self.document: Plan | None = None
         self._reserves = storage_reservation is not None
         self._workload, self._cost_model = workload, cost_model
+        self._replicas = ReplicaChoices(factor=replicas, layout="intra") if isinstance(replicas, int) else replicas
+        if self._replicas is not None and (callbacks or plan_loader is not None):
+            what = "callbacks" if callbacks else "plan_loader"
+            raise ShardPlannerError.of(what, "knows one world of ranks; leave it out, or replicas")
         limit_s = min((each for each in (time_limit_s, timeout_seconds) if each is not None), default=TIME_LIMIT_S)
         self._search = {"time_limit_s": limit_s, "effort": effort, "seed": seed}
         self._num_proposals = self._num_plans = 0
@@ -181,7 +190,9 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         sharders: Sequence[ModuleSharder[Any]] | None = None,
         pg: dist.ProcessGroup | None = None,
     ) -> ShardingPlan:
-        """`plan` on rank 0 of the group, handed to all; what it raises there is raised on every rank."""
+        """`plan` on rank 0 of the group, handed to all; what it raises there is raised on every rank, as is an error
+        where the group has other ranks than the topology."""
+        self._expect_ranks(dist.get_world_size(pg))
         result: list[Any] = [None]
         if dist.get_rank(pg) == 0:
             try:
@@ -195,6 +206,24 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         if isinstance(result[0], Exception):
             raise result[0]
         return result[0]
+
+    def _expect_ranks(self, ranks: int) -> None:
+        told = self._topology.world_size
+        if ranks == told:
+            return
+        message = f"has {told} ranks, and the process group {ranks}; give the topology of all {ranks} ranks"
+        if ranks > told and ranks % told == 0:
+            message += f" (for DMPCollection, in groups of {told}, with replicas={ranks // told})"
+        raise ShardPlannerError.of("topology", message)
+
+    @property
+    def dmp_arguments(self) -> dict[str, Any]:
+        """Arguments of DMPCollection for the last plan: its groups of ranks. Raises ValueError where it has none."""
+        groups = None if self.document is None else dmp_collection(self.document)
+        if groups is None:
+            raise ValueError("the last plan is for one world of ranks: use DistributedModelParallel")
+        own = {key: value for key, value in groups.items() if key not in ("sync_every", "state_every")}
+        return own | {"sharding_strategy": ShardingStrategy[groups["sharding_strategy"]]}
 
     def get_selected_options(self) -> list[ShardingOption]:
         """The options of the last plan, by table, with their ranks; none before."""
@@ -225,14 +254,15 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
             cluster = with_more_reserved(cluster, -dense)
         if self._cost_model != "physical":
             cluster = with_more_reserved(cluster, dense)
+        if self._replicas is not None:
+            policy = policy.model_copy(update={"replicas": self._replicas})
         search = ModuleSearch(reservation, self._cost_model, self._workload, self._search, weight_bytes(collections))
         self._num_proposals = 1
         self.document = search.plan(cluster, workload, policy)
         self._num_plans = 1
         plan = to_sharding_plan(self.document, module, compute_device=self.compute_device, sharders=sharders)
-        options = sharding_options(
-            plan, collections, self.constraints, self._batch_size, world_size=self._topology.world_size
-        )
+        ranks = len(self.document.ranks)
+        options = sharding_options(plan, collections, self.constraints, self._batch_size, world_size=ranks)
         self._enumerator.populate_estimates(options)
         return options
 

@@ -110,6 +110,8 @@ class ModuleSearch:
     def _by_their_count(self, workload: Workload, policy: Policy) -> Plan | None:
         """The best plan by TorchRec's count and rating, beside all that its reservation takes, and the dense part by
         ours; None where that leaves nothing."""
+        if policy.replicas is not None:  # their count knows one world
+            return None
         rest = self.reservation.beside(parameter_bytes(workload))
         return None if rest is None else self._by_count("torchrec", rest, workload, policy)
 

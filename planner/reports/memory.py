@@ -78,8 +78,9 @@ def _records(model: CostModel, placed: PlacedShards) -> list[Record]:
     usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
     taken = np.sum(list(parts.values()), axis=0)
     overhead = _allocator_bytes(model, parts) if isinstance(model, StepModel) else {}
+    copies = 1 if model.replicas is None else model.replicas.factor
     parts |= {"total": taken, "free": usable - taken, "reserve": capacity - usable, "capacity": capacity} | overhead
-    return [_record(part, size, model.memories) for part, size in parts.items()]
+    return [_record(part, size * copies, model.memories) for part, size in parts.items()]
 
 
 def _allocator_bytes(model: StepModel, parts: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -110,6 +111,9 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
         if MEMORY_TIERS[tier] in model.memories:
             size = (load.fixed * shards).sum() + (load.by_rows * rows).sum()
             parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
+    cut = (model.cut_copy_bytes(blocks) * rows).sum()
+    if cut:
+        parts["copies, as they are cut"] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, cut, 0.0)
     for name in OPTIONAL:
         if not parts[PARTS[name]].any():
             del parts[PARTS[name]]

@@ -119,9 +119,10 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     rate = f"{samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else "on the busiest rank"
     lines.add_row(model.quantity, amount(objective.step_s, model), rate)
     better = "faster" if model.quantity == "step" else "lower"
-    words = f"gap {objective.gap:.2%}: no plan of the option space is {better}"
+    groups = " in these groups" if plan.replicas is not None and plan.replicas.others else ""
+    words = f"gap {objective.gap:.2%}: no plan of the option space is {better}{groups}"
     if plan.status == "optimal":
-        words = "proven optimal in the option space"
+        words = f"proven optimal in the option space{groups}"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
     if (fixed := fixed_part(objective, model)) is not None:
         lines.add_row("fixed", amount(fixed.seconds, model), fixed_words(fixed))
