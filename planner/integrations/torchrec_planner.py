@@ -126,7 +126,8 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         self._replicas = ReplicaChoices(factor=replicas, layout="intra") if isinstance(replicas, int) else replicas
         if self._replicas is not None and (callbacks or plan_loader is not None):
             what = "callbacks" if callbacks else "plan_loader"
-            raise ShardPlannerError.of(what, "knows one world of ranks; leave it out, or replicas")
+            message = "knows one world of ranks; leave it out, or replicas"
+            raise ShardPlannerError.of(what, message, PlannerErrorType.INPUT_VALIDATION)
         limit_s = min((each for each in (time_limit_s, timeout_seconds) if each is not None), default=TIME_LIMIT_S)
         self._search = {"time_limit_s": limit_s, "effort": effort, "seed": seed}
         self._num_proposals = self._num_plans = 0
@@ -214,7 +215,7 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         message = f"has {told} ranks, and the process group {ranks}; give the topology of all {ranks} ranks"
         if ranks > told and ranks % told == 0:
             message += f" (for DMPCollection, in groups of {told}, with replicas={ranks // told})"
-        raise ShardPlannerError.of("topology", message)
+        raise ShardPlannerError.of("topology", message, PlannerErrorType.INPUT_VALIDATION)
 
     @property
     def dmp_arguments(self) -> dict[str, Any]:
