@@ -14,7 +14,7 @@ from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, block_bytes
 from cost_models.replicas import ReplicatedCluster
-from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT
+from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, Blocks, Floats, Ints
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -74,6 +74,13 @@ class Replication:
     def kinds(self) -> tuple[RankKind, ...]:
         """Those of all sums."""
         return (*self.gradients.kinds, *self.copies.kinds)
+
+    @property
+    def copied_over(self) -> tuple[Resource, ...]:
+        """The links between the ranks that hold the same shards."""
+        inside = any(kind.domain_ranks > 1 for kind in self.copies.kinds)
+        across = any(kind.domain_ranks < kind.world_size for kind in self.copies.kinds)
+        return (LINK_OUT, LINK_IN) * inside + (NIC_OUT, NIC_IN) * across
 
     def sums_of(self, term: str) -> Sums | None:
         """Those that a term of the step makes; None for what stays within a group."""

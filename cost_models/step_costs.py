@@ -10,7 +10,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.kinds import RankKind, rank_kinds
-from cost_models.loads import Loads
+from cost_models.loads import BlockLoad, Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
 from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
@@ -265,18 +265,44 @@ class StepCosts(CostModel):
         Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
         no load is below zero.
         """
-        if not (self.schedule.ids_overlap or self.schedule.is_prefetched):
-            return
-        stage, hidden = self.stages.index("dense"), self._hidden_seconds()
+        if self.schedule.ids_overlap or self.schedule.is_prefetched:
+            fetched = self.schedule.fetched_over
+            self._hide(self._hidden_seconds(), lambda resource: resource.with_ids or resource in fetched)
+        if self._replication is not None and self._replication.replicas.is_fully_sharded:
+            over = self._replication.copied_over
+            self._hide(self._exchange_window(over), lambda resource: resource in over)
+
+    def _hide(self, hidden: float, hides: Callable[[Resource], bool]) -> None:
+        """Let work on the resources that `hides` names begin so many seconds before the dense part."""
+        stage = self.stages.index("dense")
         self._beside[stage] -= hidden
         for c, column in enumerate(self.columns):
-            hides = column.resource.with_ids or column.resource in self.schedule.fetched_over
-            if column.stage != stage or hides:
+            if column.stage != stage or hides(column.resource):
                 continue
             instance = self.resource_of_rank(column.resource)
             sharing = np.bincount(instance)[instance]
             for k in range(len(self.kinds)):
                 self.base_loads[k, c] += hidden / sharing[self.kind_of_rank == k].max()
+
+    def _exchange_window(self, over: Collection[Resource]) -> float:
+        """Seconds of the exchanges before and after the dense part in which some links are idle, where whole tables are
+        spread evenly: the least of all kinds of rank."""
+        windows = []
+        for kind in self.kinds:
+            window = 0.0
+            for stage in ("output_dist", "gradient_dist"):
+                loads = _EXCHANGE_OF[stage](self.tables, _whole_tables(self.tables), kind, self.batching, None)
+                seconds = {resource: self._even_seconds(resource, load, kind) for resource, load in loads.items()}
+                busy = max(seconds[resource] for resource in over)
+                window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
+            windows.append(window)
+        return min(windows)
+
+    def _even_seconds(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
+        """What each instance of a link is busy with, of blocks that are spread evenly."""
+        of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
+        instance = self.resource_of_rank(resource)
+        return of_rank * float(np.bincount(instance).max())
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():

@@ -1,0 +1,192 @@
+"""Groups of ranks with copies of all tables: what averaging costs, what memory it takes, and what the simulator says.
+
+Rates are those of a cluster that has the copies' ranks alone, so that nothing of the groups' own code decides them.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cost_models.replicas import Replicas, SyncStrategy
+from cost_models.shards import DATA_PARALLEL, HBM, ROW_WISE, TABLE_WISE, Blocks, PlacedShards
+from cost_models.simulator.collective_times import collective_s
+from cost_models.simulator.simulation import simulate
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from tests.oracles.instances import workload
+from topologies.cluster import Topology
+from topologies.errors import InputError
+from topologies.loading import load_topology
+from topologies.replica_groups import Layout
+
+ROWS, DIM, TABLES = 500_000, 64, 16
+WEIGHTS = TABLES * ROWS * DIM * 4
+STATE = TABLES * ROWS * 4
+"""Bytes of all weights, and of row-wise Adagrad's moments."""
+
+
+def resized(nodes: int, accelerators: int = 8) -> Topology:
+    document = load_topology("dgx-h100").model_dump(mode="json", exclude_unset=True)
+    document["nodes"][0]["count"] = nodes
+    document["nodes"][0]["accelerators"]["count"] = accelerators
+    document["nodes"][0]["links"]["scale_out"]["count"] = accelerators
+    document["nodes"][0]["links"]["pcie"]["accelerators_per_switch"] = 1
+    return Topology.model_validate(document)
+
+
+def trained(tables: int = TABLES, **fields: object) -> Workload:
+    profiles = [{"rows": ROWS, "dim": DIM, "optimizer": "rowwise_adagrad"} for _ in range(tables)]
+    given = {"software": "torchrec", "global_batch": 32768, "pipeline": "none", **fields}
+    return workload(profiles, **given)
+
+
+def dealt(world: int, tables: int = TABLES, sharding: int = TABLE_WISE) -> PlacedShards:
+    """Whole tables on ranks in turn, or cut by rows over all of them."""
+    if sharding == TABLE_WISE:
+        table, rank, rows = np.arange(tables), np.arange(tables) % world, np.full(tables, ROWS)
+    else:
+        table = np.repeat(np.arange(tables), world)
+        rank, rows = np.tile(np.arange(world), tables), np.full(tables * world, ROWS // world)
+    blocks = Blocks(
+        table, np.full_like(table, sharding), np.full_like(table, HBM), np.full_like(table, DIM), table * 0.0
+    )
+    return PlacedShards(blocks, rank, rows, np.unique(table, return_index=True)[1][table] == np.arange(len(table)))
+
+
+def seconds(model: StepModel, placed: PlacedShards, stage: str) -> float:
+    return float(model.evaluate(placed).stage_seconds[model.stages.index(stage)])
+
+
+@pytest.mark.parametrize("every", [1, 5])
+@pytest.mark.parametrize(("layout", "factor"), [("intra", 2), ("intra", 4), ("inter", 2)])
+def test_averaging_takes_as_long_as_an_all_reduce_of_the_copies(layout: Layout, factor: int, every: int) -> None:
+    """2 (M - 1) / M of a rank's weights and state: on M GPUs of a node, or one GPU on each of M nodes."""
+    cluster, placed = resized(4), dealt(32 // factor)
+    replicas = Replicas(factor=factor, layout=layout, sync_every=every, state_every=every)
+    model = StepModel(cluster, trained(), replicas=replicas)
+    held = np.bincount(placed.rank).max() * (WEIGHTS + STATE) / TABLES
+    alone = resized(1, factor) if layout == "intra" else resized(factor, 1)
+    expected = float(collective_s(alone, "all_reduce", held).max())
+    twice_s = float(collective_s(alone, "all_reduce", 2 * held).max())
+    latency_s = 2 * expected - twice_s
+    found = seconds(model, placed, "replica_sync")
+    # weights and state are averaged in two calls
+    assert found == pytest.approx((expected + latency_s) / every, rel=0.02)
+
+
+def test_state_may_be_averaged_less_often_or_never() -> None:
+    """Bytes of a step are those of weights by their interval, and of state by its own."""
+    cluster, placed = resized(2), dealt(8)
+
+    def sync(**every: int | None) -> float:
+        model = StepModel(cluster, trained(), replicas=Replicas(factor=2, **every))
+        constant = model.constants[model.stages.index("replica_sync")]
+        return seconds(model, placed, "replica_sync") - float(constant)
+
+    never, always, seldom = sync(state_every=None), sync(state_every=1), sync(state_every=10)
+    assert always / never == pytest.approx(1 + STATE / WEIGHTS, rel=1e-9)
+    assert seldom / never == pytest.approx(1 + STATE / WEIGHTS / 10, rel=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["intra", "inter"])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_a_rank_holds_its_share_of_a_copy(layout: Layout, factor: int) -> None:
+    """S / N instead of S / T: more by S (M - 1) / T; with copies that are cut over each other 1 / M of that at most
+    beside it."""
+    cluster = resized(4)
+    one = StepModel(cluster, trained())
+
+    def tables(model: StepModel) -> float:
+        """Of whole tables on all ranks alike: rows and state, without what batches bring."""
+        world = model.topology.world_size
+        held = model.block_memory(dealt(world, sharding=ROW_WISE).blocks, 0)
+        bytes_of = held.by_rows[:, 0] / world
+        return float(bytes_of.sum()) / world - _ids(model)
+
+    def _ids(model: StepModel) -> float:
+        """Bytes of ids by rows: what is no weight and no state."""
+        held = model.block_memory(dealt(model.topology.world_size).blocks, 0).by_rows[:, 0]
+        whole = (WEIGHTS + STATE) * (1 + extra(model) * WEIGHTS / (WEIGHTS + STATE))
+        return float(held.sum() - whole) / model.topology.world_size
+
+    def extra(model: StepModel) -> float:
+        replicas = model.replicas
+        return 1 / factor if replicas is not None and replicas.is_fully_sharded else 0.0
+
+    own = StepModel(cluster, trained(), replicas=Replicas(factor=factor, layout=layout))
+    cut = StepModel(cluster, trained(), replicas=Replicas(factor=factor, layout=layout, strategy="fully_sharded"))
+    size = WEIGHTS + STATE
+    assert tables(one) == pytest.approx(size / 32)
+    assert tables(own) - tables(one) == pytest.approx(size * (factor - 1) / 32)
+    assert tables(cut) - tables(own) == pytest.approx(WEIGHTS / (32 / factor) / factor)
+
+
+def test_replicated_tables_and_dense_gradients_are_summed_over_all_ranks() -> None:
+    """Their copies stay equal by themselves: nothing is averaged, and the all-reduce is that of one world."""
+    cluster = resized(4)
+    fields = {"dense": {"top_mlp": [1024, 1024, 1]}, "software": "torchrec"}
+    one, own = StepModel(cluster, trained(**fields)), StepModel(cluster, trained(**fields), replicas=Replicas(factor=4))
+
+    def everywhere(model: StepModel) -> PlacedShards:
+        world = model.topology.world_size
+        placed = dealt(world, sharding=ROW_WISE)
+        blocks = Blocks(
+            placed.blocks.table,
+            np.full(len(placed.rank), DATA_PARALLEL),
+            placed.blocks.tier,
+            placed.blocks.columns,
+            placed.blocks.cache_fraction,
+        )
+        return PlacedShards(blocks, placed.rank, np.full(len(placed.rank), ROWS), placed.opens_block)
+
+    assert seconds(own, everywhere(own), "replica_sync") == own.constants[own.stages.index("replica_sync")]
+
+    def summed(model: StepModel) -> float:
+        stage = "gradient_dist" if "all_reduce" not in one.stages else "all_reduce"
+        return seconds(model, everywhere(model), stage) - float(model.constants[model.stages.index(stage)])
+
+    assert summed(own) == pytest.approx(summed(one), rel=1e-9)
+
+
+CASES = [
+    (factor, layout, strategy)
+    for factor, layout, strategy in itertools.product((2, 4, 8), ("intra", "inter"), ("default", "fully_sharded"))
+]
+
+
+@pytest.mark.parametrize(("factor", "layout", "strategy"), CASES)
+def test_the_simulator_plays_all_ranks_and_agrees(factor: int, layout: Layout, strategy: SyncStrategy) -> None:
+    """Every rank of every group, with the averaging between them: within 3 % of the estimate."""
+    cluster, replicas = resized(8), Replicas(factor=factor, layout=layout, strategy=strategy)
+    model = StepModel(cluster, trained(global_batch=65536), replicas=replicas)
+    placed = dealt(model.topology.world_size, sharding=ROW_WISE if factor == 4 else TABLE_WISE)
+    played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1)
+    assert played.network.world == 64
+    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+
+
+def test_a_slow_rank_of_any_group_makes_all_wait() -> None:
+    """Groups are played, not multiplied: a slow rank of the second group lengthens the step through the averaging."""
+    from cost_models.simulator.conditions import Conditions
+
+    cluster, replicas = resized(2), Replicas(factor=2)
+    model = StepModel(cluster, trained(), replicas=replicas)
+    placed = dealt(8)
+    steps = [
+        simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1, conditions=conditions).step_s
+        for conditions in (None, Conditions(slow_ranks={3: 3.0}))
+    ]
+    assert steps[1] > steps[0] * 1.01
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """Batches that do not divide, groups of one rank, intervals that do not go into each other."""
+    with pytest.raises(InputError, match="batches of 32769 samples, no multiple of the 2 groups"):
+        StepModel(resized(2), trained(global_batch=32769), replicas=Replicas(factor=2))
+    with pytest.raises(InputError, match="one rank each"):
+        StepModel(resized(1, 2), trained(), replicas=Replicas(factor=2))
+    with pytest.raises(ValueError, match="must be a multiple of sync_every"):
+        Replicas(factor=2, sync_every=4, state_every=6)
+    with pytest.raises(ValueError, match="leave out sync_every"):
+        Replicas(factor=2, sync_every=4, strategy="fully_sharded")
