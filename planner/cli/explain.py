@@ -1,12 +1,16 @@
 """`planner explain`: why a plan is as it is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, streams
 from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.document.plan import Plan
+    from planner.document.replicas import OtherReplicas
 
 
 def explain(
@@ -21,7 +25,8 @@ def explain(
 
     For the plan: the rank and resource that limit each stage, the tables
     that take most of it, each stage's share of the bound, and what more
-    memory would be worth. For a table: its shards, its cost in each stage,
+    memory would be worth; for groups of ranks also the best plan that is
+    found for one world. For a table: its shards, its cost in each stage,
     and the cost of its other options at the dual multipliers of the bound.
 
     \b
@@ -52,12 +57,13 @@ def explain(
     explainer = Explainer(document)
     if table is None:
         reasons = explainer.plan()
+        others = _other_groups(document)
         if output_format is Format.JSON:
-            streams.write_json(report.plan_document(document, reasons))
+            streams.write_json(report.plan_document(document, reasons, others))
         elif output_format is Format.CSV:
             streams.write_records(report.plan_records(reasons), output_format)
         else:
-            report.render_plan(document, reasons, streams.console())
+            report.render_plan(document, reasons, streams.console(), others)
         return
     names = [planned.name for planned in document.tables]
     if table not in names:
@@ -71,3 +77,13 @@ def explain(
         streams.write_records(report.table_records(table_reasons), output_format)
     else:
         report.render_table(document, table_reasons, streams.console())
+
+
+def _other_groups(document: "Plan") -> "tuple[OtherReplicas, ...]":
+    """Other choices of groups of ranks, one world among them."""
+    if document.replicas is None:
+        return ()
+    from planner.planning.one_world import beside_one_world
+
+    streams.doing("planning for one world")
+    return beside_one_world(document)

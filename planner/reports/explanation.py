@@ -1,5 +1,6 @@
 """Why a plan is as it is, in tables of 80 columns and as records."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from planner.diagnosis.fixed_part import FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
+from planner.document.replicas import OtherReplicas
+from planner.reports.replicas import choices_table, groups_words
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
@@ -36,10 +39,16 @@ EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
 
 
-def render_plan(plan: Plan, reasons: PlanReasons, console: "Console") -> None:
-    """Print what each stage waits for and its part of the bound, then what memory is worth and what would help."""
+def render_plan(plan: Plan, reasons: PlanReasons, console: "Console", others: Sequence[OtherReplicas] = ()) -> None:
+    """Print what each stage waits for and its part of the bound, then what memory is worth and what would help; of
+    groups of ranks, what `others` would be."""
     model = reasons.model
     _render_head(plan, model, console)
+    if plan.replicas is not None:
+        console.print(f"{groups_words(plan.replicas)}.")
+        console.print()
+        console.print(choices_table(plan, plan.replicas, others))
+        console.print()
     table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("bound by", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
@@ -223,11 +232,12 @@ def why(option: OptionReasons, chosen: OptionReasons, model: CostModel) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def plan_document(plan: Plan, reasons: PlanReasons) -> dict[str, object]:
-    """The explanation of a plan as plain data."""
+def plan_document(plan: Plan, reasons: PlanReasons, others: Sequence[OtherReplicas] = ()) -> dict[str, object]:
+    """The explanation of a plan as plain data; of groups of ranks, what `others` would be."""
     fixed = None if plan.objective is None else fixed_part(plan.objective, reasons.model)
     return {
         "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
+        **({} if plan.replicas is None else {"other_replicas": [each.model_dump(mode="json") for each in others]}),
         "stages": [
             {
                 **each.stage.model_dump(mode="json"),

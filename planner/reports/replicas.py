@@ -1,5 +1,6 @@
 """Groups of ranks for people: what the plan's are, and what each other choice would cost."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.document.plan import Plan
@@ -26,7 +27,7 @@ def render_replicas(plan: Plan, replicas: PlannedReplicas, console: "Console") -
     console.print(f"{groups_words(replicas)}.")
     if replicas.others:
         console.print()
-        console.print(_choices(plan, replicas))
+        console.print(choices_table(plan, replicas, replicas.others))
     console.print()
 
 
@@ -52,7 +53,7 @@ def _steps(every: int | None) -> str:
     return "step" if every in (None, 1) else f"{every:,} steps"
 
 
-def _choices(plan: Plan, replicas: PlannedReplicas) -> TextGrid:
+def choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas]) -> TextGrid:
     """One row for each choice: exchange, averaging and memory beside the step."""
     assert plan.objective is not None
     grid = TextGrid(
@@ -68,7 +69,7 @@ def _choices(plan: Plan, replicas: PlannedReplicas) -> TextGrid:
         stages={stage.name: stage.seconds for stage in plan.stages},
         fullest_bytes=max(rank.bytes["hbm"] for rank in plan.ranks),
     )
-    listed = [(own, "taken"), *((other, REASONS[other.rejected]) for other in replicas.others)]
+    listed = [(own, "taken"), *((other, REASONS[other.rejected]) for other in others)]
     for each, words in sorted(listed, key=lambda row: (row[0].factor, row[0].layout or "")):
         grid.add_row(*_cells(each), words)
     return grid
