@@ -289,7 +289,7 @@ class _SizeSearches:
         return self._candidate(final, candidate.nodes), pipeline.simulated(pipeline.assembled(final))
 
     def _target_s(self, model: CostModel) -> float:
-        return self._target_of(model.topology.world_size)
+        return self._target_of(model.cluster.world_size)
 
     def _target_of(self, ranks: int) -> float:
         target_s = math.inf if self.target is None else self.workload.batch(ranks) / self.target
@@ -317,12 +317,12 @@ class _SizeSearches:
 
     def _candidate(self, searched: Searched, nodes: int) -> Candidate:
         model, outcome = searched.formulation.model, searched.outcome
-        batch, target_s = self.workload.batch(model.topology.world_size), self._target_s(model)
+        batch, target_s = self.workload.batch(model.cluster.world_size), self._target_s(model)
         step_s = None if outcome.step_s is None else model.whole_step_s(outcome.step_s)
         bound_s = None if outcome.bound_s is None else model.whole_step_s(outcome.bound_s)
         candidate = Candidate(
             nodes=nodes,
-            ranks=model.topology.world_size,
+            ranks=model.cluster.world_size,
             suffices=step_s is not None and step_s <= target_s,
             judged_by="plan",
             status=outcome.status,

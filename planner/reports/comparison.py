@@ -80,12 +80,12 @@ def _memory(plan: Plan) -> Record:
     """Bytes in use and usable over the cluster, and how full the fullest rank or node is."""
     if not plan.ranks:
         return {}
-    model = planned_model(plan)
+    model, groups = planned_model(plan), 1 if plan.replicas is None else plan.replicas.factor
     figures: Record = {}
     for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
         first = np.unique(pool, return_index=True)[1]
-        room = np.array([plan.ranks[rank].capacity[tier] for rank in first], dtype=float)
-        taken = np.bincount(pool, weights=[rank.bytes[tier] for rank in plan.ranks])
+        room = np.array([plan.ranks[rank].capacity[tier] for rank in first], dtype=float) * groups
+        taken = np.bincount(pool, weights=[rank.bytes[tier] for rank in plan.ranks]) * groups
         figures[f"{tier}_used_bytes"] = int(taken.sum())
         figures[f"{tier}_capacity_bytes"] = int(room.sum())
         figures[f"{tier}_fullest"] = float((taken / np.maximum(room, 1)).max())

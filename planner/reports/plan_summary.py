@@ -105,8 +105,8 @@ def _render_formats(plan: Plan, model: CostModel, placed: PlacedShards, console:
 
 def _render_ingestion(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
     """What its samples need on their way, where the workload describes that."""
-    topology, workload = model.topology, model.workload
-    samples_per_s = model.stated_workload.batch(model.cluster.world_size) / (plan.simulated or objective).step_s
+    topology, workload = model.cluster, model.stated_workload
+    samples_per_s = workload.batch(topology.world_size) / (plan.simulated or objective).step_s
     needs = ingestion_needs(workload, samples_per_s) if model.quantity == "step" else None
     if needs is not None:
         console.print(f"Samples come {ingestion_words(needs, topology.node_count)}.")

@@ -29,6 +29,7 @@ from planner.reports.pages.charts import (
 )
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Page, PageColumn, Table
+from planner.reports.replicas import groups_words
 from planner.reports.words import fixed_words
 from planner.studies.scales import Scale, scale_of
 from topologies.sentences import counted
@@ -42,7 +43,7 @@ MOST_TABLES = 2000
 def plan_page(plan: Plan) -> Page:
     """What a plan does, as a page; or why there is none. Raises InputError if its inputs are no longer valid."""
     model = planned_model(plan)
-    topology, workload = model.topology, model.workload
+    topology, workload = model.cluster, model.stated_workload
     ranks, nodes = topology.world_size, topology.node_count
     description = f"{counted(len(workload.tables), 'table')}, {counted(ranks, 'rank')} on {counted(nodes, 'node')},"
     page = Page(
@@ -78,12 +79,14 @@ def _without_plan(page: Page, plan: Plan) -> Page:
 
 def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
     scale = _scale([objective.step_s], model)
-    samples = model.workload.batch(model.topology.world_size)
+    samples = model.stated_workload.batch(model.cluster.world_size)
     rate = f", {samples / objective.step_s:,.0f} samples/s" if model.quantity == "step" else ""
     gap = "proven optimal" if plan.status == "optimal" else f"gap {objective.gap:.2%}"
     words = f"{model.quantity.capitalize()} {scale.text(objective.step_s)}{rate};"
     words += f" lower bound {scale.text(objective.lower_bound_s)}, {gap}."
     facts = [words]
+    if plan.replicas is not None:
+        facts.append(f"{groups_words(plan.replicas)}.")
     if (fixed := fixed_part(objective, model)) is not None:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if bar := objective.error_bar:
