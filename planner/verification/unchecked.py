@@ -61,6 +61,8 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
         yield Unchecked("objective.no_error_bar", UNSTATED)
     if objective is not None and plan.simulated is None:
         yield Unchecked("simulated", UNSTATED)
+    if plan.replicas is not None and plan.replicas.others:
+        yield Unchecked("replicas.others.*", "of other choices that they fit their verdicts; a search is not repeated")
     if plan.status == "timeout":
         yield Unchecked("status", "that nothing was found in time, and that the memory suffices as a whole")
 
