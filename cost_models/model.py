@@ -26,6 +26,7 @@ from cost_models.shards import (
     PlacedShards,
     PlacementTier,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -145,8 +146,14 @@ class CostModel(ABC):
     pool_bytes: tuple[Floats, ...]
     """Per memory, bytes of each pool after the topology's own reserve."""
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        self.topology, self.workload, self.reserve = topology, workload, reserve
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        self.topology, self.workload, self.reserve, self.exchange = topology, workload, reserve, exchange
 
     @property
     def kind_count(self) -> int:
@@ -327,7 +334,7 @@ class MemoryModel(CostModel):
     columns = (Column(0, DEVICE),)
 
     def __init__(self, whole: CostModel) -> None:
-        super().__init__(whole.topology, whole.workload, whole.reserve)
+        super().__init__(whole.topology, whole.workload, whole.reserve, whole.exchange)
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
         self.node_colocated_shardings, self.cache_fractions = whole.node_colocated_shardings, whole.cache_fractions

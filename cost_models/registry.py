@@ -3,8 +3,10 @@
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.hugectr import HugeCTRModel
 from cost_models.model import CostModel
+from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
+from cost_models.towers import why_no_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -17,11 +19,28 @@ COST_MODELS: dict[str, type[CostModel]] = {
 }
 
 
-def cost_model(name: str, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> CostModel:
-    """The costs of a workload on a topology under the model called `name`, with a reserve of memory kept free.
+def cost_model(
+    name: str,
+    topology: Topology,
+    workload: Workload,
+    reserve: Reserve = NO_RESERVE,
+    exchange: VectorExchange = "flat",
+) -> CostModel:
+    """The costs of a workload on a topology under the model called `name`, with a reserve of memory kept free and
+    vectors that are exchanged so.
 
-    Raises InputError for an unknown name.
+    Raises InputError for an unknown name, and for an exchange that the model or the cluster does not have.
     """
     if name not in COST_MODELS:
         raise InputError.at(name, f"is not a cost model{did_you_mean(name, COST_MODELS)}")
-    return COST_MODELS[name](topology, workload, reserve)
+    if exchange != "flat" and (reason := why_flat(name, topology)):
+        raise InputError.at("policy", f"{exchange}: {reason}; give flat", path="exchange")
+    return COST_MODELS[name](topology, workload, reserve, exchange)
+
+
+def why_flat(name: str, topology: Topology) -> str | None:
+    """Why the exchange of vectors can only be flat under a cost model on a cluster, as the end of a sentence; None
+    where there is a choice."""
+    if COST_MODELS[name].quantity != "step":
+        return f"the rating of {name} knows the flat exchange alone"
+    return why_no_towers(topology)

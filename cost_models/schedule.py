@@ -34,13 +34,22 @@ _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _REDUCED = frozenset({"all_reduce", "replica_all_reduce"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
+_PEERS = frozenset({"peers", "peers_backward"})
+_INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
+"""Stages whose exchange does not leave towers."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
+
+
+_HOPS = ("exchange_hops_s", "reduction_hops_s")
+"""Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
 
 
 def _card_bytes_per_s(term: str, kind: RankKind) -> float:
     """What a card achieves in the collective of a term."""
     if term in _REDUCED:
         return kind.nic_all_reduce
+    if term in _PEERS:
+        return kind.nic_peers
     return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
 
 
@@ -62,9 +71,12 @@ class Schedule:
         workload: Workload,
         kinds: tuple[RankKind, ...],
         software: SoftwareCoefficients,
+        *,
+        has_towers: bool = False,
     ) -> None:
         self._topology, self._workload = topology, workload
-        self._kinds, self._software = kinds, software
+        self._kinds, self._software, self.has_towers = kinds, software, has_towers
+        self._in_phases = software.exchange_in_phases and not has_towers
         self.fabric = Fabric(topology)
         self._setting = StepSetting(
             is_training=workload.mode == "training",
@@ -72,6 +84,7 @@ class Schedule:
             has_prefetch=workload.mode == "training" and workload.pipeline == "prefetch",
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
+            has_towers=has_towers,
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -89,6 +102,7 @@ class Schedule:
             "bottom": [DEVICE] if self._workload.dense.bottom_mlp else [],
             "tables": [DEVICE, *host],
             "exchange": exchange,
+            "inside": [resource for resource in exchange if resource.kind == "link"],
             "ids": with_ids or exchange,
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
@@ -96,10 +110,16 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         return [
-            Column(self.stages.index(stage), resource)
+            Column(self.stages.index(stage), self._carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in resources[over[term]]
         ]
+
+    def _carrier(self, stage: str, resource: Resource) -> Resource:
+        """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
+        if self.has_towers and stage in _EXCHANGED and resource.kind == "nic":
+            return Resource("rails", resource.way)
+        return resource
 
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
@@ -166,7 +186,7 @@ class Schedule:
                 for uplink in self.uplinks
                 if uplink.resource.way == resource.way
             ]
-        if self._software.exchange_in_phases and term in _EXCHANGED and resource.kind == "link":
+        if self._in_phases and term in _EXCHANGED and resource.kind == "link":
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
@@ -174,8 +194,20 @@ class Schedule:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
         if (share := self._share_of_host_link(term, resource, kind)) > 0:
             reached.append((Resource("host_link", resource.way), share))
-        columns = ((self.column(term, one), factor) for one, factor in reached)
+        columns = (self._target(term, one, factor, kind) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
+        """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
+        carrier = self._carrier(self.stage_of_term.get(term, ""), resource)
+        return self.column(term, carrier), factor if carrier == resource else factor / self._cards_of_tower[kind]
+
+    @cached_property
+    def _cards_of_tower(self) -> Ints:
+        """[K] scale-out cards of a tower of each kind of rank."""
+        pairs = np.unique(np.stack([self.fabric.domain_of_rank, self.fabric.nic_of_rank]), axis=1)
+        of_tower = np.bincount(pairs[0])
+        return of_tower[self.fabric.domain_of_rank[np.unique(self.kind_of_rank, return_index=True)[1]]]
 
     def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
         """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
@@ -218,23 +250,32 @@ class Schedule:
         return {stage: self._lines(stage) for stage in self.collectives}
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        reduces = stage == "all_reduce"
-        path_s = self._software.collective_latency_s.value + self._path_latency_s(reduces=reduces)
+        reduces, library_s = stage == "all_reduce", self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in self._kinds]
+        if stage in _INSIDE:
+            return exchange_lines(protocols, library_s + self._inside_latency_s, lambda inside_s, _: inside_s)
+        among_peers = self.has_towers and stage in _EXCHANGED
+        path_s = library_s + self._path_latency_s("peers_hops_s" if among_peers else _HOPS[reduces])
         if not self._has(NIC_OUT):
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
-        in_phases = self._software.exchange_in_phases and stage in _EXCHANGED
+        if among_peers:  # ports carry partial sums of all ranks only
+            return (ExchangeLine(path_s, tuple(kind.link_all_to_all for kind in self._kinds)),)
+        in_phases = self._in_phases and stage in _EXCHANGED
         return exchange_lines(protocols, path_s, operator.add if in_phases else max)
 
-    def _path_latency_s(self, *, reduces: bool) -> float:
+    @property
+    def _inside_latency_s(self) -> float:
+        """The latency of the longest path between two ranks of a domain."""
+        return max((group.links.scale_up or group.links.pcie).latency for group in self._topology.nodes)
+
+    def _path_latency_s(self, hops_s: str) -> float:
         """The latency of the longest path between two ranks: in a domain or, with cards, over the network, with what
-        the library adds in an exchange or a reduction."""
+        the library adds: `hops_s` of their kind."""
         groups, levels = self._topology.nodes, self._topology.network.levels
-        inside = [group.links.scale_up or group.links.pcie for group in groups]
         if not self._has(NIC_OUT):
-            return max(link.latency for link in inside)
+            return self._inside_latency_s
         cards = [
-            group.links.scale_out.latency + (kind.reduction_hops_s if reduces else kind.exchange_hops_s)
+            group.links.scale_out.latency + float(getattr(kind, hops_s))
             for kind, group in zip(self._kinds, groups, strict=True)
             if group.links.scale_out
         ]
@@ -292,5 +333,6 @@ class Schedule:
             "card": np.asarray(self.fabric.nic_of_rank),
             "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
             "node": self.node_of_rank,
+            "domain": np.asarray(self.fabric.domain_of_rank),
             "group": self.kind_of_rank,
         }

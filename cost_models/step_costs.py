@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from cost_models import collectives
+from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
@@ -41,15 +41,19 @@ from cost_models.shards import (
     Ints,
     PlacedShards,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
 Exchange = Callable[[Tables, Blocks, RankKind, Batching, float | None], Loads]
 _EXCHANGE_OF: dict[str, Exchange] = {
     "input_dist": collectives.id_exchange,
+    "output_intra_host": towers.output_intra_host,
     "output_dist": collectives.output_exchange,
     "gradient_dist": collectives.gradient_exchange,
+    "gradient_intra_host": towers.gradient_intra_host,
 }
 """The stages that exchange, and what."""
 
@@ -61,8 +65,14 @@ class StepCosts(CostModel):
     chooses_dtypes = True
     coefficients: StepCoefficients
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        super().__init__(topology, workload, reserve)
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        super().__init__(topology, workload, reserve, exchange)
         self.tables = Tables.of(workload, topology.world_size)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
@@ -74,7 +84,9 @@ class StepCosts(CostModel):
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
         )
         self.batching: Batching = self.peak.batching
-        self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software)
+        self.schedule = Schedule(
+            topology, workload, self.kinds, self.coefficients.software, has_towers=has_towers(topology, exchange)
+        )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
@@ -255,6 +267,8 @@ class StepCosts(CostModel):
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
+        if self.schedule.has_towers:
+            terms |= towers.rearranging(tables, blocks, rank_kind, self.batching)
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
@@ -316,11 +330,12 @@ class StepCosts(CostModel):
 def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Loads]:
     """What blocks exchange on a kind of rank, at the model's lines."""
     own, tables, terms = model.kinds[kind], model.tables, dict[str, Loads]()
-    left_out = {"input_dist": model.coefficients.software.ids_arrive_sharded, "gradient_dist": not tables.training}
+    by_term = towers.by_term if model.schedule.has_towers else collectives.by_term
     for stage, exchange in _EXCHANGE_OF.items():
-        if not left_out.get(stage, False):
+        is_left_out = stage == "input_dist" and model.coefficients.software.ids_arrive_sharded
+        if stage in model.schedule.stage_of_term and not is_left_out:
             loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
-            terms |= collectives.by_term(stage, loads, blocks, own)
+            terms |= by_term(stage, loads, blocks, own)
     if tables.training:
         terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, own, tables.gradient_wire_bytes)
     return terms

@@ -15,6 +15,7 @@ from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
+from cost_models.simulator.tower_exchanges import TowerExchanges
 from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 
@@ -30,12 +31,18 @@ class Builder:
         *,
         waits_for_data: bool,
         capacity: Floats | None = None,
+        through_towers: bool = False,
     ) -> None:
+        """`through_towers`: vectors are exchanged in each scale-up domain, then among peers."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
         self._collectives = Collectives(network, capacity)
-        self._exchanges = Exchanges(self._streams, network, self._collectives, software)
+        in_phases = False if through_towers else None
+        self._exchanges = Exchanges(self._streams, network, self._collectives, software, in_phases=in_phases)
+        self._towers = (
+            TowerExchanges(self._streams, network, self._collectives, self._exchanges) if through_towers else None
+        )
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -99,7 +106,11 @@ class Builder:
         lookup = Label("lookup", "lookup", COMPUTE, step)
         self._kernels(lookup, self._lookup_launch_s, demand.forward_s, slow)
         looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
-        outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+        if self._towers is None:
+            outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+        else:
+            permuted = self._towers.permute(step, demand, (1.0, 1.0), slow, [looked_up])
+            outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted)
         dense.forward(dense.first, step, slow)
         if dense.rest:
             dense.forward(dense.rest, step, slow, outputs)
@@ -118,7 +129,8 @@ class Builder:
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
-        gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
+        exchanges = self._towers or self._exchanges
+        gradients = exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
         buckets += dense.backward(dense.first, step, slow)
         reduced: Wait = None
         everyone = self._network.extents[WORLD]
@@ -126,6 +138,8 @@ class Builder:
         if overlaps:
             for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
                 reduced = self._exchanges.all_reduce(step, everyone, size, ready)
+        if self._towers is not None:
+            gradients = [self._towers.permute(step, demand, ratios, slow, gradients)]
         update = Label("embedding update", "update", COMPUTE, step)
         self._kernels(update, self._update_launch_s, demand.backward_s, slow, gradients)
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)

@@ -20,6 +20,7 @@ from cost_models.simulator.program import COMPUTE, HOST, Program, Task
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.software import software_of
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -232,11 +233,13 @@ def simulate(
     placed: PlacedShards,
     *,
     steps: int = 2,
+    exchange: VectorExchange = "flat",
     conditions: Conditions | None = None,
     observe: Observer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Play `steps` steps after those in which the pipeline fills; `progress` hears what is being done.
+    """Play `steps` steps after those in which the pipeline fills, with vectors that are exchanged so; `progress` hears
+    what is being done.
 
     Raises ValueError where `conditions` name what does not exist.
     """
@@ -256,7 +259,15 @@ def simulate(
         demands.append(mean if ids is None else counter.count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
-    builder = Builder(network, workload, software, waits_for_data=conditions.data_loading, capacity=capacity)
+    towers = exchange == "sptt" and network.towers.count > 1
+    builder = Builder(
+        network,
+        workload,
+        software,
+        waits_for_data=conditions.data_loading,
+        capacity=capacity,
+        through_towers=towers,
+    )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, program.hubs).run(observe)
