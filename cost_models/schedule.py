@@ -205,9 +205,9 @@ class Schedule:
     @cached_property
     def _cards_of_tower(self) -> Ints:
         """[K] scale-out cards of a tower of each kind of rank."""
-        pairs = np.unique(np.stack([self.fabric.domain_of_rank, self.fabric.nic_of_rank]), axis=1)
-        of_tower = np.bincount(pairs[0])
-        return of_tower[self.fabric.domain_of_rank[np.unique(self.kind_of_rank, return_index=True)[1]]]
+        pairs = np.unique(np.stack([self.tower_of_rank, self.fabric.nic_of_rank]), axis=1)
+        first_rank = np.unique(self.kind_of_rank, return_index=True)[1]
+        return np.bincount(pairs[0])[self.tower_of_rank[first_rank]]
 
     def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
         """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
@@ -317,6 +317,11 @@ class Schedule:
         """[W]"""
         return np.asarray(self.fabric.node_of_rank, dtype=np.int64)
 
+    @cached_property
+    def tower_of_rank(self) -> Ints:
+        """[W] scale-up domain of each rank."""
+        return np.asarray(self.fabric.domain_of_rank, dtype=np.int64)
+
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         if resource.level is not None:
@@ -333,6 +338,6 @@ class Schedule:
             "card": np.asarray(self.fabric.nic_of_rank),
             "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
             "node": self.node_of_rank,
-            "domain": np.asarray(self.fabric.domain_of_rank),
+            "domain": self.tower_of_rank,
             "group": self.kind_of_rank,
         }

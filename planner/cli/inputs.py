@@ -100,13 +100,14 @@ def policy(
     shardings: str | None = None,
     optimizer_state: str | None = None,
     runtime: str | None = None,
+    exchange: str | None = None,
     max_shards: int | None = None,
     column_multiple: int | None = None,
     pin: Sequence[str] | None = None,
     forbid: Sequence[str] | None = None,
     reserve: Sequence[str] | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime and --reserve take the place of what it says."""
+    """The policy of a file, narrowed by flags; --runtime, --exchange and --reserve take the place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -134,6 +135,9 @@ def policy(
         _forbid(document, text)
     if runtime is not None:
         replace(document, ("runtime",), word("--runtime", runtime, get_args(Runtime)), f"--runtime {runtime}")
+    if exchange is not None:
+        chosen_exchange = word("--exchange", exchange, ("flat", "sptt", "auto"))
+        replace(document, ("exchange",), chosen_exchange, f"--exchange {exchange}")
     for text in reserve or ():
         tier, equals, size = text.partition("=")
         if not equals:

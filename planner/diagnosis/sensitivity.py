@@ -35,7 +35,8 @@ def gains(model: CostModel, placed: PlacedShards) -> list[Gain]:
         asked = binding & serves or model.quantity == "rating"  # a rating adds up all resources of a rank
         if groups == model.topology.nodes or not asked:
             continue
-        larger = type(model)(model.topology.model_copy(update={"nodes": groups}), model.workload)
+        topology = model.topology.model_copy(update={"nodes": groups})
+        larger = type(model)(topology, model.workload, exchange=model.exchange)
         grown = larger.evaluate(placed).step_s
         if grown < now.step_s * (1 - LEAST_GAIN):
             helpful.append(Gain(resource, grown, 1 - grown / now.step_s))
@@ -64,7 +65,8 @@ def deduplication(model: CostModel, placed: PlacedShards) -> Deduplication | Non
         table.model_copy(update={"dedup_factor": 1.0, "samples_per_session": 1.0, "duplicate_share": 0.0})
         for table in profiles
     )
-    without_s = type(model)(model.topology, model.workload.model_copy(update={"tables": plain})).evaluate(placed).step_s
+    workload = model.workload.model_copy(update={"tables": plain})
+    without_s = type(model)(model.topology, workload, exchange=model.exchange).evaluate(placed).step_s
 
     def vectors(tables: Sequence[TableProfile]) -> float:
         return sum(table.vectors_per_sample * table.dim for table in tables)
@@ -117,7 +119,7 @@ RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
-    "scale-out bandwidth": ({"nic", "uplink"}, _growing("links", "scale_out", "bandwidth")),
+    "scale-out bandwidth": ({"nic", "rails", "uplink"}, _growing("links", "scale_out", "bandwidth")),
     "PCIe bandwidth": ({"device", "link", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
     **dict(_memories("node")),
     "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),

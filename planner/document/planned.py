@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
+from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan, TablePlan
@@ -27,7 +28,13 @@ def planned_topology(plan: Plan, source: str = "") -> Topology:
 
 def planned_model(plan: Plan) -> CostModel:
     """The costs that the plan was computed under. Raises InputError as `planned_inputs` does."""
-    return planning_model(plan.provenance.cost_model, *planned_inputs(plan), plan.provenance.policy)
+    return model_under(plan, plan.provenance.exchange)
+
+
+def model_under(plan: Plan, exchange: VectorExchange) -> CostModel:
+    """The same costs under this exchange of vectors."""
+    origin = plan.provenance
+    return planning_model(origin.cost_model, *planned_inputs(plan), origin.policy, exchange)
 
 
 def placed_shards(plan: Plan) -> PlacedShards:

@@ -19,12 +19,14 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
+from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
+from topologies.errors import InputError
 
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
@@ -74,9 +76,20 @@ class AllowedChoices:
         return "; ".join(words for words, tables in self.rules if tables[table])
 
 
-def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
-    """The cost model with the policy's reserve taken from its memory. Raises InputError for an unknown name."""
-    return cost_model(name, topology, workload, policy.reserve.amounts())
+def planning_model(
+    name: str, topology: Topology, workload: Workload, policy: Policy, exchange: VectorExchange | None = None
+) -> CostModel:
+    """The cost model with the policy's reserve taken from its memory, and the exchange of vectors that it says, or that
+    was chosen where it leaves one open.
+
+    Raises InputError for an unknown name, for an exchange that the cluster does not have, and for one that is open.
+    """
+    if exchange is None:
+        if policy.exchange == "auto":
+            message = "auto is for `planner plan`, which plans under each; give flat or sptt here"
+            raise InputError.at("policy", message, path="exchange")
+        exchange = policy.exchange
+    return cost_model(name, topology, workload, policy.reserve.amounts(), exchange)
 
 
 @dataclass(frozen=True)

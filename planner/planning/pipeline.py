@@ -23,12 +23,13 @@ from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
+from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
-from planner.solvers.search import resumed, solve
+from planner.solvers.search import better, resumed, solve
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
@@ -69,6 +70,8 @@ class Pipeline:
     limits: SearchLimits
     steps: Steps = Steps()
     progress: Progress | None = None
+    start: Placement | None = None
+    """A placement from the same options that is searched from, too, where it is better than what a search finds."""
 
     def refined(
         self,
@@ -91,7 +94,11 @@ class Pipeline:
             limits, tell = self._search_limits.left_of(clock), capped(self.progress, elsewhere_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
-            return solve(formulation.problem, limits, tell, restrictions(formulation.options))
+            found = solve(formulation.problem, limits, tell, restrictions(formulation.options))
+            known = self.start
+            if known is None or found.step_s is None or load_state(formulation.problem, known).step_s() >= found.step_s:
+                return found
+            return better(found, resumed(formulation.problem, known, self._search_limits.left_of(clock), tell))
 
         _, (formulation, outcome) = widened(
             formulation, lambda each: searched(each, search, self.limits.gap), lambda result: result[1].status

@@ -61,7 +61,7 @@ def of_plan(plan: Plan) -> list[Record]:
 
 def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
-    model = planning_model(StepModel.name, topology, workload, policy or Policy())
+    model = planning_model(StepModel.name, topology, workload, policy or Policy(), "flat")
     return _records(model, _whole_tables(model))
 
 

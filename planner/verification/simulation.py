@@ -40,7 +40,16 @@ def simulate_plan(
         raise ValueError("the plan places nothing")
     topology, workload = planned_inputs(plan)
     placed = placed_shards(plan)
-    return simulate(topology, workload, placed, steps=steps, conditions=conditions, observe=observe, progress=progress)
+    return simulate(
+        topology,
+        workload,
+        placed,
+        steps=steps,
+        exchange=plan.provenance.exchange,
+        conditions=conditions,
+        observe=observe,
+        progress=progress,
+    )
 
 
 def simulated(simulation: Simulation) -> Simulated:
