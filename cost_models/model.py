@@ -214,6 +214,10 @@ class CostModel(ABC):
             usable.append(np.maximum(size * (1 - amount.share) - kept, 0.0))
         return tuple(usable)
 
+    def with_flat_exchange(self) -> "CostModel | None":
+        """The same where vectors are exchanged flat; None where they are."""
+        return None
+
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """The lines that there are; a placement takes at any of them at least what it takes at its own."""

@@ -33,14 +33,9 @@ def cost_model(
     """
     if name not in COST_MODELS:
         raise InputError.at(name, f"is not a cost model{did_you_mean(name, COST_MODELS)}")
-    expect_exchange(name, topology, exchange)
-    return COST_MODELS[name](topology, workload, reserve, exchange)
-
-
-def expect_exchange(name: str, topology: Topology, exchange: str) -> None:
-    """Raise InputError for an exchange of vectors that a cost model or a cluster does not have."""
-    if exchange == "sptt" and (reason := why_flat(name, topology)):
+    if exchange != "flat" and (reason := why_flat(name, topology)):
         raise InputError.at("policy", f"{exchange}: {reason}; give flat", path="exchange")
+    return COST_MODELS[name](topology, workload, reserve, exchange)
 
 
 def why_flat(name: str, topology: Topology) -> str | None:

@@ -108,6 +108,10 @@ class StepCosts(CostModel):
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.schedule.lines[stage][number].latency_s
 
+    def with_flat_exchange(self) -> Self | None:
+        """The same without towers; None where there are none."""
+        return type(self)(self.topology, self.workload, self.reserve, "flat") if self.schedule.has_towers else None
+
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each stage that exchanges; the last stage's changes first."""
@@ -267,8 +271,6 @@ class StepCosts(CostModel):
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-        if self.schedule.has_towers:
-            terms |= towers.rearranging(tables, blocks, rank_kind, self.batching)
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
@@ -336,6 +338,8 @@ def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Lo
         if stage in model.schedule.stage_of_term and not is_left_out:
             loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
             terms |= by_term(stage, loads, blocks, own)
+    if model.schedule.has_towers:
+        terms |= towers.rearranging(tables, blocks, own, model.batching)
     if tables.training:
         terms["replica_all_reduce"] = collectives.replica_all_reduce(tables, blocks, own, tables.gradient_wire_bytes)
     return terms

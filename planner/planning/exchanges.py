@@ -4,14 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cost_models.registry import expect_exchange
-from cost_models.stages import VectorExchange
-from cost_models.towers import has_towers
 from planner.document.plan import OtherExchange, Plan
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import Options
 from planner.formulation.question import Question
-from planner.problem.placement import Placement
+from planner.planning.pipeline import Searched
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.limits import SearchLimits
 from topologies.cluster import fingerprint
@@ -22,36 +18,26 @@ class PlannedUnder:
     """A plan under one exchange, not simulated, and what a search under another one begins with."""
 
     plan: Plan
-    options: Options
-    """Those that it was chosen from."""
-    placement: Placement | None
-    """As the search left it."""
+    formulation: Formulation
+    searched: Searched | None
 
 
-BOTH: tuple[VectorExchange, ...] = ("flat", "sptt")
 PlanUnder = Callable[[Question, SearchLimits, PlannedUnder | None], PlannedUnder]
 """Plans under the exchange that a question settles, after another one where there is one."""
 
 
-def planned_under_each(question: Question, limits: SearchLimits, plan_under: PlanUnder, *, follows: bool) -> Plan:
-    """The plan with the shortest step, the first of equals. Each search has an equal part of what is left of the time.
-
-    A search through towers begins with the flat exchange's placement, too, even where the policy leaves no choice,
-    unless the plan `follows` another.
-    """
-    expect_exchange(question.cost_model, question.topology, question.policy.exchange)
-    among = question.exchanges
-    tried = BOTH if among == BOTH[1:] and has_towers(question.topology, "sptt") and not follows else among
+def planned_under_each(question: Question, limits: SearchLimits, plan_under: PlanUnder) -> Plan:
+    """The plan with the shortest step, the first of equals. Each search has an equal part of what is left of the time,
+    and begins with what the one before has found, too."""
     began, plans = time.monotonic(), list[Plan]()
     former: PlannedUnder | None = None
-    for number, exchange in enumerate(tried):
+    for number, exchange in enumerate(question.exchanges):
         left_s = limits.time_limit_s - (time.monotonic() - began)
-        part = replace(limits, time_limit_s=max(left_s, 0.0) / (len(tried) - number))
+        part = replace(limits, time_limit_s=max(left_s, 0.0) / (len(question.exchanges) - number))
         former = plan_under(question.settled(exchange), part, former)
-        if exchange in among:
-            plans.append(_as_asked(former.plan, question))
-            if former.plan.status == "infeasible":  # memory is the same under all
-                break
+        plans.append(_as_asked(former.plan, question))
+        if former.plan.status == "infeasible":  # memory is the same under all
+            break
     first, *others = sorted(plans, key=_step_s)
     return with_other(first, others[0]) if others else first
 
@@ -91,8 +77,3 @@ def _alike(plan: Plan, other: Plan) -> bool:
     """Whether both were chosen from the same options."""
     one, two = plan.provenance, other.provenance
     return one.cuts == two.cuts and one.cache_fractions == two.cache_fractions
-
-
-def formulation_like(question: Question, options: Options) -> Formulation:
-    """The formulation of a question with the options of another one that differs in the exchange alone."""
-    return Formulation.of(question.model(), options.choices, options.fractions, options.cuts)

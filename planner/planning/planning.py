@@ -12,7 +12,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
-from planner.planning.exchanges import PlannedUnder, formulation_like, planned_under_each
+from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.remedy_finder import RemedyFinder
@@ -104,7 +104,7 @@ def _planned(
     def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
         return _planned_under(asked, limits, terms, progress, former)
 
-    plan = planned_under_each(question, limits, under, follows=terms is not None)
+    plan = planned_under_each(question, limits, under)
     return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
 
 
@@ -118,13 +118,13 @@ def _planned_under(
     """The plan under the one exchange that a question settles, not simulated: from the options of the `former` plan
     under another exchange, where there is one."""
     tell = progress or (lambda *_: None)
-    formulation = question.formulation(tell) if former is None else formulation_like(question, former.options)
+    formulation = question.formulation(tell) if former is None else former.formulation.under(question.model())
     model = formulation.model
     following = None if terms is None else Following(terms, terms.migration(model))
     clock = TimeLimit(limits.time_limit_s, limits.stop)
     tell("sizes of caches", None, None)
     steps = Steps(finishes=following is None)
-    start = None if former is None else former.placement
+    start = None if former is None else former.searched
     pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), start)
     former_fractions = None if following is None else following.migration.cache_fractions()
     if former is None:
@@ -133,12 +133,12 @@ def _planned_under(
     remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
     if following is not None:
         plan = following.planned(pipeline, formulation, remedies, clock.ended)
-        return PlannedUnder(plan, formulation.options, None)
+        return PlannedUnder(plan, formulation, None)
     tell("the relaxation", None, None)
     searched = pipeline.planned(formulation)
     helpful = remedies.of(searched.outcome)
     plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
-    return PlannedUnder(plan, searched.formulation.options, searched.outcome.placement)
+    return PlannedUnder(plan, searched.formulation, searched)
 
 
 def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
