@@ -45,8 +45,8 @@ def why_no_towers(topology: Topology) -> str | None:
 
 
 def has_towers(topology: Topology, exchange: VectorExchange) -> bool:
-    """Whether vectors travel through towers; within a single one the exchange is the flat one."""
-    return exchange == "sptt" and any(group.domain_ranks < topology.world_size for group in topology.nodes)
+    """Whether vectors travel through towers; in a single one, or in towers of one rank, the exchange is flat."""
+    return exchange == "sptt" and any(1 < group.domain_ranks < topology.world_size for group in topology.nodes)
 
 
 def output_intra_host(

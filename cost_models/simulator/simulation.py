@@ -259,7 +259,7 @@ def simulate(
         demands.append(mean if ids is None else counter.count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
-    towers = exchange == "sptt" and network.towers.count > 1
+    towers = exchange == "sptt" and 1 < network.towers.count < network.world
     builder = Builder(
         network,
         workload,

@@ -88,7 +88,9 @@ def _only(plan: Plan, model: CostModel) -> str | None:
         return f"{plan.provenance.policy.runtime} has no other"
     if (reason := why_flat(model.name, model.topology)) is not None:
         return reason
-    return None if towers.has_towers(model.topology, "sptt") else "all ranks are in one scale-up domain"
+    return (
+        None if towers.has_towers(model.topology, "sptt") else "there is one scale-up domain, or each rank has its own"
+    )
 
 
 def _exchanged(model: CostModel, placed: PlacedShards) -> Exchanged:

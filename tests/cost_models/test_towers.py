@@ -84,12 +84,13 @@ def test_sums_of_a_node_are_reduced_inside_and_sums_of_all_ranks_stay_flat() -> 
 
 
 @pytest.mark.parametrize("sharding", [TABLE_WISE, COLUMN_WISE, TABLE_ROW_WISE, ROW_WISE])
-def test_within_one_host_nothing_changes(sharding: int) -> None:
-    """Stages, loads and constants are those of the flat exchange."""
-    flat, sptt = model_of(cluster(1), "flat"), model_of(cluster(1))
-    assert flat.stages == sptt.stages
-    assert loads(flat, sharding) == loads(sptt, sharding)
-    assert flat.constants.tolist() == sptt.constants.tolist()
+def test_within_one_host_or_without_one_nothing_changes(sharding: int) -> None:
+    """Stages, loads and constants are those of the flat exchange, and where each rank is a host, too."""
+    for at in (cluster(1), topology(node_group("a", nodes=4, ranks=1))):
+        flat, sptt = model_of(at, "flat"), model_of(at)
+        assert flat.stages == sptt.stages
+        assert loads(flat, sharding) == loads(sptt, sharding)
+        assert flat.constants.tolist() == sptt.constants.tolist()
 
 
 def test_few_peers_reach_more_of_a_card_and_wait_less() -> None:
