@@ -6,7 +6,7 @@ from cost_models.model import CostModel
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
-from cost_models.towers import why_no_towers
+from cost_models.towers import why_no_modules, why_no_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -35,6 +35,11 @@ def cost_model(
         raise InputError.at(name, f"is not a cost model{did_you_mean(name, COST_MODELS)}")
     if exchange != "flat" and (reason := why_flat(name, topology)):
         raise InputError.at("policy", f"{exchange}: {reason}; give flat", path="exchange")
+    if workload.tower_modules and COST_MODELS[name].quantity != "step":
+        reason = f"the rating of {name} knows no modules; leave module out, or choose --cost-model physical"
+        raise InputError.at(workload.name, reason, path="towers.module")
+    if reason := why_no_modules(topology, workload, exchange):
+        raise InputError.at(workload.name, reason, path="towers")
     return COST_MODELS[name](topology, workload, reserve, exchange)
 
 

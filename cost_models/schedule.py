@@ -85,6 +85,7 @@ class Schedule:
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
             has_towers=has_towers,
+            has_modules=has_towers and bool(workload.tower_modules),
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))

@@ -31,6 +31,8 @@ class StepSetting:
     """Whether the runtime reduces the dense gradients during the backward pass."""
     has_towers: bool = False
     """Whether vectors travel through towers."""
+    has_modules: bool = False
+    """Whether each tower has a module."""
 
 
 Condition = Callable[[StepSetting], bool]
@@ -93,9 +95,11 @@ STAGES: dict[str, StageSpec] = {
         StageSpec("cache_fetch"),
         StageSpec("lookup_forward", is_lookup=True),
         StageSpec("output_intra_host", is_collective=True),
+        StageSpec("tower_forward"),
         StageSpec("output_dist", is_collective=True),
         StageSpec("dense"),
         StageSpec("gradient_dist", is_collective=True),
+        StageSpec("tower_backward"),
         StageSpec("gradient_intra_host", is_collective=True),
         StageSpec("lookup_backward", is_lookup=True),
         StageSpec("all_reduce", is_collective=True),
@@ -107,6 +111,7 @@ TERMS: tuple[TermSpec, ...] = (
     TermSpec("lookup_forward", "lookup_forward", "tables"),
     TermSpec("permute", "lookup_forward", "device", when=_through_towers),
     TermSpec("output_intra_host", "output_intra_host", "inside", when=_through_towers),
+    TermSpec("tower_forward", "tower_forward", "device", when=lambda setting: setting.has_modules),
     TermSpec("transpose", "output_dist", "exchange", when=_through_towers),
     TermSpec("peers", "output_dist", "exchange", when=_through_towers),
     TermSpec("output_dist", "output_dist", "exchange"),
@@ -125,6 +130,12 @@ TERMS: tuple[TermSpec, ...] = (
     TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),
     TermSpec("peers_backward", "gradient_dist", "exchange", when=_trained_through_towers),
     TermSpec("transpose_backward", "gradient_dist", "exchange", when=_trained_through_towers),
+    TermSpec(
+        "tower_backward",
+        "tower_backward",
+        "device",
+        when=lambda setting: setting.is_training and setting.has_modules,
+    ),
     TermSpec("gradient_intra_host", "gradient_intra_host", "inside", when=_trained_through_towers),
     TermSpec("permute_backward", "lookup_backward", "device", when=_trained_through_towers),
     TermSpec("lookup_backward", "lookup_backward", "tables", when=_training),

@@ -109,8 +109,10 @@ class StepCosts(CostModel):
             self.constants[self.stages.index(stage)] += self.schedule.lines[stage][number].latency_s
 
     def with_flat_exchange(self) -> Self | None:
-        """The same without towers; None where there are none."""
-        return type(self)(self.topology, self.workload, self.reserve, "flat") if self.schedule.has_towers else None
+        """The same without towers; None where there are none, or where the model needs them."""
+        if not self.schedule.has_towers or self.workload.tower_modules:
+            return None
+        return type(self)(self.topology, self.workload, self.reserve, "flat")
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
@@ -180,6 +182,9 @@ class StepCosts(CostModel):
                 self._put(base[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
                 reduce = collectives.all_reduce_seconds(gradient, kind, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
+            if self.schedule.has_towers and workload.tower_modules:
+                for term, loads in towers.module_loads(workload, kind, self.batching, software).items():
+                    self._put(base[k], term, loads, k)
         return base
 
     def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
@@ -338,6 +343,8 @@ def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Lo
         if stage in model.schedule.stage_of_term and not is_left_out:
             loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
             terms |= by_term(stage, loads, blocks, own)
+    if model.workload.tower_modules:  # what modules give has the same size whatever is placed
+        terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
     if model.schedule.has_towers:
         terms |= towers.rearranging(tables, blocks, own, model.batching)
     if tables.training:

@@ -13,19 +13,32 @@ have no tower: their partial sums are exchanged flat, beside the peers.
 
 import numpy as np
 
-from cost_models.groups import all_to_all, reduce_scatter
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense import FORWARD_SHARE_OF_TRAFFIC
+from cost_models.dense_size import (
+    FORWARD_FLOPS_PER_MAC,
+    TRAINING_FLOPS_PER_MAC,
+    DenseSize,
+    tower_sizes,
+)
+from cost_models.groups import all_reduce, all_to_all, reduce_scatter
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
-from cost_models.resources import DEVICE, LINK_IN, LINK_OUT, Resource
+from cost_models.resources import DEVICE, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
+from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
+from cost_models.workload.formats import wire_bytes
+from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
 RAILS_OUT, RAILS_IN = Resource("rails", "out"), Resource("rails", "in")
 _READ_AND_WRITE = 2
 _PEERS = {"output_dist": "peers", "gradient_dist": "peers_backward"}
+PEERS = frozenset(_PEERS.values())
+"""Terms of the exchanges among peers."""
 
 
 def why_no_towers(topology: Topology) -> str | None:
@@ -41,6 +54,21 @@ def why_no_towers(topology: Topology) -> str | None:
             return f"the {node} ranks of a node of {group.name} are not all in one scale-up domain"
         if node * group.count % domain:
             return f"the {group.count} nodes of {group.name} do not fill whole scale-up domains"
+    return None
+
+
+def why_no_modules(topology: Topology, workload: Workload, exchange: VectorExchange) -> str | None:
+    """Why the towers of a workload cannot be on a cluster, as the end of a sentence; None where they can, or where
+    there are none."""
+    if workload.towers is None:
+        return None
+    if (reason := why_no_towers(topology)) is not None:
+        return reason
+    size = min(topology.nodes[0].domain_ranks, topology.world_size)
+    if (domains := topology.world_size // size) != workload.towers.count:
+        return f"the cluster has {domains} scale-up domains, one for each tower; give count: {domains}"
+    if workload.towers.has_modules and exchange != "sptt":
+        return "modules work between the two exchanges of sptt; plan with --exchange sptt"
     return None
 
 
@@ -103,6 +131,39 @@ def by_term(stage: str, loads: Loads, blocks: Blocks, kind: RankKind) -> dict[st
     faster = kind.nic_all_to_all / kind.nic_peers
     peers = {resource: load * (in_tower * faster) for resource, load in loads.items() if resource.kind == "nic"}
     return {stage: flat, _PEERS[stage]: peers}
+
+
+def module_loads(
+    workload: Workload, kind: RankKind, batching: Batching, software: SoftwareCoefficients
+) -> dict[str, dict[Resource, float]]:
+    """Seconds on each rank of the largest module, for the samples of the rank's peers: its layers, what it gives to the
+    peers and gets back, and its gradients, which the ranks of a tower reduce."""
+    samples, sizes = batching.global_samples / kind.tower.size, tower_sizes(workload, software.tile_columns)
+    training = workload.mode == "training"
+
+    def seconds(size: DenseSize, flops_per_mac: int, crossings: float) -> float:
+        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * crossings
+        return samples * (flops_per_mac * size.tile_macs / kind.flops_per_s + moved / kind.hbm_bytes_per_s)
+
+    passes = software.activation_passes.value
+    forward = [seconds(size, FORWARD_FLOPS_PER_MAC, passes * FORWARD_SHARE_OF_TRAFFIC) for size in sizes]
+    outputs = max(tower.outputs for tower in workload.tower_modules)
+    beyond = batching.samples_per_rank * outputs * (kind.world.domains - 1) / kind.nic_peers
+    words = workload.communication
+    loads: dict[str, dict[Resource, float]] = {
+        "tower_forward": {DEVICE: max(forward)},
+        "peers": {NIC_OUT: beyond * wire_bytes(words.forward)},
+    }
+    if training:
+        whole = [seconds(size, TRAINING_FLOPS_PER_MAC, passes) for size in sizes]
+        gradient = max(size.parameters for size in sizes) * wire_bytes(workload.dense.gradient_format)
+        link = float(all_reduce(kind.tower, gradient).port) / kind.link_all_reduce
+        loads |= {
+            "tower_backward": {DEVICE: max(w - f for w, f in zip(whole, forward, strict=True))},
+            "peers_backward": {NIC_IN: beyond * wire_bytes(words.backward)},
+            "all_reduce": {LINK_OUT: link, LINK_IN: link},
+        }
+    return loads
 
 
 def _in_tower(blocks: Blocks) -> Floats:

@@ -41,7 +41,9 @@ class Builder:
         in_phases = False if through_towers else None
         self._exchanges = Exchanges(self._streams, network, self._collectives, software, in_phases=in_phases)
         self._towers = (
-            TowerExchanges(self._streams, network, self._collectives, self._exchanges) if through_towers else None
+            TowerExchanges(self._streams, network, self._collectives, self._exchanges, workload, self._dense)
+            if through_towers
+            else None
         )
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
@@ -110,7 +112,7 @@ class Builder:
             outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         else:
             permuted = self._towers.permute(step, demand, (1.0, 1.0), slow, [looked_up])
-            outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted)
+            outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted, slow)
         dense.forward(dense.first, step, slow)
         if dense.rest:
             dense.forward(dense.rest, step, slow, outputs)
@@ -129,15 +131,20 @@ class Builder:
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
-        exchanges = self._towers or self._exchanges
-        gradients = exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
+        ready, towers = streams.last(COMPUTE), self._towers
+        if towers is None:
+            gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, ready)
         buckets += dense.backward(dense.first, step, slow)
+        computed = streams.last(COMPUTE)
+        if towers is not None:  # whose modules wait for the exchange, as the bottom MLP does not
+            gradients = towers.outputs(step, demand, ratios, "gradient dist", IN, ready, slow)
         reduced: Wait = None
         everyone = self._network.extents[WORLD]
         replicas = float(demand.replica_gradient_bytes.max())
         if overlaps:
-            for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
+            for ready, size in [*buckets, (computed, replicas)]:
                 reduced = self._exchanges.all_reduce(step, everyone, size, ready)
+            reduced = self._reduced_in_towers(step, reduced)
         if self._towers is not None:
             gradients = [self._towers.permute(step, demand, ratios, slow, gradients)]
         update = Label("embedding update", "update", COMPUTE, step)
@@ -146,12 +153,22 @@ class Builder:
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._exchanges.all_reduce(step, everyone, total, streams.last(COMPUTE))
+            reduced = self._reduced_in_towers(step, reduced)
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
         elements = demand.replica_gradient_bytes / wire_bytes(self._workload.dense.gradient_format)
         updated = elements * written_bytes(self._workload.dense.gradient_format)
         coded = dense.codec_s(dense.parameters + elements, slow)
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         return streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
+
+    def _reduced_in_towers(self, step: int, reduced: Wait) -> Wait:
+        """The gradients of the modules of towers, summed by the ranks of each after the others are `reduced`."""
+        if self._towers is None or not self._towers.has_modules:
+            return reduced
+        sizes, ready = self._towers.gradient_bytes, self._streams.last(COMPUTE)
+        if self._software.all_reduce_overlaps_dense:
+            ready = self._towers.gradients_ready
+        return self._exchanges.all_reduce(step, self._network.towers, sizes, ready)
 
     def _kernels(
         self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()

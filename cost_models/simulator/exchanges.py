@@ -81,8 +81,8 @@ class Exchanges:
         label = Label(f"{name} ({extent.exchange})", kind, f"{name}, {extent.exchange}", step)
         return self.exchange(label, everyone, transfers, [after], phases)
 
-    def all_reduce(self, step: int, groups: ProcessGroups, size: float, ready: Ints) -> Ints:
-        """The ranks of every group sum `size` bytes of gradients."""
+    def all_reduce(self, step: int, groups: ProcessGroups, size: Floats | float, ready: Ints) -> Ints:
+        """The ranks of every group sum `size` [W] bytes of gradients, or one number for all."""
         transfers = self._collectives.all_reduce(groups, np.full(self._network.world, size))
         return self.exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
 

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cost_models.dense_size import tower_sizes
 from cost_models.resources import Way
 from cost_models.shards import EXTENTS, WORLD, Floats, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
+from cost_models.simulator.dense_part import BACKWARD_OVER_FORWARD, DenseKernels
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
-from cost_models.simulator.program import COMPUTE, Label, Streams
+from cost_models.simulator.program import COMPUTE, Label, Streams, TaskKind
+from cost_models.workload.formats import wire_bytes
+from cost_models.workload.models import Workload
 
 READ_AND_WRITE = 2
 
@@ -58,9 +62,12 @@ class TowerVectors:
             transfers += collectives.all_to_all(towers, share, way, beyond=holders)
         return transfers
 
-    def among_peers(self, collectives: Collectives, way: Way) -> list[Transfer]:
-        """Every rank sends (OUT) or gets (IN) all columns of its tower to or from each of its peers."""
+    def among_peers(self, collectives: Collectives, way: Way, given: Floats | None = None) -> list[Transfer]:
+        """Every rank sends (OUT) or gets (IN) all columns of its tower to or from each of its peers, or what modules
+        have `given`: [W] bytes for the samples of one rank."""
         network = self._network
+        if given is not None:
+            return collectives.all_to_all(network.peers, given, way, rate="nic_peers")
         to_each = self._of_tower(self.for_each)
         for number, sums in self.sums:
             to_each = to_each + self._of_tower(sums / network.extents[number].size) / network.world
@@ -81,10 +88,25 @@ class TowerExchanges:
     """Puts the exchanges of vectors on the streams of W ranks."""
 
     def __init__(
-        self, streams: Streams, network: SimulatedNetwork, collectives: Collectives, exchanges: Exchanges
+        self,
+        streams: Streams,
+        network: SimulatedNetwork,
+        collectives: Collectives,
+        exchanges: Exchanges,
+        workload: Workload,
+        dense: DenseKernels,
     ) -> None:
-        self._streams, self._network = streams, network
+        self._streams, self._network, self._dense = streams, network, dense
         self._collectives, self._exchanges = collectives, exchanges
+        tower, samples = network.towers.group_of_rank, workload.batch(network.world) / network.world
+        self.has_modules = bool(workload.tower_modules)
+        outputs = [part.outputs for part in workload.tower_modules] or [0] * network.towers.count
+        self._given = samples * np.array(outputs)[tower] * wire_bytes(workload.communication.forward)
+        gradients = [size.parameters for size in tower_sizes(workload)] or [0] * network.towers.count
+        self.gradient_bytes = np.array(gradients)[tower] * wire_bytes(workload.dense.gradient_format)
+        """[W] of the module of each rank's tower."""
+        self.gradients_ready: Ints = np.zeros(0, dtype=np.int64)
+        """[W] activities that end the modules' latest pass."""
 
     def permute(
         self, step: int, demand: Demand, ratios: tuple[float, float], slow: Floats, after: Sequence[Ints]
@@ -93,8 +115,25 @@ class TowerExchanges:
         vectors = TowerVectors(self._network, demand, ratios)
         return self._streams.run(Label("permute", "permute", COMPUTE, step), vectors.permuted_s * slow, after)
 
+    def module(self, step: int, way: Way, slow: Floats, ready: Ints) -> Ints:
+        """The module of each rank's tower, forward (OUT) or backward (IN); nothing without any."""
+        if not self.has_modules:
+            return ready
+        passes, word = (1.0, "forward") if way == OUT else (BACKWARD_OVER_FORWARD, "backward")
+        kind: TaskKind = "dense forward" if way == OUT else "dense backward"
+        label = Label(f"tower module {word}", kind, COMPUTE, step)
+        self.gradients_ready = self._streams.run(label, passes * self._dense.module_s(slow), [ready])
+        return self.gradients_ready
+
     def outputs(
-        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
+        self,
+        step: int,
+        demand: Demand,
+        ratios: tuple[float, float],
+        name: str,
+        way: Way,
+        after: Ints,
+        slow: Floats,
     ) -> list[Ints]:
         """Vectors to the samples (`way` OUT) or their gradients back (IN). Partial sums of all ranks are exchanged
         flat, beside the peers."""
@@ -108,7 +147,8 @@ class TowerExchanges:
             return meet("intra-host", self._network.towers, vectors.inside(self._collectives, way), ready)
 
         def peers(ready: Ints) -> Ints:
-            return meet("peers", self._network.peers, vectors.among_peers(self._collectives, way), ready)
+            given = self._given * ratios[0] if self.has_modules else None
+            return meet("peers", self._network.peers, vectors.among_peers(self._collectives, way, given), ready)
 
         def transpose(ready: Ints) -> Ints:
             if not vectors.for_each.any():
@@ -121,5 +161,5 @@ class TowerExchanges:
 
         if way == OUT:
             met = inside(after)
-            return [peers(transpose(met)), flat(met)]
-        return [flat(after), inside(transpose(peers(after)))]
+            return [peers(self.module(step, way, slow, transpose(met))), flat(met)]
+        return [flat(after), inside(transpose(self.module(step, way, slow, peers(after))))]

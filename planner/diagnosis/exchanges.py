@@ -68,7 +68,8 @@ def exchange_reasons(plan: Plan, model: CostModel, placed: PlacedShards) -> Exch
     if policy.exchange == "flat":
         return None
     is_chosen = policy.exchange == "auto"
-    only = _only(plan, model) if is_chosen or not towers.has_towers(model.topology, "sptt") else None
+    is_alone = bool(model.workload.tower_modules) or not towers.has_towers(model.topology, "sptt")
+    only = _only(plan, model) if is_chosen or is_alone else None
     if only is not None:
         return ExchangeReasons(is_chosen, only, None, None, None, ())
     other = model_under(plan, "flat" if exchange == "sptt" else "sptt")
@@ -84,6 +85,8 @@ def exchange_reasons(plan: Plan, model: CostModel, placed: PlacedShards) -> Exch
 
 
 def _only(plan: Plan, model: CostModel) -> str | None:
+    if model.workload.tower_modules:
+        return "modules of towers work between its two exchanges"
     if plan.provenance.policy.runtime != "any":
         return f"{plan.provenance.policy.runtime} has no other"
     if (reason := why_flat(model.name, model.topology)) is not None:

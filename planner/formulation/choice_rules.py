@@ -28,6 +28,7 @@ from planner.formulation.precision_rules import PrecisionRules
 from planner.problem.numbers import Bools
 from topologies.documents import Document
 from topologies.errors import InputError
+from topologies.fabric import Fabric
 
 WIDEST = 1 << 40
 """A column multiple beyond every width."""
@@ -69,6 +70,7 @@ class _Resolver(Narrowing):
             key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
         }
         self._apply_runtime()
+        self._apply_towers()
         every = np.ones(len(self.names), dtype=bool)
         self._apply((), self.policy, every)
         for number, rule in enumerate(self.policy.tables):
@@ -100,6 +102,14 @@ class _Resolver(Narrowing):
             rules=tuple(self.rules),
             **self.numbers,
         )
+
+    def _apply_towers(self) -> None:
+        """The tables of each tower stay on the ranks of one scale-up domain."""
+        for number, tower in enumerate(self.model.workload.tower_parts):
+            tables = np.isin(np.arange(len(self.names)), tower.tables)
+            words = f"tower {number} of the workload"
+            self.keep_within(("towers",), words, tables, Fabric(self.model.topology).domain_of_rank == number)
+            self.rules.append((words, tables))
 
     def _apply_runtime(self) -> None:
         runtime, model = self.policy.runtime, self.model

@@ -46,7 +46,7 @@ class Question:
         """The exchanges of vectors that are to be planned for."""
         if self.policy.exchange != "auto":
             return (self.policy.exchange,)
-        return open_exchanges(self.cost_model, self.topology, self.policy)
+        return open_exchanges(self.cost_model, self.topology, self.workload, self.policy)
 
     def settled(self, exchange: VectorExchange) -> "Question":
         """The same question under one exchange."""
@@ -65,9 +65,14 @@ class Question:
         return Formulation.of_options(model, options)
 
 
-def open_exchanges(cost_model: str, topology: Topology, policy: Policy) -> tuple[VectorExchange, ...]:
-    """The exchanges among which `auto` chooses: one where the runtime, the cost model or the cluster has no other."""
+def open_exchanges(
+    cost_model: str, topology: Topology, workload: Workload, policy: Policy
+) -> tuple[VectorExchange, ...]:
+    """The exchanges among which `auto` chooses: one where the runtime, the cost model, the cluster or the model has no
+    other."""
     there = RUNTIMES[policy.runtime].exchanges
+    if workload.tower_modules:
+        return there[-1:]
     if cost_model not in COST_MODELS or why_flat(cost_model, topology) or not has_towers(topology, "sptt"):
         return there[:1]
     return there

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cost_models.workload.models import Workload
 from planner.document.plan import OtherExchange, Plan
 from planner.document.planned import model_under
 from planner.document.provenance import planned_options
@@ -13,11 +14,11 @@ from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from topologies.cluster import Topology
 
 
-def exchange_faults(plan: Plan, topology: Topology) -> Iterator[str]:
+def exchange_faults(plan: Plan, topology: Topology, workload: Workload) -> Iterator[str]:
     """An exchange that is none of the policy's; another one that it does not leave open."""
     origin = plan.provenance
     asked = origin.policy.exchange
-    among = open_exchanges(origin.cost_model, topology, origin.policy) if asked == "auto" else (asked,)
+    among = (asked,) if asked != "auto" else open_exchanges(origin.cost_model, topology, workload, origin.policy)
     if origin.exchange not in among:
         yield f"provenance: exchange is {origin.exchange}, the policy leaves {' and '.join(among)}"
     other = plan.other_exchange

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from planner.document.plan import Plan
-from planner.document.planned import planned_topology
+from planner.document.planned import planned_inputs
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.question import open_exchanges
 
@@ -74,7 +74,7 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
 def _has_choice(plan: Plan) -> bool:
     """Whether the policy leaves more than one exchange of vectors open."""
     origin = plan.provenance
-    return len(open_exchanges(origin.cost_model, planned_topology(plan), origin.policy)) > 1
+    return len(open_exchanges(origin.cost_model, *planned_inputs(plan), origin.policy)) > 1
 
 
 def _of_tables(plan: Plan, *, has_folder: bool) -> Iterator[Unchecked]:

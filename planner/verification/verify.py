@@ -71,7 +71,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     """
     model, policy = planned_model(plan), plan.provenance.policy
     faults = [*_sources(plan.provenance, model.topology, model.workload), *_status(plan)]
-    faults += exchange_faults(plan, model.topology)
+    faults += exchange_faults(plan, model.topology, model.workload)
     faults += _coefficients(plan, model)
     faults += _warnings(plan, model.workload)
     fractions = list(faults_of_fractions(plan.provenance, model))

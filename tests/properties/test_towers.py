@@ -8,7 +8,7 @@ import pytest
 from benchmarks.validation.ranking import random_shards
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
-from cost_models.shards import DATA_PARALLEL, SHARDINGS, PlacedShards
+from cost_models.shards import DATA_PARALLEL, SHARDINGS, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -68,3 +68,32 @@ def test_exchanges_alone_are_not_estimated_too_short() -> None:
         played = simulate(model.topology, model.workload, placed, exchange="sptt", steps=1).step_s
         estimate = model.evaluate(placed).step_s
         assert 0.9 * estimate <= played <= 1.02 * estimate
+
+
+@pytest.mark.parametrize("module", [{"module": "dcn", "width": 64}, {"module": "mlp", "sizes": [256, 32]}])
+@pytest.mark.parametrize(("software", "mode"), [("torchrec", "inference"), ("hugectr", "training")])
+def test_the_estimate_of_modules_is_near(module: dict[str, object], software: str, mode: str) -> None:
+    """Of tables that are on ranks of their towers, within 3 % where no gradients are reduced beside exchanges; the
+    modules are a part of the step."""
+    for seed, (hosts, ranks) in enumerate(((2, 4), (4, 2))):
+        tables = [{"rows": 100_000, "dim": 64, "pooling_factor": 5}] * 8
+        dense = {"numerical_features": 13, "bottom_mlp": [64], "top_mlp": [256, 1], "interaction": "dcn"}
+        fields = {"pipeline": "none", "software": software, "mode": mode, "dense": dense, "global_batch": 32_768}
+        towers = {"count": hosts, **module}
+        trained = workload(tables, towers=towers, overhead="100us", **fields)
+        at = topology(node_group("a", nodes=hosts, ranks=ranks))
+        model = cost_model("physical", at, trained, exchange="sptt")
+        rank = np.zeros(8, dtype=np.int64)
+        for number, tower in enumerate(trained.tower_parts):
+            rank[list(tower.tables)] = number * ranks + (np.arange(len(tower.tables)) + seed) % ranks
+        zeros = np.zeros(8, dtype=np.int64)
+        blocks = Blocks(np.arange(8), zeros + TABLE_WISE, zeros, zeros + 64, np.zeros(8))
+        placed = PlacedShards(blocks, rank, zeros + 100_000, np.ones(8, dtype=bool))
+        played = simulate(at, trained, placed, exchange="sptt", steps=1)
+        evaluation = model.evaluate(placed)
+        assert played.step_s == pytest.approx(evaluation.step_s, rel=0.03)
+        seconds = dict(zip(model.stages, evaluation.stage_seconds.tolist(), strict=True))
+        backward = 2 * seconds["tower_forward"] if mode == "training" else 0.0
+        assert seconds["tower_forward"] > 0
+        assert seconds.get("tower_backward", 0.0) == pytest.approx(backward, rel=0.01)
+        assert "tower module forward" in {task.name for task in played.program.tasks}
