@@ -76,6 +76,7 @@ def test_flags_that_say_nothing_useful(run, starter, words, said):
     assert said in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_exchange_by_a_flag(run, starter, tmp_path):
     """It is in the plan; `explain` says why, and an export that cannot run it what to do."""
     plan, topology = tmp_path / "plan.json", starter / "topology.yaml"
