@@ -39,6 +39,7 @@ from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.model import BlockCosts
 from cost_models.registry import COST_MODELS
 from cost_models.shards import MEMORY_HBM, Blocks, Floats
+from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.workload.models import Embedding, TableProfile, Workload
 from topologies.cluster import Topology
@@ -71,8 +72,14 @@ class EmbeddingsAlone(StepModel):
 
     name = "embeddings alone"
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        super().__init__(topology, workload, reserve)
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        super().__init__(topology, workload, reserve, exchange)
         self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 

@@ -2,9 +2,9 @@
 
 An all-to-all slows down with the *peers* of a card: the ranks beyond its domain with which one rank exchanges. A flat
 exchange has all of them, one in phases (inside the domain first, then along the rails) a single one of each other
-domain, and one by rail (of what the ranks of a node have summed) a single one of each other node. Sums climb a tree of
-domains and come down again, or go around a ring of them. No collective is faster than the wire: nothing takes more of a
-card than its few-peer exchanges do.
+domain, as has one among the peers of towers, and one by rail (of what the ranks of a node have summed) a single one of
+each other node. Sums climb a tree of domains and come down again, or go around a ring of them. No collective is faster
+than the wire: nothing takes more of a card than its few-peer exchanges do.
 """
 
 from dataclasses import dataclass
@@ -25,16 +25,20 @@ class BetweenDomains:
     all_to_all_bytes_per_s: float
     by_rail_bytes_per_s: float
     """The same where each rank exchanges with those at its place in the other nodes only."""
+    by_peers_bytes_per_s: float
+    """The same where each rank exchanges with those at its place in the other domains only."""
     all_reduce_bytes_per_s: float
     exchange_s: float
     """Latency of an all-to-all beyond that of a card and the switches above it."""
+    peers_s: float
+    """The same where each rank exchanges with those at its place in the other domains only."""
     reduction_s: float
     """That of an all-reduce."""
     ring_s: float
     """That of a reduce-scatter or an all-gather, beyond an exchange's."""
 
 
-NOTHING = BetweenDomains(np.inf, np.inf, np.inf, 0.0, 0.0, 0.0)
+NOTHING = BetweenDomains(np.inf, np.inf, np.inf, np.inf, 0.0, 0.0, 0.0, 0.0)
 """Where no card is described, or no rank is beyond the domain."""
 
 
@@ -58,8 +62,10 @@ def between_domains(
     return BetweenDomains(
         all_to_all_rate(link, bytes_per_s, peers),
         all_to_all_rate(link, bytes_per_s, min(rail_peers(world), peers)),
+        all_to_all_rate(link, bytes_per_s, domains - 1),
         all_reduce_rate(link, bytes_per_s, domains, world.per_domain, inside_bytes_per_s, in_network=in_network),
         exchange_latency_s(link, peers),
+        exchange_latency_s(link, domains - 1),
         float(2 * doublings * _seconds(link, "tree_hop_s")),
         float(max(domains - 2, 0.0) * _seconds(link, "ring_hop_s")),
     )

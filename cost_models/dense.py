@@ -7,7 +7,7 @@ from cost_models.dense_size import (
     TRAINING_FLOPS_PER_MAC,
     DenseSize,
     dense_parts,
-    dense_size,
+    rank_parameters,
 )
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
@@ -53,13 +53,13 @@ def dense_seconds(
 
 
 def optimizer_seconds(workload: Workload, hbm_bytes_per_s: float) -> float:
-    """Time in which an optimizer that HBM limits reads weights, gradients and state of the dense part, and writes
-    weights, the copy for the matrix products and state."""
+    """Time in which an optimizer that HBM limits reads weights, gradients and state of the dense part and of a tower's
+    module, and writes weights, the copy for the matrix products and state."""
     dense = workload.dense
     state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
     read = wire_bytes(dense.master_weights or "fp32") + written_bytes(dense.gradient_format) + state
     written = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes + state
-    return (read + written) * dense_size(workload).parameters / hbm_bytes_per_s
+    return (read + written) * rank_parameters(workload) / hbm_bytes_per_s
 
 
 def parameter_bytes(workload: Workload) -> float:
@@ -74,4 +74,4 @@ def parameter_bytes(workload: Workload) -> float:
         state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
         weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
         size = weights + written_bytes(dense.gradient_format) + state
-    return size * dense_size(workload).parameters + dense.extra_bytes
+    return size * rank_parameters(workload) + dense.extra_bytes

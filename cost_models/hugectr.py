@@ -34,6 +34,7 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
@@ -64,8 +65,14 @@ class HugeCTRModel(CostModel):
     unit = ""
     node_colocated_shardings = (COLUMN_WISE,)
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        super().__init__(topology, workload, reserve)
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        super().__init__(topology, workload, reserve, exchange)
         world = topology.world_size
         numbers = hugectr_coefficients()
         self._threshold_bytes = numbers.replication_threshold_bytes.value

@@ -140,9 +140,13 @@ class RankKind:
     """Rate of the card that serves the rank (all its cards together); infinite where none is described."""
     nic_node_sums: float
     """The same for sums that the ranks of a node have reduced: higher where the software sends them by rail."""
+    nic_peers: float
+    """The same among peers: one rank of each scale-up domain."""
     nic_all_reduce: float
     exchange_hops_s: float
     """Latency that the library adds to that of the card in exchanges."""
+    peers_hops_s: float
+    """The same in exchanges among peers."""
     reduction_hops_s: float
     """The same in all-reduces."""
     ring_hops_s: float
@@ -201,6 +205,11 @@ class RankKind:
         return RankGroup(self.node_ranks, self.domain_ranks, self.world_size)
 
     @cached_property
+    def tower(self) -> RankGroup:
+        """The ranks of its scale-up domain."""
+        return RankGroup(min(self.node_ranks, self.domain_ranks), self.domain_ranks, self.domain_ranks)
+
+    @cached_property
     def extents(self) -> tuple[RankGroup, ...]:
         """The ranks that hold a block of each extent, in the order of `EXTENTS`."""
         node = RankGroup(self.node_ranks, min(self.node_ranks, self.domain_ranks), self.node_ranks)
@@ -257,8 +266,10 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         link_takes_turns=_takes_turns(group, domain),
         nic_all_to_all=beyond.all_to_all_bytes_per_s,
         nic_node_sums=beyond.by_rail_bytes_per_s if software.node_sums_by_rail else beyond.all_to_all_bytes_per_s,
+        nic_peers=beyond.by_peers_bytes_per_s,
         nic_all_reduce=beyond.all_reduce_bytes_per_s,
         exchange_hops_s=beyond.exchange_s,
+        peers_hops_s=beyond.peers_s,
         reduction_hops_s=beyond.reduction_s,
         ring_hops_s=beyond.ring_s,
         reduces_in_network=topology.network.reduces,

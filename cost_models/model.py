@@ -27,6 +27,7 @@ from cost_models.shards import (
     PlacedShards,
     PlacementTier,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -154,8 +155,14 @@ class CostModel(ABC):
     pool_bytes: tuple[Floats, ...]
     """Per memory, bytes of each pool after the topology's own reserve."""
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        self.topology, self.workload, self.reserve = topology, workload, reserve
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        self.topology, self.workload, self.reserve, self.exchange = topology, workload, reserve, exchange
         self.cluster, self.stated_workload = topology, workload
 
     @property
@@ -171,7 +178,7 @@ class CostModel(ABC):
 
     def on(self, topology: Topology, workload: Workload) -> "CostModel":
         """The same model of another cluster or workload, without a reserve."""
-        return type(self)(topology, workload)
+        return type(self)(topology, workload, exchange=self.exchange)
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
         """[T] tables for which a sharding with `splits` column blocks in a tier is an option to this model."""
@@ -220,6 +227,10 @@ class CostModel(ABC):
             kept = np.bincount(pool, weights=np.broadcast_to(part, pool.shape) * amount.size, minlength=len(size))
             usable.append(np.maximum(size * (1 - amount.share) - kept, 0.0))
         return tuple(usable)
+
+    def with_flat_exchange(self) -> "CostModel | None":
+        """The same where vectors are exchanged flat; None where they are."""
+        return None
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
@@ -341,7 +352,7 @@ class MemoryModel(CostModel):
     columns = (Column(0, DEVICE),)
 
     def __init__(self, whole: CostModel) -> None:
-        super().__init__(whole.topology, whole.workload, whole.reserve)
+        super().__init__(whole.topology, whole.workload, whole.reserve, whole.exchange)
         self.cluster, self.stated_workload, self.replicas = whole.cluster, whole.stated_workload, whole.replicas
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit

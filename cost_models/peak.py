@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cost_models.dense import parameter_bytes
-from cost_models.dense_size import dense_size
+from cost_models.dense_size import dense_size, tower_sizes
 from cost_models.memory import Batching
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
@@ -103,10 +103,11 @@ class Peak:
 
     @cached_property
     def _received_bytes(self) -> float:
-        tables = self.workload.tables
+        tables, modules = self.workload.tables, self.workload.tower_modules
         per_sample = sum(
             (each.feature_count * each.poolings if each.pooled else each.pooling_factor) * each.dim for each in tables
         )
+        per_sample = sum(tower.outputs for tower in modules) if modules else per_sample
         return float(per_sample * written_bytes(self.workload.communication.forward) * self.samples_per_rank)
 
     @cached_property
@@ -115,6 +116,8 @@ class Peak:
         kept = dense.activations_per_sample
         if kept is None:
             kept = dense_size(self.workload).activation_elements
+        towers = [size.activation_elements for size in tower_sizes(self.workload)]
+        kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
         activations = float(kept * COMPUTE_DTYPE_BYTES[dense.dtype] * self.samples_per_rank)
         return {"activations": activations, "embeddings": self._received_bytes}
 

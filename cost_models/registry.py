@@ -4,8 +4,10 @@ from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.hugectr import HugeCTRModel
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas
+from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
+from cost_models.towers import why_no_modules, why_no_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -23,18 +25,36 @@ def cost_model(
     topology: Topology,
     workload: Workload,
     reserve: Reserve = NO_RESERVE,
+    exchange: VectorExchange = "flat",
     replicas: Replicas | None = None,
 ) -> CostModel:
-    """The costs of a workload on a topology under the model called `name`, with a reserve of memory kept free; of one
-    group of ranks, where these are in groups that have `replicas` of the tables.
+    """The costs of a workload on a topology under the model called `name`, with a reserve of memory kept free and
+    vectors that are exchanged so; of one group of ranks, where these are in groups that have `replicas` of the tables.
 
-    Raises InputError for an unknown name, for a model that knows one world of ranks only, and for groups that cannot
-    be.
+    Raises InputError for an unknown name, for an exchange that the model or the cluster does not have, for a model that
+    knows one world of ranks only, and for groups that cannot be.
     """
     if name not in COST_MODELS:
         raise InputError.at(name, f"is not a cost model{did_you_mean(name, COST_MODELS)}")
+    if exchange != "flat" and (reason := why_flat(name, topology, replicas)):
+        raise InputError.at("policy", f"{exchange}: {reason}; give flat", path="exchange")
+    if workload.tower_modules and COST_MODELS[name].quantity != "step":
+        reason = f"the rating of {name} knows no modules; leave module out, or choose --cost-model physical"
+        raise InputError.at(workload.name, reason, path="towers.module")
+    if reason := why_no_modules(topology, workload, exchange):
+        raise InputError.at(workload.name, reason, path="towers")
     if replicas is None:
-        return COST_MODELS[name](topology, workload, reserve)
+        return COST_MODELS[name](topology, workload, reserve, exchange)
     if name != StepModel.name:
         raise InputError.at("replicas", f"the cost model {name} knows one world of ranks; use {StepModel.name}")
-    return StepModel(topology, workload, reserve, replicas)
+    return StepModel(topology, workload, reserve, replicas=replicas)
+
+
+def why_flat(name: str, topology: Topology, replicas: Replicas | None = None) -> str | None:
+    """Why the exchange of vectors can only be flat under a cost model on a cluster, as the end of a sentence; None
+    where there is a choice."""
+    if COST_MODELS[name].quantity != "step":
+        return f"the rating of {name} knows the flat exchange alone"
+    if replicas is not None:
+        return "groups of ranks (replicas) exchange flat"
+    return why_no_towers(topology)

@@ -36,14 +36,28 @@ _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 _REDUCED = frozenset({"all_reduce", "replica_all_reduce", "replica_sync", "replica_shards"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _BY_CARD = ("nic", "uplink")
+_PEERS = frozenset({"peers", "peers_backward"})
+_INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
+"""Stages whose exchange does not leave towers."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
+
+
+_HOPS = ("exchange_hops_s", "reduction_hops_s")
+"""Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
 
 
 def _card_bytes_per_s(term: str, kind: RankKind) -> float:
     """What a card achieves in the collective of a term."""
     if term in _REDUCED:
         return kind.nic_all_reduce
+    if term in _PEERS:
+        return kind.nic_peers
     return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
+
+
+def _leaves_domains(kinds: Sequence[RankKind]) -> bool:
+    """Whether ranks of these kinds exchange with some beyond their domains."""
+    return any(kind.domain_ranks < kind.world_size for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -65,9 +79,12 @@ class Schedule:
         kinds: tuple[RankKind, ...],
         software: SoftwareCoefficients,
         replication: Replication | None = None,
+        *,
+        has_towers: bool = False,
     ) -> None:
         self._topology, self._workload = topology, workload
-        self._kinds, self._software = kinds, software
+        self._kinds, self._software, self.has_towers = kinds, software, has_towers
+        self._in_phases = software.exchange_in_phases and not has_towers
         self._replication = replication
         self.fabric = Fabric(topology)
         self._setting = StepSetting(
@@ -78,6 +95,8 @@ class Schedule:
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
             averages_replicas=replication is not None and replication.averages,
             shards_replicas=replication is not None and replication.replicas.is_fully_sharded,
+            has_towers=has_towers,
+            has_modules=has_towers and bool(workload.tower_modules),
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -95,6 +114,7 @@ class Schedule:
             "bottom": [DEVICE] if self._workload.dense.bottom_mlp else [],
             "tables": [DEVICE, *host],
             "exchange": exchange,
+            "inside": [resource for resource in exchange if resource.kind == "link"],
             "ids": with_ids or exchange,
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
@@ -102,15 +122,21 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         return [
-            Column(self.stages.index(stage), resource)
+            Column(self.stages.index(stage), self._carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in resources[over[term]]
         ]
 
+    def _carrier(self, stage: str, resource: Resource) -> Resource:
+        """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
+        if self.has_towers and stage in _EXCHANGED and resource.kind == "nic":
+            return Resource("rails", resource.way)
+        return resource
+
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
             sums = () if self._replication is None else self._replication.kinds
-            return any(kind.domain_ranks < kind.world_size for kind in (*self._kinds, *sums))
+            return _leaves_domains((*self._kinds, *sums))
         return True
 
     @property
@@ -176,7 +202,7 @@ class Schedule:
                 for uplink in self.uplinks
                 if uplink.resource.way == resource.way
             ]
-        if self._software.exchange_in_phases and term in _EXCHANGED and resource.kind == "link":
+        if self._in_phases and term in _EXCHANGED and resource.kind == "link":
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
@@ -187,8 +213,20 @@ class Schedule:
         if self._replication is not None and sums is None:
             shared = self._replication.groups_per_card[kind]
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
-        columns = ((self.column(term, one), factor) for one, factor in reached)
+        columns = (self._target(term, one, factor, kind) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
+        """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
+        carrier = self._carrier(self.stage_of_term.get(term, ""), resource)
+        return self.column(term, carrier), factor if carrier == resource else factor / self._cards_of_tower[kind]
+
+    @cached_property
+    def _cards_of_tower(self) -> Ints:
+        """[K] scale-out cards of a tower of each kind of rank."""
+        pairs = np.unique(np.stack([self.tower_of_rank, self.fabric.nic_of_rank]), axis=1)
+        first_rank = np.unique(self.kind_of_rank, return_index=True)[1]
+        return np.bincount(pairs[0])[self.tower_of_rank[first_rank]]
 
     def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
         """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
@@ -232,12 +270,17 @@ class Schedule:
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
         kinds, reduces = self._kinds_in(stage), stage in _REDUCED
-        leaves = any(kind.domain_ranks < kind.world_size for kind in kinds)
-        path_s = self._software.collective_latency_s.value + self._path_latency_s(kinds, leaves, reduces=reduces)
+        leaves, library_s = _leaves_domains(kinds), self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
+        if stage in _INSIDE:
+            return exchange_lines(protocols, library_s + self._inside_latency_s, lambda inside_s, _: inside_s)
+        among_peers = self.has_towers and stage in _EXCHANGED
+        path_s = library_s + self._path_latency_s(kinds, "peers_hops_s" if among_peers else _HOPS[reduces])
         if not leaves:
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
-        in_phases = self._software.exchange_in_phases and stage in _EXCHANGED
+        if among_peers:  # ports carry partial sums of all ranks only
+            return (ExchangeLine(path_s, tuple(kind.link_all_to_all for kind in self._kinds)),)
+        in_phases = self._in_phases and stage in _EXCHANGED
         return exchange_lines(protocols, path_s, operator.add if in_phases else max)
 
     def _kinds_in(self, term: str) -> tuple[RankKind, ...]:
@@ -245,15 +288,19 @@ class Schedule:
         sums = None if self._replication is None else self._replication.sums_of(term)
         return self._kinds if sums is None else sums.kinds
 
-    def _path_latency_s(self, kinds: Sequence[RankKind], leaves: bool, *, reduces: bool) -> float:
+    @property
+    def _inside_latency_s(self) -> float:
+        """The latency of the longest path between two ranks of a domain."""
+        return max((group.links.scale_up or group.links.pcie).latency for group in self._topology.nodes)
+
+    def _path_latency_s(self, kinds: Sequence[RankKind], hops_s: str) -> float:
         """The latency of the longest path between two ranks that exchange: in a domain or, where they leave theirs,
-        over the network, with what the library adds in an exchange or a reduction."""
+        over the network, with what the library adds: `hops_s` of their kind."""
         groups, levels = self._topology.nodes, self._topology.network.levels
-        inside = [group.links.scale_up or group.links.pcie for group in groups]
-        if not leaves:
-            return max(link.latency for link in inside)
+        if not _leaves_domains(kinds):
+            return self._inside_latency_s
         cards = [
-            group.links.scale_out.latency + (kind.reduction_hops_s if reduces else kind.exchange_hops_s)
+            group.links.scale_out.latency + float(getattr(kind, hops_s))
             for kind, group in zip(kinds, groups, strict=True)
             if group.links.scale_out
         ]
@@ -268,7 +315,7 @@ class Schedule:
         card_rate = np.repeat(cards, [group.count for group in groups])
         kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
         uplinks: list[Uplink] = []
-        if not any(kind.domain_ranks < kind.world_size for kind in self._kinds):
+        if not _leaves_domains(self._kinds):
             return ()
         for level, switches in enumerate(self._topology.network.levels):
             if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
@@ -295,6 +342,11 @@ class Schedule:
         """[W]"""
         return np.asarray(self.fabric.node_of_rank, dtype=np.int64)
 
+    @cached_property
+    def tower_of_rank(self) -> Ints:
+        """[W] scale-up domain of each rank."""
+        return np.asarray(self.fabric.domain_of_rank, dtype=np.int64)
+
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         if resource.level is not None:
@@ -311,5 +363,6 @@ class Schedule:
             "card": np.asarray(self.fabric.nic_of_rank),
             "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
             "node": self.node_of_rank,
+            "domain": self.tower_of_rank,
             "group": self.kind_of_rank,
         }

@@ -16,6 +16,7 @@ from cost_models.coefficients import (
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import SoftwareMode, Workload
 from cost_models.workload.optimizers import STATE
+from cost_models.workload.towers import Towers
 
 CROSS_LAYER_PRODUCTS = 2
 """Matrix products of a low-rank cross layer."""
@@ -77,7 +78,7 @@ def host_parts(host: HostCoefficients, counts: HostCounts, factor: float = 1.0) 
 def host_counts(workload: Workload) -> HostCounts:
     """Counts of a workload whose modules have one kind of sharding each."""
     modules = {(table.name.rpartition(".")[0], table.pooled, table.weighted) for table in workload.tables}
-    layers, mode = dense_layers(workload.dense), workload.software_mode
+    layers, mode = dense_layers(workload.dense) + tower_layers(workload.towers), workload.software_mode
     if mode == "graph":
         return HostCounts(len(modules), 0, len(workload.tables), 0, 0, captured=min(layers, 1))
     has_state = workload.mode == "training" and STATE[workload.dense.optimizer].dense_arrays > 0
@@ -92,6 +93,14 @@ def dense_layers(dense: Dense) -> int:
         return EAGER_LAYERS if dense.macs_per_sample else 0
     cross = CROSS_LAYER_PRODUCTS * dense.dcn_layers if dense.interaction == "dcn" and dense.top_mlp else 0
     return len(dense.bottom_mlp) + cross + len(dense.top_mlp)
+
+
+def tower_layers(towers: Towers | None) -> int:
+    """Matrix products of the module of a tower."""
+    if towers is None or not towers.has_modules:
+        return 0
+    cross = CROSS_LAYER_PRODUCTS * towers.dcn_layers if towers.module == "dcn" else 0
+    return len(towers.sizes) or cross + 1
 
 
 def host_work(workload: Workload) -> tuple[HostPart, ...]:

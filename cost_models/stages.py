@@ -4,12 +4,16 @@ A stage ends with a collective, so everybody waits for the slowest. The misses o
 get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
 stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead,
 under the prefetch pipeline so do its misses; what the latter two do not hide (see `StepCosts`) shows in the stage
-`dense`. The bottom MLP works beside the exchanges of embeddings.
+`dense`. The bottom MLP works beside the exchanges of embeddings. Through towers (see `towers`) vectors go twice: inside
+their tower, in a stage of its own, then among peers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+VectorExchange = Literal["flat", "sptt"]
+"""How vectors come to the ranks of their samples: at once, or through towers (see `towers`)."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,17 @@ class StepSetting:
     """Whether copies of the tables are averaged after the step."""
     shards_replicas: bool = False
     """Whether copies of the tables are cut over their replicas, and gathered again, beside the dense part."""
+    has_towers: bool = False
+    """Whether vectors travel through towers."""
+    has_modules: bool = False
+    """Whether each tower has a module."""
 
 
 Condition = Callable[[StepSetting], bool]
-Over = Literal["device", "bottom", "tables", "exchange", "ids", "reduction", "fetch", "nothing"]
+Over = Literal["device", "bottom", "tables", "exchange", "inside", "ids", "reduction", "fetch", "nothing"]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
-place from; the links and cards of an exchange, of that of the next ids, of a reduction that may meet these; the way of
-cache misses; no resource."""
+place from; the links and cards of an exchange, its links alone, those of the exchange of the next ids, of a reduction
+that may meet these; the way of cache misses; no resource."""
 
 
 def _always(_: StepSetting) -> bool:
@@ -48,6 +56,14 @@ def _never(_: StepSetting) -> bool:
 
 def _training(setting: StepSetting) -> bool:
     return setting.is_training
+
+
+def _through_towers(setting: StepSetting) -> bool:
+    return setting.has_towers
+
+
+def _trained_through_towers(setting: StepSetting) -> bool:
+    return setting.is_training and setting.has_towers
 
 
 @dataclass(frozen=True)
@@ -82,9 +98,13 @@ STAGES: dict[str, StageSpec] = {
         StageSpec("input_dist", is_collective=True),
         StageSpec("cache_fetch"),
         StageSpec("lookup_forward", is_lookup=True),
+        StageSpec("output_intra_host", is_collective=True),
+        StageSpec("tower_forward"),
         StageSpec("output_dist", is_collective=True),
         StageSpec("dense"),
         StageSpec("gradient_dist", is_collective=True),
+        StageSpec("tower_backward"),
+        StageSpec("gradient_intra_host", is_collective=True),
         StageSpec("lookup_backward", is_lookup=True),
         StageSpec("all_reduce", is_collective=True),
         StageSpec("replica_sync", is_collective=True),
@@ -94,6 +114,11 @@ STAGES: dict[str, StageSpec] = {
 TERMS: tuple[TermSpec, ...] = (
     TermSpec("input_dist", "input_dist", "ids", overlaps=lambda setting: setting.has_pipeline),
     TermSpec("lookup_forward", "lookup_forward", "tables"),
+    TermSpec("permute", "lookup_forward", "device", when=_through_towers),
+    TermSpec("output_intra_host", "output_intra_host", "inside", when=_through_towers),
+    TermSpec("tower_forward", "tower_forward", "device", when=lambda setting: setting.has_modules),
+    TermSpec("transpose", "output_dist", "exchange", when=_through_towers),
+    TermSpec("peers", "output_dist", "exchange", when=_through_towers),
     TermSpec("output_dist", "output_dist", "exchange"),
     TermSpec("node_sums", "output_dist", "exchange"),
     TermSpec("bottom_mlp_forward", "output_dist", "bottom"),
@@ -108,6 +133,16 @@ TERMS: tuple[TermSpec, ...] = (
     TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
     TermSpec("node_sums_backward", "gradient_dist", "exchange", when=_training),
     TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),
+    TermSpec("peers_backward", "gradient_dist", "exchange", when=_trained_through_towers),
+    TermSpec("transpose_backward", "gradient_dist", "exchange", when=_trained_through_towers),
+    TermSpec(
+        "tower_backward",
+        "tower_backward",
+        "device",
+        when=lambda setting: setting.is_training and setting.has_modules,
+    ),
+    TermSpec("gradient_intra_host", "gradient_intra_host", "inside", when=_trained_through_towers),
+    TermSpec("permute_backward", "lookup_backward", "device", when=_trained_through_towers),
     TermSpec("lookup_backward", "lookup_backward", "tables", when=_training),
     TermSpec(
         "all_reduce", "all_reduce", "reduction", when=_training, overlaps=lambda setting: setting.all_reduce_overlaps

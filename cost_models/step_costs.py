@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from cost_models import collectives
+from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
@@ -43,15 +43,19 @@ from cost_models.shards import (
     Ints,
     PlacedShards,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
 Exchange = Callable[[Tables, Blocks, RankKind, Batching, float | None], Loads]
 _EXCHANGE_OF: dict[str, Exchange] = {
     "input_dist": collectives.id_exchange,
+    "output_intra_host": towers.output_intra_host,
     "output_dist": collectives.output_exchange,
     "gradient_dist": collectives.gradient_exchange,
+    "gradient_intra_host": towers.gradient_intra_host,
 }
 """The stages that exchange, and what."""
 
@@ -68,9 +72,11 @@ class StepCosts(CostModel):
         topology: Topology,
         workload: Workload,
         reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+        *,
         replicas: Replicas | None = None,
     ) -> None:
-        super().__init__(topology, workload, reserve)
+        super().__init__(topology, workload, reserve, exchange)
         replication = None
         if replicas is not None:
             replication = self._take_group(ReplicatedCluster(topology, replicas))
@@ -87,7 +93,14 @@ class StepCosts(CostModel):
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
         )
         self.batching: Batching = self.peak.batching
-        self.schedule = Schedule(topology, workload, self.kinds, self.coefficients.software, replication)
+        self.schedule = Schedule(
+            topology,
+            workload,
+            self.kinds,
+            self.coefficients.software,
+            replication,
+            has_towers=has_towers(topology, exchange),
+        )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
@@ -119,12 +132,18 @@ class StepCosts(CostModel):
 
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
-        return type(self)(topology, workload, replicas=self.replicas)
+        return type(self)(topology, workload, exchange=self.exchange, replicas=self.replicas)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.schedule.lines[stage][number].latency_s
+
+    def with_flat_exchange(self) -> Self | None:
+        """The same without towers; None where there are none, or where the model needs them."""
+        if not self.schedule.has_towers or self.workload.tower_modules:
+            return None
+        return type(self)(self.topology, self.workload, self.reserve, "flat")
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
@@ -198,6 +217,9 @@ class StepCosts(CostModel):
         if self._replication is not None and "replica_sync" in self.stages:
             latency_s = self.schedule.lines["replica_sync"][-1].latency_s
             self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averagings
+            if self.schedule.has_towers and workload.tower_modules:
+                for term, loads in towers.module_loads(workload, kind, self.batching, software).items():
+                    self._put(base[k], term, loads, k)
         return base
 
     @property
@@ -390,11 +412,16 @@ class StepCosts(CostModel):
 def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Loads]:
     """What blocks exchange on a kind of rank, at the model's lines."""
     own, tables, terms = model.kinds[kind], model.tables, dict[str, Loads]()
-    left_out = {"input_dist": model.coefficients.software.ids_arrive_sharded, "gradient_dist": not tables.training}
+    by_term = towers.by_term if model.schedule.has_towers else collectives.by_term
     for stage, exchange in _EXCHANGE_OF.items():
-        if not left_out.get(stage, False):
+        is_left_out = stage == "input_dist" and model.coefficients.software.ids_arrive_sharded
+        if stage in model.schedule.stage_of_term and not is_left_out:
             loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
-            terms |= collectives.by_term(stage, loads, blocks, own)
+            terms |= by_term(stage, loads, blocks, own)
+    if model.workload.tower_modules:  # what modules give has the same size whatever is placed
+        terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
+    if model.schedule.has_towers:
+        terms |= towers.rearranging(tables, blocks, own, model.batching)
     if tables.training:
         summing = model._summing_kinds[kind]
         terms["replica_all_reduce"] = collectives.replica_all_reduce(

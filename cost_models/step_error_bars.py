@@ -191,7 +191,7 @@ class _StageErrors:
             yield from self._on_fetches(self._parts(self._resource, busy))
         elif self._resource in _EFFICIENCY:
             yield from self._on_host(_EFFICIENCY[self._resource], self._parts(self._resource, busy), busy)
-        elif self._resource.kind in ("link", "nic"):
+        elif self._resource.kind in ("link", "nic", "rails"):
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)
@@ -267,7 +267,7 @@ class _StageErrors:
     def _exchange(self, resource: Resource, seconds: float) -> Cause:
         reduces = self._name == "all_reduce" or (self._name == "dense" and self._software.all_reduce_overlaps_dense)
         operation: CollectiveOperation = "all_reduce" if reduces else "all_to_all"
-        return self._card(operation, seconds) if resource.kind == "nic" else self._port(operation, seconds)
+        return self._port(operation, seconds) if resource.kind == "link" else self._card(operation, seconds)
 
     def _card(self, operation: CollectiveOperation, seconds: float) -> Cause:
         nics = self._group.links.scale_out

@@ -9,7 +9,7 @@ more (of which the worst counts); from fewer it follows only if they err as a no
 from dataclasses import dataclass
 
 from cost_models.coefficients import MeasuredSystem, Quantity, StepEvidence
-from cost_models.dense_size import dense_size
+from cost_models.dense_size import macs_per_sample
 from cost_models.error_bars import outside, width
 from cost_models.shards import HBM, MEMORY_HBM, PlacedShards, state_memory
 from cost_models.step_costs import StepCosts
@@ -59,7 +59,7 @@ def _case(model: StepCosts) -> dict[Quantity, float]:
         "ranks": float(model.topology.world_size),
         "samples_per_rank": model.batching.samples_per_rank,
         "lookups_per_sample": float(model.tables.lookups_per_sample.sum()),
-        "macs_per_sample": float(dense_size(model.workload).macs),
+        "macs_per_sample": float(macs_per_sample(model.workload)),
     }
 
 

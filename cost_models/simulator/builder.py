@@ -17,6 +17,7 @@ from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.replica_copies import ReplicaCopies
 from cost_models.simulator.replica_groups import SimulatedGroups
+from cost_models.simulator.tower_exchanges import TowerExchanges
 from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 
@@ -33,17 +34,25 @@ class Builder:
         waits_for_data: bool,
         capacity: Floats | None = None,
         groups: SimulatedGroups | None = None,
+        through_towers: bool = False,
     ) -> None:
+        """`through_towers`: vectors are exchanged in each scale-up domain, then among peers."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
         sharding = network if groups is None else network.seen_by(groups.exchanging_kinds)
         self._collectives = Collectives(sharding, capacity)
-        self._exchanges = Exchanges(self._streams, sharding, self._collectives, software)
+        in_phases = False if through_towers else None
+        self._exchanges = Exchanges(self._streams, sharding, self._collectives, software, in_phases=in_phases)
         self._sums = (
             self._exchanges if groups is None else Exchanges(self._streams, network, Collectives(network), software)
         )
         self._copies = None if groups is None else ReplicaCopies(self._streams, network, groups, software)
+        self._towers = (
+            TowerExchanges(self._streams, network, self._collectives, self._exchanges, workload, self._dense)
+            if through_towers
+            else None
+        )
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -109,7 +118,11 @@ class Builder:
         looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
         if self._copies is not None:
             self._copies.cut(step, demand, looked_up)
-        outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+        if self._towers is None:
+            outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+        else:
+            permuted = self._towers.permute(step, demand, (1.0, 1.0), slow, [looked_up])
+            outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted, slow)
         dense.forward(dense.first, step, slow)
         if dense.rest:
             dense.forward(dense.rest, step, slow, outputs)
@@ -129,20 +142,29 @@ class Builder:
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
-        gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, streams.last(COMPUTE))
+        ready, towers = streams.last(COMPUTE), self._towers
+        if towers is None:
+            gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, ready)
         buckets += dense.backward(dense.first, step, slow)
+        computed = streams.last(COMPUTE)
+        if towers is not None:  # whose modules wait for the exchange, as the bottom MLP does not
+            gradients = towers.outputs(step, demand, ratios, "gradient dist", IN, ready, slow)
         reduced: Wait = None
         everyone = self._network.everyone
         replicas = float(demand.replica_gradient_bytes.max())
         if overlaps:
-            for ready, size in [*buckets, (streams.last(COMPUTE), replicas)]:
+            for ready, size in [*buckets, (computed, replicas)]:
                 reduced = self._sums.all_reduce(step, everyone, size, ready)
+            reduced = self._reduced_in_towers(step, reduced)
+        if self._towers is not None:
+            gradients = [self._towers.permute(step, demand, ratios, slow, gradients)]
         update = Label("embedding update", "update", COMPUTE, step)
         self._kernels(update, self._update_launch_s, demand.backward_s, slow, [*gradients, *gathered])
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas
             reduced = self._sums.all_reduce(step, everyone, total, streams.last(COMPUTE))
+            reduced = self._reduced_in_towers(step, reduced)
         replicas_s = self._network.of_kind([kind.dense_update_s for kind in self._network.kinds])
         elements = demand.replica_gradient_bytes / wire_bytes(self._workload.dense.gradient_format)
         updated = elements * written_bytes(self._workload.dense.gradient_format)
@@ -150,6 +172,15 @@ class Builder:
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         end = streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
         return end if self._copies is None else self._copies.average(step, demand, end)
+
+    def _reduced_in_towers(self, step: int, reduced: Wait) -> Wait:
+        """The gradients of the modules of towers, summed by the ranks of each after the others are `reduced`."""
+        if self._towers is None or not self._towers.has_modules:
+            return reduced
+        sizes, ready = self._towers.gradient_bytes, self._streams.last(COMPUTE)
+        if self._software.all_reduce_overlaps_dense:
+            ready = self._towers.gradients_ready
+        return self._exchanges.all_reduce(step, self._network.towers, sizes, ready)
 
     def _kernels(
         self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()

@@ -13,7 +13,7 @@ from cost_models.simulator.graph import Hubs, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups, numbered
 from cost_models.simulator.spreads import Spreads
-from cost_models.simulator.traffic import LinkTraffic
+from cost_models.simulator.traffic import CardRate, LinkTraffic
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Transfer:
     reduction: bool = False
     around: bool = False
     """Whether it goes around a ring of domains, one after the other."""
+    among_peers: bool = False
+    """Whether every rank has one message for each other domain."""
 
 
 class Collectives:
@@ -60,10 +62,10 @@ class Collectives:
         way: Way,
         beyond: ProcessGroups | None = None,
         *,
-        node_sums: bool = False,
+        rate: CardRate = "nic_all_to_all",
     ) -> list[Transfer]:
         """Every rank sends (OUT) or gets (IN) `to_each` [W] bytes to or from every other rank of its group, or every
-        rank of its group that is not in its smaller group of `beyond`: `node_sums` at the rate of these."""
+        rank of its group that is not in its smaller group of `beyond`: between domains at this `rate` of cards."""
         near = beyond or self._apart
         whole, part, close = (
             np.bincount(place, weights=to_each)[place]
@@ -73,15 +75,13 @@ class Collectives:
         own = np.bincount(shared, weights=to_each)[shared]
         listed = [(True, self._spreads.inside(groups, near, way), part - own)]
         if groups.leave_domains:
-            listed.append(
-                (False, self._spreads.beyond(groups, near, way, node_sums=node_sums), whole - part - close + own)
-            )
+            listed.append((False, self._spreads.beyond(groups, near, way, rate), whole - part - close + own))
         transfers = []
         for inside, spreads, back in listed:
             flows = [Flow(np.where(each.peers > 0, to_each * each.unit, 0.0), each.uses, each.hubs) for each in spreads]
             there = np.asarray(to_each * sum(each.peers for each in spreads), dtype=np.float64)
             sent, received = (there, np.asarray(back)) if way == OUT else (np.asarray(back), there)
-            transfers.append(Transfer(sent, received, flows, inside))
+            transfers.append(Transfer(sent, received, flows, inside, among_peers=rate == "nic_peers"))
         return transfers
 
     def reduce_scatter(self, groups: ProcessGroups, size: Floats, *, reduction: bool = False) -> list[Transfer]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, PartName, dense_parts
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, dense_parts, tower_sizes
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
@@ -37,8 +37,10 @@ class DenseKernels:
     ) -> None:
         self._streams, self._network, self._workload, self._software = streams, network, workload, software
         self._sizes = dense_parts(workload, software.tile_columns)
+        modules = tower_sizes(workload)
         self.parameters = sum(size.parameters for size in self._sizes.values())
-        """Weights of the dense part, on every rank."""
+        self.parameters += max((size.parameters for size in modules), default=0)
+        """Weights of the dense part, on every rank, and of the largest module of a tower."""
         self._samples = workload.batch(network.world) / network.world
         self.first = [part for part in self._sizes if part == BEFORE_OUTPUTS]
         """The parts that run while vectors are exchanged, in the order of the forward pass."""
@@ -64,12 +66,24 @@ class DenseKernels:
 
     def _forward_s(self, part: PartName, slow: Floats) -> Floats:
         """[W] multiply-accumulates at the device's rate, and activations through its memory."""
-        size, network = self._sizes[part], self._network
+        return self._layers_s(self._sizes[part], self._samples) * slow
+
+    def module_s(self, slow: Floats) -> Floats:
+        """[W] the module of each rank's tower forward, for the samples of its peers."""
+        network, sizes = self._network, tower_sizes(self._workload, self._software.tile_columns)
+        tower = network.towers.group_of_rank
+        samples: Floats = np.asarray(self._samples * network.peers.size, dtype=np.float64)
+        seconds = [self._layers_s(size, samples) for size in sizes]
+        return np.stack(seconds)[tower, np.arange(network.world)] * slow
+
+    def _layers_s(self, size: DenseSize, samples: Floats | float) -> Floats:
+        """[W] seconds of layers of this size forward."""
+        network = self._network
         flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
         crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
-        return np.asarray(self._samples * (FORWARD_FLOPS_PER_MAC * size.tile_macs / flops + moved / hbm) * slow)
+        return np.asarray(samples * (FORWARD_FLOPS_PER_MAC * size.tile_macs / flops + moved / hbm))
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""

@@ -17,18 +17,28 @@ from cost_models.simulator.graph import Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.simulator.program import IDS, REDUCE, Label, Streams, TaskKind, Wait
+from cost_models.simulator.traffic import CardRate
 
 
 class Exchanges:
     """Puts exchanges on the streams of W ranks."""
 
     def __init__(
-        self, streams: Streams, network: SimulatedNetwork, collectives: Collectives, software: SoftwareCoefficients
+        self,
+        streams: Streams,
+        network: SimulatedNetwork,
+        collectives: Collectives,
+        software: SoftwareCoefficients,
+        *,
+        in_phases: bool | None = None,
     ) -> None:
+        """`in_phases` takes the place of what the software says of its exchanges."""
         self._streams, self._network, self._software = streams, network, software
         self._collectives, self._everyone = collectives, network.extents[WORLD]
         overhead = software.collective_latency_s.value
         self._latency = {reduction: network.latency_s(overhead, reduction=reduction) for reduction in (False, True)}
+        self._peers_latency_s = network.latency_s(overhead, among_peers=True)[1]
+        self._in_phases = software.exchange_in_phases if in_phases is None else in_phases
 
     def ids(self, batch: int, demand: Demand, after: Sequence[Wait], *, yields: bool) -> Ints:
         """Every rank gets the ids of the rows that it holds, from all ranks alike."""
@@ -42,36 +52,37 @@ class Exchanges:
     def outputs(
         self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
     ) -> list[Ints]:
-        """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding.
+        """Vectors to the samples (`way` OUT) or their gradients back (IN), one exchange per kind of sharding. `ratios`
+        are bytes over those of the outputs: of whole vectors, and of sums."""
+        return [self.of_extent(number, step, demand, ratios, name, way, after) for number in range(len(EXTENTS))]
 
-        The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond. `ratios` are
-        bytes over those of the outputs: of whole vectors, and of sums.
-        """
+    def of_extent(
+        self, number: int, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
+    ) -> Ints:
+        """The exchange of blocks of one extent: the ranks that hold a block reduce their partial sums, and send their
+        shares to the ranks beyond."""
         network, collectives, everyone = self._network, self._collectives, self._everyone
-        phases = ((True, False) if way == OUT else (False, True)) if self._software.exchange_in_phases else ()
-        slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
-        vectors = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
-        exchanges: list[tuple[str, TaskKind, list[Transfer]]] = []
-        of_world: TaskKind = "reduce-scatter" if way == OUT else "all-gather"
-        for number, extent in enumerate(EXTENTS):
-            if extent.reach == "rank":
-                exchanges.append((extent.exchange, "all-to-all", vectors))
-                continue
+        extent = EXTENTS[number]
+        kind: TaskKind = "all-to-all"
+        if extent.reach == "rank":
+            transfers = collectives.all_to_all(everyone, demand.vectors_to_each_bytes * ratios[0], way)
+        else:
+            slower = ratios[1] * network.of_kind([each.sums_slowdown for each in network.kinds])
             holders, sums = network.extents[number], demand.sums_bytes[number] * slower
             to_each = sums / holders.size / everyone.size
+            rate: CardRate = "nic_node_sums" if extent.reach == "group" else "nic_all_to_all"
             transfers = [
                 *collectives.reduce_scatter(holders, sums),
-                *collectives.all_to_all(everyone, to_each, way, beyond=holders, node_sums=extent.reach == "group"),
+                *collectives.all_to_all(everyone, to_each, way, beyond=holders, rate=rate),
             ]
-            exchanges.append((extent.exchange, of_world if extent.reach == "world" else "all-to-all", transfers))
-        ends = []
-        for sharding, kind, transfers in exchanges:
-            label = Label(f"{name} ({sharding})", kind, f"{name}, {sharding}", step)
-            ends.append(self.exchange(label, everyone, transfers, [after], phases))
-        return ends
+            if extent.reach == "world":
+                kind = "reduce-scatter" if way == OUT else "all-gather"
+        phases = ((True, False) if way == OUT else (False, True)) if self._in_phases else ()
+        label = Label(f"{name} ({extent.exchange})", kind, f"{name}, {extent.exchange}", step)
+        return self.exchange(label, everyone, transfers, [after], phases)
 
-    def all_reduce(self, step: int, groups: ProcessGroups, size: float, ready: Ints) -> Ints:
-        """The ranks of every group sum `size` bytes of gradients."""
+    def all_reduce(self, step: int, groups: ProcessGroups, size: Floats | float, ready: Ints) -> Ints:
+        """The ranks of every group sum `size` [W] bytes of gradients, or one number for all."""
         transfers = self._collectives.all_reduce(groups, np.full(self._network.world, size))
         return self.exchange(Label("all-reduce", "all-reduce", REDUCE, step), groups, transfers, [ready])
 
@@ -132,6 +143,8 @@ class Exchanges:
                 continue
             ready = graph.join(group, reached)
             inside_s, across_s = self._latency[phase[0].reduction]
+            if any(transfer.among_peers for transfer in phase):
+                across_s = self._peers_latency_s
             if any(transfer.around for transfer in phase):
                 across_s += max(kind.ring_hops_s for kind in self._network.kinds)
             latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.full(groups.count, across_s)

@@ -27,7 +27,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, Floats, Ints, MemoryTier
 from cost_models.simulator.graph import NONE, Flags, Use
-from cost_models.simulator.process_groups import ProcessGroups, numbered
+from cost_models.simulator.process_groups import ProcessGroups, numbered, position
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
@@ -73,6 +73,10 @@ class SimulatedNetwork:
         """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
         self.everyone = ProcessGroups(one, self.domain_of_rank)
         """All ranks as one group."""
+        self.towers = ProcessGroups(self.domain_of_rank, self.domain_of_rank)
+        """The ranks of each scale-up domain."""
+        self.peers = ProcessGroups(position(self.domain_of_rank), self.domain_of_rank)
+        """The ranks at one place in all of them."""
         self.first: dict[Resource, int] = {}
         """The number of the first instance of every resource."""
         self.count = 0
@@ -169,8 +173,11 @@ class SimulatedNetwork:
         above = self.fabric.leaf_of_nic[self.card_of_rank] if level == 0 else plane
         return np.where(self.card_of_rank == NONE, NONE, above)
 
-    def latency_s(self, overhead_s: float, *, reduction: bool = False) -> tuple[Floats, float]:
+    def latency_s(
+        self, overhead_s: float, *, reduction: bool = False, among_peers: bool = False
+    ) -> tuple[Floats, float]:
         """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains."""
+        hops = "reduction_hops_s" if reduction else "peers_hops_s" if among_peers else "exchange_hops_s"
         groups, levels = self.topology.nodes, self.topology.network.levels
         inside = []
         for kind, group in zip(self.kinds, groups, strict=True):
@@ -178,7 +185,7 @@ class SimulatedNetwork:
             by_path = overhead_s + (group.links.scale_up or group.links.pcie).latency
             inside.append(by_path if measured is None else measured)
         cards = [
-            group.links.scale_out.latency + (kind.reduction_hops_s if reduction else kind.exchange_hops_s)
+            group.links.scale_out.latency + float(getattr(kind, hops))
             for kind, group in zip(self.kinds, groups, strict=True)
             if group.links.scale_out
         ]

@@ -59,6 +59,15 @@ def numbered(*labels: Ints) -> Ints:
     return np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
 
 
+def position(place: Ints) -> Ints:
+    """[W] of each rank among those of its place, from 0."""
+    order = np.argsort(place, kind="stable")
+    first = np.searchsorted(place[order], place[order])
+    found = np.empty_like(place)
+    found[order] = np.arange(len(place)) - first
+    return found
+
+
 def members(place: Ints, counted: Flags | None = None) -> Ints:
     """[W] how many ranks, or how many of those that are `counted`, are in the same place as each rank."""
     weights = None if counted is None else counted.astype(np.float64)

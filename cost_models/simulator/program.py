@@ -21,6 +21,7 @@ TaskKind = Literal[
     "overhead",
     "lookup",
     "update",
+    "permute",
     "dense forward",
     "dense backward",
     "dense optimizer",

@@ -22,6 +22,7 @@ from cost_models.simulator.replica_groups import SimulatedGroups
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.software import software_of
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -235,11 +236,13 @@ def simulate(
     *,
     replicas: Replicas | None = None,
     steps: int = 2,
+    exchange: VectorExchange = "flat",
     conditions: Conditions | None = None,
     observe: Observer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Play `steps` steps after those in which the pipeline fills; `progress` hears what is being done.
+    """Play `steps` steps after those in which the pipeline fills, with vectors that are exchanged so; `progress` hears
+    what is being done.
 
     With `replicas`, `placed` are the shards of one group of ranks, and all groups are played.
 
@@ -267,8 +270,15 @@ def simulate(
         demands.append(mean if ids is None else count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
+    towers = exchange == "sptt" and 1 < network.towers.count < network.world
     builder = Builder(
-        network, workload, software, waits_for_data=conditions.data_loading, capacity=capacity, groups=groups
+        network,
+        workload,
+        software,
+        waits_for_data=conditions.data_loading,
+        capacity=capacity,
+        groups=groups,
+        through_towers=towers,
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")

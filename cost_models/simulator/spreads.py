@@ -14,8 +14,8 @@ from cost_models.resources import WAYS, Resource, Way
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.graph import NONE, Flags, Hubs, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
-from cost_models.simulator.process_groups import ProcessGroups, members, numbered
-from cost_models.simulator.traffic import LinkTraffic
+from cost_models.simulator.process_groups import ProcessGroups, members, numbered, position
+from cost_models.simulator.traffic import CardRate, LinkTraffic
 
 MOST_FLOWS = 8192
 """For which receivers are told apart; more would take longer than a step may be simulated."""
@@ -80,18 +80,20 @@ class Spreads:
         part, turns = groups.part_of_rank, self._network.takes_turns
         if not turns.any() and int(numbered(part, self._port).max()) == int(part.max()):
             return np.zeros_like(part)
-        position = _position(part)
-        return position if (int(position.max()) + 1) * self._network.world <= MOST_FLOWS else self._port
+        places = position(part)
+        return places if (int(places.max()) + 1) * self._network.world <= MOST_FLOWS else self._port
 
-    def beyond(self, groups: ProcessGroups, near: ProcessGroups, way: Way, *, node_sums: bool = False) -> list[Spread]:
+    def beyond(
+        self, groups: ProcessGroups, near: ProcessGroups, way: Way, rate: CardRate = "nic_all_to_all"
+    ) -> list[Spread]:
         """Of every rank with those of its group that are in other domains, and not in its own group of `near`: over
-        cards, and oversubscribed switches above them; `node_sums` have a rate of their own."""
-        key = (groups, near, way, "node sums" if node_sums else "beyond")
+        cards, which achieve this `rate`, and oversubscribed switches above them."""
+        key = (groups, near, way, rate)
         if key not in self._known:
             part, close = groups.part_of_rank, numbered(groups.group_of_rank, near.group_of_rank)
             is_larger = members(close) > members(part)  # one of them holds the other
             here = numbered(is_larger.astype(np.int64), np.where(is_larger, close, part))
-            cards = [self._traffic.own_card(each, node_sums=node_sums) for each in (way, IN if way == OUT else OUT)]
+            cards = [self._traffic.own_card(each, rate=rate) for each in (way, IN if way == OUT else OUT)]
             self._known[key] = self._beyond(groups.group_of_rank, here, self._told_apart(), way, cards)
         return self._known[key]
 
@@ -164,15 +166,6 @@ class Spreads:
 def _apart(switch: Ints) -> Ints:
     """[W] the same, with a number of its own for every rank that has none."""
     return np.where(switch == NONE, int(switch.max()) + 1 + np.arange(len(switch)), switch)
-
-
-def _position(place: Ints) -> Ints:
-    """[W] of each rank among those of its place, from 0."""
-    order = np.argsort(place, kind="stable")
-    first = np.searchsorted(place[order], place[order])
-    position = np.empty_like(place)
-    position[order] = np.arange(len(place)) - first
-    return position
 
 
 def _ports(network: SimulatedNetwork, capacity: Floats) -> Ints:

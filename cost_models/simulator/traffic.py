@@ -1,6 +1,7 @@
 """Traffic between ranks: what a byte on its way takes of ports, cards, and switches above them."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -9,6 +10,10 @@ from cost_models.shards import Floats, Ints
 from cost_models.simulator.graph import NONE, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
+
+CardRate = Literal["nic_all_to_all", "nic_node_sums", "nic_peers"]
+"""Fields of a kind of rank: what a card achieves with all ranks beyond its domain, of sums that the ranks of a node
+have reduced, and with peers alone."""
 
 
 class LinkTraffic:
@@ -51,14 +56,14 @@ class LinkTraffic:
             ),
         ]
 
-    def own_card(self, way: Way, *, reduction: bool = False, node_sums: bool = False) -> list[Use]:
-        """Every rank's traffic over the card that serves it, and its own link where that is the way there; `node_sums`
-        are those that the ranks of a node have reduced."""
+    def own_card(self, way: Way, *, reduction: bool = False, rate: CardRate = "nic_all_to_all") -> list[Use]:
+        """Every rank's traffic over the card that serves it, at this `rate`, and its own link where that is the way
+        there."""
         network = self._network
-        achieved = [kind.nic_node_sums if node_sums else kind.nic_all_to_all for kind in network.kinds]
-        rate = network.of_kind([kind.nic_all_reduce for kind in network.kinds] if reduction else achieved)
-        card = Use(network.number(Resource("nic", way), network.card_of_rank), 1 / rate)
-        return [card, *self._host_link(way, rate, [kind.cards_over_pcie for kind in network.kinds])]
+        achieved = [float(getattr(kind, rate)) for kind in network.kinds]
+        rates = network.of_kind([kind.nic_all_reduce for kind in network.kinds] if reduction else achieved)
+        card = Use(network.number(Resource("nic", way), network.card_of_rank), 1 / rates)
+        return [card, *self._host_link(way, rates, [kind.cards_over_pcie for kind in network.kinds])]
 
     def _above(self, groups: ProcessGroups) -> Iterator[tuple[int, Ints, Floats, Floats]]:
         """(level, [W] switch, [W] share of the rank's traffic beyond its domain that passes it, [W] bytes/s)."""

@@ -22,6 +22,7 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
+from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.torchrec.constants import torchrec_coefficients
 from cost_models.torchrec.estimator import PerfEstimator
@@ -42,8 +43,14 @@ class TorchRecModel(CostModel):
     name = "torchrec"
     quantity = "rating"
 
-    def __init__(self, topology: Topology, workload: Workload, reserve: Reserve = NO_RESERVE) -> None:
-        super().__init__(topology, workload, reserve)
+    def __init__(
+        self,
+        topology: Topology,
+        workload: Workload,
+        reserve: Reserve = NO_RESERVE,
+        exchange: VectorExchange = "flat",
+    ) -> None:
+        super().__init__(topology, workload, reserve, exchange)
         own = self.torchrec_topology = TorchRecTopology.from_topology(topology)
         world = own.world_size
         self.torchrec_tables = TorchRecTables.of(workload, world)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
@@ -11,6 +12,7 @@ from cost_models.workload.dense_part import Dense, Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.towers import Tower, Towers, partition
 from topologies.cluster import LATER, fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError
@@ -220,6 +222,8 @@ class Workload(Record):
     """The fixed overhead of a step, instead of what the software profile says of it. The dense optimizer is a part of
     it, and counts where it takes longer."""
     mode: Literal["training", "inference"] = "training"
+    towers: Annotated[Towers | None, LATER] = None
+    """Tables that keep to one scale-up domain each, and modules between them and the dense part. Unset: none."""
 
     @field_validator("tables")
     @classmethod
@@ -277,6 +281,41 @@ class Workload(Record):
             remedy = f"choose software {others}, or give overhead, the seconds of a step"
             message = f"of {self.software} {what} known, not {self.software_mode}; {remedy}"
             raise ConflictError(message, "software_mode", "software")
+
+    @model_validator(mode="after")
+    def _buildable_towers(self) -> Self:
+        """Modules read one vector of each feature and sample, and the dense part what they give."""
+        if self.towers is None:
+            return self
+        parts = self.tower_parts
+        if not self.towers.has_modules:
+            return self
+        odd = [i for i, table in enumerate(self.tables) if not table.pooled or table.vectors_per_sample % 1]
+        if odd:
+            message = f"{self.tables[odd[0]].name!r} has no fixed number of vectors a sample, as tower modules need it"
+            raise ConflictError(message, "towers.module", f"tables.{odd[0]}")
+        if self.dense.macs_per_sample is not None:
+            message = "modules change what the dense part reads: give its layers instead of its totals"
+            raise ConflictError(message, "towers.module", "dense.macs_per_sample")
+        width = self.dense.bottom_mlp[-1] if self.dense.bottom_mlp else self.tables[0].dim
+        ragged = [part.outputs for part in parts if part.outputs % width]
+        if self.dense.interaction == "dot" and ragged:
+            message = f"interaction 'dot' needs whole vectors of {width} numbers, and a tower gives {ragged[0]}"
+            raise ConflictError(message, "towers.width", "dense.interaction")
+        return self
+
+    @cached_property
+    def tower_parts(self) -> tuple[Tower, ...]:
+        """The towers of the model; none without any."""
+        if self.towers is None:
+            return ()
+        columns = [round(table.vectors_per_sample * table.dim) for table in self.tables]
+        return partition(self.towers, [table.name for table in self.tables], columns)
+
+    @property
+    def tower_modules(self) -> tuple[Tower, ...]:
+        """Those with a module; none where towers leave the model as it is."""
+        return self.tower_parts if self.towers is not None and self.towers.has_modules else ()
 
     @model_validator(mode="after")
     def _one_factor(self) -> Self:

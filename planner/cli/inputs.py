@@ -100,6 +100,7 @@ def policy(
     shardings: str | None = None,
     optimizer_state: str | None = None,
     runtime: str | None = None,
+    exchange: str | None = None,
     max_shards: int | None = None,
     column_multiple: int | None = None,
     pin: Sequence[str] | None = None,
@@ -108,8 +109,8 @@ def policy(
     replicas: str | None = None,
     sync_every: int | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime, --reserve, --replicas and --sync-every take the place of what
-    it says."""
+    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas and --sync-every take the
+    place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -137,6 +138,9 @@ def policy(
         _forbid(document, text)
     if runtime is not None:
         replace(document, ("runtime",), word("--runtime", runtime, get_args(Runtime)), f"--runtime {runtime}")
+    if exchange is not None:
+        chosen_exchange = word("--exchange", exchange, ("flat", "sptt", "auto"))
+        replace(document, ("exchange",), chosen_exchange, f"--exchange {exchange}")
     for text in reserve or ():
         tier, equals, size = text.partition("=")
         if not equals:

@@ -68,6 +68,7 @@ def size(
     tiers: flags.TiersFlag = None,
     shardings: flags.ShardingsFlag = None,
     runtime: flags.RuntimeFlag = None,
+    exchange: flags.OneExchangeFlag = None,
     reserve: flags.ReserveFlag = None,
     effort: Annotated[
         int, typer.Option(metavar="N", min=0, help="Passes of local search where a short search does not decide.")
@@ -93,7 +94,7 @@ def size(
       planner size -t a.yaml -t b.yaml -w w.yaml --fits --prices p.yaml --by price
     """
     question = _question(target_qps, max_step, max_price, max_power, fits=fits, by=by, max_nodes=max_nodes)
-    rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, reserve=reserve)
+    rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, exchange=exchange, reserve=reserve)
     wanted_gap = values.share("--gap", gap)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.model import BATCH_COPY
+from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs
 from planner.diagnosis.priced_options import PricedOptions
 from planner.diagnosis.reasons import Contributor, PlanReasons, StageReasons, TableReasons
@@ -60,8 +61,9 @@ class Explainer:
         helpful = tuple(gains(self.model, self._loads.placed))
         above = self._above_parts(stages, paid_s)
         by_branching, elsewhere = (None, None) if above is None else (max(above, 0.0), min(above, 0.0))
+        exchange = exchange_reasons(self._plan, self.model, self._loads.placed)
         costs = fixed_costs(self.model)
-        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs)
+        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs, exchange)
 
     def _is_bound_by_copy(self) -> bool:
         """Whether the bound is the time of the batch copy, whatever else is proven."""

@@ -49,12 +49,16 @@ _ON_DEVICE = {
     "dense": "matrix products",
     "gradient_dist": "bottom MLP, backward",
     "lookup_backward": "launch of the update's kernels",
+    "tower_forward": "modules of towers, forward",
+    "tower_backward": "modules of towers, backward",
 }
 _ELSEWHERE = {
     "input_dist": "copy of the batch to the devices",
     "cache_fetch": "first answers of memories",
     "dense": "dense gradients on the links",
     "all_reduce": "dense gradients on the links",
+    "output_dist": "outputs of towers to their peers",
+    "gradient_dist": "gradients of these",
 }
 
 

@@ -190,7 +190,7 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     alone = len(topology.nodes) == 1
     counts = [count for count in group.node_counts(most, is_alone=alone) if count > group.count]
     of = "" if alone else f" in group {group.name}"
-    if not counts:
+    if not counts or now.workload.towers is not None:  # of which there are as many as there are hosts
         return
 
     def at(step: int) -> Change | None:

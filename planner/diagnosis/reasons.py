@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cost_models.model import CostModel
 from cost_models.resources import Resource
 from cost_models.shards import MemoryTier, PlacementTier, Sharding
+from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import FixedCost
 from planner.diagnosis.sensitivity import Gain
 from planner.document.plan import StageTime, TablePlan
@@ -61,6 +62,8 @@ class PlanReasons:
     gains: tuple[Gain, ...]
     fixed: tuple[FixedCost, ...] = ()
     """Fixed costs of the step; ratings have none."""
+    exchange: ExchangeReasons | None = None
+    """None where the policy asks for the flat exchange of vectors."""
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,9 @@ class _ChangedProblems:
 
     def _problem(self, inputs: PlanningInputs) -> Problem:
         """All that is feasible or not about some inputs: the same model, options and problem as a plan's."""
-        model = MemoryModel(planning_model(self._model.name, inputs.topology, inputs.workload, inputs.policy))
+        model = MemoryModel(
+            planning_model(self._model.name, inputs.topology, inputs.workload, inputs.policy, self._model.exchange)
+        )
         if inputs.same_blocks:
             return within_capacity(replace(self._uncapped, pool_capacity=model.memory_capacity))
         return within_capacity(uncapped_problem(model, enumerate_options(model, inputs.policy)))

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainSerializer
 
 from cost_models.shards import PlacementTier
+from cost_models.stages import VectorExchange
 from planner.formulation.option_space import FEW_CUTS, Cuts
 from planner.formulation.policy import Policy
 from topologies.documents import Record
@@ -59,6 +60,8 @@ class Provenance(Record):
     """What the plan was allowed to use; keys at their default are left out."""
     policy_fingerprint: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     """Content hash over all fields of the policy; unset in plans from before there was one."""
+    exchange: Annotated[VectorExchange, Field(exclude_if=lambda exchange: exchange == "flat")] = "flat"
+    """How vectors are exchanged: what the policy says or, of what it leaves open, the one with the shorter step."""
     cuts: Cuts = Field(default_factory=lambda: FEW_CUTS)
     """The column cuts that were options. The lower bound is one on plans of these cuts."""
     warnings: Annotated[tuple[str, ...], Field(default=(), exclude_if=lambda value: not value)]

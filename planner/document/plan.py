@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from cost_models.shards import PlacementTier, Sharding, StatePlace
+from cost_models.stages import VectorExchange
 from cost_models.workload.dense_part import Dtype
 from planner.document.certificates import Proof
 from planner.document.files import faults_located, read_json, write_file
@@ -139,6 +140,16 @@ class RankPlan(Record):
     """Per stage, on the resources that the rank uses."""
 
 
+class OtherExchange(Record):
+    """The best plan and the bound under the other exchange of vectors that the policy leaves open."""
+
+    exchange: VectorExchange
+    step_s: float
+    lower_bound_s: float
+    proof: Proof
+    """Why no placement is faster than that, from the options of this plan."""
+
+
 class Plan(Record):
     """A plan, or the proof that there is none."""
 
@@ -155,6 +166,9 @@ class Plan(Record):
     provenance: Provenance
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
+    other_exchange: Annotated[OtherExchange | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a policy that leaves the exchange open: what is proven under the other one, which the lower bound covers,
+    too."""
     infeasibility: Annotated[Infeasibility | None, Field(exclude_if=lambda value: value is None)] = None
     unplaced: Annotated[Unplaced | None, Field(exclude_if=lambda value: value is None)] = None
     moves: Annotated[Moves | None, Field(exclude_if=lambda value: value is None)] = None
@@ -174,6 +188,8 @@ class Plan(Record):
         parts.append(f'"provenance":{_dump(self.provenance)}')
         if self.proof is not None:
             parts.append(f'"proof":{_dump(self.proof)}')
+        if self.other_exchange is not None:
+            parts.append(f'"other_exchange":{_dump(self.other_exchange)}')
         if self.infeasibility is not None:
             parts.append(f'"infeasibility":{_dump(self.infeasibility)}')
         if self.unplaced is not None:

@@ -7,6 +7,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
+from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan, TablePlan
@@ -30,8 +31,14 @@ def planned_topology(plan: Plan, source: str = "") -> Topology:
 def planned_model(plan: Plan) -> CostModel:
     """The costs that the plan was computed under. Raises InputError as `planned_inputs` does, and for groups of ranks
     that cannot be."""
+    return model_under(plan, plan.provenance.exchange)
+
+
+def model_under(plan: Plan, exchange: VectorExchange) -> CostModel:
+    """The same costs under this exchange of vectors."""
     origin = plan.provenance
-    return model_of_replicas(origin.cost_model, *planned_inputs(plan), origin.policy, planned_replicas(plan))
+    inputs = origin.cost_model, *planned_inputs(plan), origin.policy
+    return model_of_replicas(*inputs, planned_replicas(plan), exchange)
 
 
 def planned_replicas(plan: Plan) -> Replicas | None:

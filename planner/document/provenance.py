@@ -36,6 +36,7 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         seed=seed,
         policy=policy,
         policy_fingerprint=fingerprint(policy),
+        exchange=model.exchange,
         cuts=options.cuts,
         warnings=software_warnings(model.workload, policy),
         cache_fractions={} if options.fractions is None else _written(model, options.fractions),

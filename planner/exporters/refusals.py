@@ -40,6 +40,10 @@ class Placed:
 def refuse(placed: Placed, runtime: Runtime) -> None:
     """Raise InputError with every table that the runtime does not execute correctly, and why."""
     expect_own_tables(placed)
+    exchange = placed.model.exchange
+    if exchange not in RUNTIMES[runtime].exchanges:
+        message = f"{runtime} has no exchange {exchange}, and the plan is made for it; plan with --exchange flat"
+        raise InputError.at(placed.source, message, path="provenance.exchange")
     faults = [
         Fault(placed.source, 0, 0, f"tables.{number}", f"{runtime} cannot execute table {table.name!r}: {reason}")
         for number, table in enumerate(placed.plan.tables)

@@ -20,6 +20,7 @@ from cost_models.shards import (
     Floats,
     Ints,
 )
+from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
@@ -27,6 +28,7 @@ from planner.formulation.replica_choices import the_choice
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
+from topologies.errors import InputError
 
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
@@ -76,19 +78,34 @@ class AllowedChoices:
         return "; ".join(words for words, tables in self.rules if tables[table])
 
 
-def planning_model(name: str, topology: Topology, workload: Workload, policy: Policy) -> CostModel:
-    """The cost model with the policy's reserve taken from its memory, and its only choice of replicas.
+def planning_model(
+    name: str, topology: Topology, workload: Workload, policy: Policy, exchange: VectorExchange | None = None
+) -> CostModel:
+    """The cost model with the policy's reserve taken from its memory, its only choice of replicas, and the exchange of
+    vectors that it says, or that was chosen where it leaves one open.
 
-    Raises InputError for an unknown name, and for a policy that leaves a choice of replicas.
+    Raises InputError for an unknown name, for an exchange that the cluster does not have, and for one that is open, as
+    for a choice of replicas.
     """
-    return model_of_replicas(name, topology, workload, policy, the_choice(policy.replicas, topology, workload))
+    replicas = the_choice(policy.replicas, topology, workload)
+    return model_of_replicas(name, topology, workload, policy, replicas, exchange)
 
 
 def model_of_replicas(
-    name: str, topology: Topology, workload: Workload, policy: Policy, replicas: Replicas | None
+    name: str,
+    topology: Topology,
+    workload: Workload,
+    policy: Policy,
+    replicas: Replicas | None,
+    exchange: VectorExchange | None = None,
 ) -> CostModel:
     """The same with one of the choices of replicas."""
-    return cost_model(name, topology, workload, policy.reserve.amounts(), replicas)
+    if exchange is None:
+        if policy.exchange == "auto":
+            message = "auto is for `planner plan`, which plans under each; give flat or sptt here"
+            raise InputError.at("policy", message, path="exchange")
+        exchange = policy.exchange
+    return cost_model(name, topology, workload, policy.reserve.amounts(), exchange, replicas)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from planner.formulation.precision_rules import PrecisionRules
 from planner.problem.numbers import Bools
 from topologies.documents import Document
 from topologies.errors import InputError
+from topologies.fabric import Fabric
 
 AVERAGED_BY_TORCHREC: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
 """Optimizers of embeddings whose copies DMPCollection can keep together (`_cache_sync_tensors`, TorchRec 1.8.0)."""
@@ -73,6 +74,7 @@ class _Resolver(Narrowing):
         }
         self._apply_runtime()
         self._apply_replicas()
+        self._apply_towers()
         every = np.ones(len(self.names), dtype=bool)
         self._apply((), self.policy, every)
         for number, rule in enumerate(self.policy.tables):
@@ -104,6 +106,14 @@ class _Resolver(Narrowing):
             rules=tuple(self.rules),
             **self.numbers,
         )
+
+    def _apply_towers(self) -> None:
+        """The tables of each tower stay on the ranks of one scale-up domain."""
+        for number, tower in enumerate(self.model.workload.tower_parts):
+            tables = np.isin(np.arange(len(self.names)), tower.tables)
+            words = f"tower {number} of the workload"
+            self.keep_within(("towers",), words, tables, Fabric(self.model.topology).domain_of_rank == number)
+            self.rules.append((words, tables))
 
     def _apply_runtime(self) -> None:
         runtime, model = self.policy.runtime, self.model

@@ -48,6 +48,10 @@ class Formulation:
         """The same with other sizes of caches."""
         return Formulation.of(self.model, self.options.choices, fractions, self.options.cuts)
 
+    def under(self, model: CostModel) -> "Formulation":
+        """The same options at the costs of another model that supports them, too."""
+        return Formulation.of(model, self.options.choices, self.options.fractions, self.options.cuts)
+
     def with_sharding(self, sharding: int) -> "Formulation":
         """The same with one sharding alone."""
         choices = self.options.choices

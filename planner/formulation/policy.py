@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from cost_models.amounts import Amount, Reserve
 from cost_models.shards import (
@@ -25,6 +25,7 @@ from cost_models.shards import (
     Sharding,
     StatePlace,
 )
+from cost_models.stages import VectorExchange
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
@@ -32,7 +33,7 @@ from cost_models.workload.words import Dtype
 from planner.formulation.replica_choices import ReplicaChoices
 from topologies.cluster import LATER
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
-from topologies.errors import InputError, shown
+from topologies.errors import ConflictError, InputError, shown
 from topologies.shelf import what_is_missing
 from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity
 
@@ -140,6 +141,7 @@ Kept = Annotated[
     WithJsonSchema({"type": ["string", "number"], "examples": ["10%", "4GiB"]}),
 ]
 Runtime = Literal["torchrec", "hugectr", "any"]
+Exchange = VectorExchange | Literal["auto"]
 
 
 class Limits(Record):
@@ -211,6 +213,10 @@ class Policy(Limits):
     unless the workload's user chose one."""
     tiers: Tiers = USUAL_TIERS
     shardings: Shardings = SHARDINGS
+    exchange: Annotated[Exchange, Field(exclude_if=lambda exchange: exchange == "flat")] = "flat"
+    """How vectors come to the ranks of their samples, and gradients back: at once (flat), inside each scale-up domain
+    first and then among the ranks at one place in all domains (sptt), or whichever makes the step shorter (auto). No
+    runtime that we know exchanges as sptt does: with one, auto means flat."""
     reserve: PolicyReserve = PolicyReserve()
     tables: tuple[TableRule, ...] = ()
     colocate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
@@ -219,6 +225,16 @@ class Policy(Limits):
     """Groups of tables of which no two have shards on the same rank; or on the same node."""
     replicas: Annotated[ReplicaChoices | None, LATER] = None
     """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
+
+    @model_validator(mode="after")
+    def _exchange_of_runtime(self) -> Self:
+        if self.runtime != "any" and self.exchange not in ("auto", *RUNTIMES[self.runtime].exchanges):
+            message = f"{self.exchange} is no exchange of {self.runtime}; give flat, or leave the runtime out"
+            raise ConflictError(message, "exchange", "runtime")
+        if self.replicas is not None and self.exchange != "flat":
+            message = f"groups of ranks (replicas) exchange flat, not by {self.exchange}; leave one of both out"
+            raise ConflictError(message, "exchange", "replicas")
+        return self
 
 
 @dataclass(frozen=True)
@@ -240,6 +256,9 @@ class RuntimeRules:
     """Tiers that may hold rows in fp32, whatever the table is stored in: what a stated `precision_cache` needs."""
     state_places: tuple[StatePlace, ...] = ("with_table",)
     """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
+    exchanges: tuple[VectorExchange, ...] = ("flat",)
+    """Exchanges of vectors. Neither groups the ranks of a place across hosts (TorchRec's comm.py has process groups
+    within and across nodes for table_row_wise alone)."""
 
     def dtypes_in(self, mode: str) -> tuple[Dtype, ...]:
         """Formats of stored rows in a workload of this mode."""
@@ -272,7 +291,14 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     "hugectr": RuntimeRules(
         ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32",)
     ),
-    "any": RuntimeRules(PLACEMENT_TIERS, SHARDINGS, 1, precise_caches=PLACEMENT_TIERS, state_places=STATE_PLACES),
+    "any": RuntimeRules(
+        PLACEMENT_TIERS,
+        SHARDINGS,
+        1,
+        precise_caches=PLACEMENT_TIERS,
+        state_places=STATE_PLACES,
+        exchanges=("flat", "sptt"),
+    ),
 }
 
 

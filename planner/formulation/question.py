@@ -5,14 +5,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cost_models.model import CostModel
+from cost_models.registry import COST_MODELS, why_flat
 from cost_models.replicas import Replicas
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
+from cost_models.stages import VectorExchange
+from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import model_of_replicas, planning_model
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
-from planner.formulation.policy import Policy, narrow, policy_document
+from planner.formulation.policy import RUNTIMES, Policy, narrow, policy_document
 from planner.formulation.replica_choices import candidates
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
@@ -42,6 +45,17 @@ class Question:
         policy = validate(written_policy, Policy)
         return cls(topology, priced_as_run(workload, policy), policy, cost_model, written_policy)
 
+    @property
+    def exchanges(self) -> tuple[VectorExchange, ...]:
+        """The exchanges of vectors that are to be planned for."""
+        if self.policy.exchange != "auto":
+            return (self.policy.exchange,)
+        return open_exchanges(self.cost_model, self.topology, self.workload, self.policy)
+
+    def settled(self, exchange: VectorExchange) -> "Question":
+        """The same question under one exchange."""
+        return replace(self, policy=self.policy.model_copy(update={"exchange": exchange}))
+
     def model(self) -> CostModel:
         """What placements cost. Raises InputError for an unknown cost model, or an open choice of replicas."""
         inputs = self.cost_model, self.topology, self.workload, self.policy
@@ -59,6 +73,19 @@ class Question:
         options = enumerate_options(model, allowed_choices(model, self.policy, self.written_policy))
         tell("what each way costs", None, None)
         return Formulation.of_options(model, options)
+
+
+def open_exchanges(
+    cost_model: str, topology: Topology, workload: Workload, policy: Policy
+) -> tuple[VectorExchange, ...]:
+    """The exchanges among which `auto` chooses: one where the runtime, the cost model, the cluster or the model has no
+    other."""
+    there = RUNTIMES[policy.runtime].exchanges
+    if workload.tower_modules:
+        return there[-1:]
+    if cost_model not in COST_MODELS or why_flat(cost_model, topology) or not has_towers(topology, "sptt"):
+        return there[:1]
+    return there
 
 
 def narrowed_policy(

@@ -24,12 +24,13 @@ from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
+from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.limits import Clock, SearchLimits
-from planner.solvers.search import resumed, solve
+from planner.solvers.search import better, resumed, solve
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
@@ -61,6 +62,10 @@ class Searched:
     best_step_s: float | None = None
     """That of the best placement found, of which something may be given up; None where there is none."""
 
+    def placement_in(self, formulation: Formulation) -> Placement | None:
+        """The placement, where the blocks of a formulation are the same."""
+        return self.outcome.placement if self.formulation.options.cuts == formulation.options.cuts else None
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -70,6 +75,9 @@ class Pipeline:
     limits: SearchLimits
     steps: Steps = Steps()
     progress: Progress | None = None
+    start: Searched | None = None
+    """What was found from the same options under another exchange of vectors: searched from, too, where it is better
+    than what a search finds."""
 
     def refined(
         self,
@@ -87,17 +95,30 @@ class Pipeline:
         """The outcome of a search, over every column cut where nothing fits among fewer, and at the protocols that its
         plan takes; its bound is one at all protocols."""
         clock = Clock(self.limits)
+        other = self.start or self._solved_flat(formulation)
 
         def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
             limits, tell = self._search_limits.left_of(clock), capped(self.progress, elsewhere_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
-            return solve(formulation.problem, limits, tell, restrictions(formulation.options))
+            found = solve(formulation.problem, limits, tell, restrictions(formulation.options))
+            known = None if other is None else other.placement_in(formulation)
+            if known is None or found.step_s is None or load_state(formulation.problem, known).step_s() >= found.step_s:
+                return found
+            return better(found, resumed(formulation.problem, known, self._search_limits.left_of(clock), tell))
 
         _, (formulation, outcome) = widened(
             formulation, lambda each: searched(each, search, self.limits.gap), lambda result: result[1].status
         )
         return Searched(formulation, outcome, outcome.step_s)
+
+    def _solved_flat(self, formulation: Formulation) -> "Searched | None":
+        """What a search finds for the flat exchange of vectors, in half of the time; None where it is flat."""
+        flat = formulation.model.with_flat_exchange()
+        if flat is None:
+            return None
+        half = replace(self.limits, time_limit_s=self.limits.time_limit_s / 2)
+        return replace(self, limits=half, progress=None).solved(formulation.under(flat))
 
     @property
     def _search_limits(self) -> SearchLimits:

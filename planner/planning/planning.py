@@ -12,6 +12,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
+from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.remedy_finder import RemedyFinder
@@ -111,24 +112,45 @@ def _planned(
     question: Question, limits: SearchLimits, terms: FormerTerms | None, progress: Progress | None, *, simulate: bool
 ) -> Plan:
     """The plan for a question, following a former one on its terms where there is one."""
+
+    def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
+        return _planned_under(asked, limits, terms, progress, former)
+
+    plan = planned_under_each(question, limits, under)
+    return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
+
+
+def _planned_under(
+    question: Question,
+    limits: SearchLimits,
+    terms: FormerTerms | None,
+    progress: Progress | None,
+    former: PlannedUnder | None,
+) -> PlannedUnder:
+    """The plan under the one exchange that a question settles, not simulated: from the options of the `former` plan
+    under another exchange, where there is one."""
     tell = progress or (lambda *_: None)
-    formulation = question.formulation(tell)
+    formulation = question.formulation(tell) if former is None else former.formulation.under(question.model())
     model = formulation.model
     following = None if terms is None else Following(terms, terms.migration(model))
     clock = TimeLimit(limits.time_limit_s, limits.stop)
     tell("sizes of caches", None, None)
-    steps = Steps(finishes=following is None, simulates=simulate)
-    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model))
+    steps = Steps(finishes=following is None)
+    start = None if former is None else former.searched
+    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), start)
     former_fractions = None if following is None else following.migration.cache_fractions()
-    formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
+    if former is None:
+        formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
     pipeline = replace(pipeline, limits=replace(limits, time_limit_s=clock.left_s()))
     remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
     if following is not None:
-        return pipeline.simulated(following.planned(pipeline, formulation, remedies, clock.ended))
+        plan = following.planned(pipeline, formulation, remedies, clock.ended)
+        return PlannedUnder(plan, formulation, None)
     tell("the relaxation", None, None)
     searched = pipeline.planned(formulation)
     helpful = remedies.of(searched.outcome)
-    return pipeline.simulated(pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended))
+    plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
+    return PlannedUnder(plan, searched.formulation, searched)
 
 
 def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
+from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
@@ -17,7 +18,7 @@ from planner.reports.replicas import choices_table, groups_words
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
-from topologies.units import format_bytes
+from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +50,8 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console", others: Se
         console.print()
         console.print(choices_table(plan, plan.replicas, others))
         console.print()
+    if reasons.exchange is not None:
+        _render_exchange(plan, reasons.exchange, console)
     table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("bound by", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
@@ -62,7 +65,7 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console", others: Se
         table.add_row("branching", "", amount(reasons.branching_bound_s, model), "", "whole blocks on single ranks")
     if reasons.other_protocols_s:
         less = amount(-reasons.other_protocols_s, model)
-        table.add_row("other protocols", "", f"-{less}", "", "plans whose exchanges take these")
+        table.add_row(*_elsewhere(plan, less))
     console.print(table)
     console.print()
     for each in reasons.stages:
@@ -85,6 +88,41 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     console.print()
     render_mixing(plan.objective, console)
     render_error_bar(plan.objective, console)
+
+
+def _elsewhere(plan: Plan, less: str) -> tuple[str, str, str, str, str]:
+    """The row of what other plans may take less, of which the bound is one, too."""
+    other, objective = plan.other_exchange, plan.objective
+    if other is not None and objective is not None and objective.lower_bound_s >= other.lower_bound_s:
+        return "other exchange", "", f"-{less}", "", f"plans of the exchange {other.exchange}"
+    return "other protocols", "", f"-{less}", "", "plans whose exchanges take these"
+
+
+def _render_exchange(plan: Plan, reasons: ExchangeReasons, console: "Console") -> None:
+    """Which exchange of vectors the plan has, why, and what it takes."""
+    exchange, chosen = plan.provenance.exchange, " (auto)" if reasons.is_chosen else ""
+    if reasons.only is not None or reasons.own is None or reasons.other is None:
+        console.print(f"Vectors are exchanged {exchange}{chosen}: {reasons.only}.")
+        console.print()
+        return
+    own, other, best = reasons.own, reasons.other, reasons.best_other
+    words = f"Vectors are exchanged {exchange}{chosen}"
+    if best is not None:
+        words += f": the best plan found under {best.exchange} takes {format_seconds(best.step_s)}"
+        words += f", and none takes less than {format_seconds(best.lower_bound_s)}"
+    console.print(f"{words}.")
+    console.print(
+        f"Placed like this, {other.exchange} takes {format_seconds(other.step_s)}:"
+        f" {format_seconds(other.exchanges_s)} in exchanges of vectors, {exchange} {format_seconds(own.exchanges_s)}."
+    )
+    for each in (own, other):
+        peers, rate = counted(each.peers, "peer"), format_bytes(each.card_bytes_per_s)
+        console.print(f"  {each.exchange}: {peers} of a rank beyond its domain, {rate}/s of a card")
+    for part in reasons.rearranging:
+        if part.seconds > 0:
+            term = part.term.replace("_", " ")
+            console.print(f"  sptt: {term} takes up to {format_seconds(part.seconds)}, in {part.stage}")
+    console.print()
 
 
 def _resource(each: StageReasons, model: CostModel) -> str:
@@ -271,6 +309,21 @@ def plan_document(plan: Plan, reasons: PlanReasons, others: Sequence[OtherReplic
             for memory in reasons.memory
         ],
         "gains": [{"resource": gain.resource, "step_s": gain.step_s, "saved": gain.saved} for gain in reasons.gains],
+        **({} if reasons.exchange is None else {"exchange": _exchange_document(plan, reasons.exchange)}),
+    }
+
+
+def _exchange_document(plan: Plan, reasons: ExchangeReasons) -> dict[str, object]:
+    """Why vectors are exchanged as they are, as plain data."""
+    best = reasons.best_other
+    return {
+        "exchange": plan.provenance.exchange,
+        "is_chosen": reasons.is_chosen,
+        "only": reasons.only,
+        "own": None if reasons.own is None else asdict(reasons.own),
+        "other": None if reasons.other is None else asdict(reasons.other),
+        "best_other": None if best is None else best.model_dump(mode="json", exclude={"proof"}),
+        "rearranging": [asdict(part) for part in reasons.rearranging],
     }
 
 

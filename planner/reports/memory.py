@@ -18,6 +18,7 @@ from cost_models.shards import (
     MemoryTier,
     PlacedShards,
 )
+from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
@@ -61,7 +62,8 @@ def of_plan(plan: Plan) -> list[Record]:
 
 def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
-    model = planning_model(StepModel.name, topology, workload, policy or Policy())
+    exchange: VectorExchange = "sptt" if workload.tower_modules else "flat"  # takes the same bytes
+    model = planning_model(StepModel.name, topology, workload, policy or Policy(), exchange)
     return _records(model, _whole_tables(model))
 
 

@@ -155,6 +155,8 @@ def _option_space(plan: Plan, objective: Objective) -> str:
 
 def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterator[str]:
     """Whether a clock ended the search, and what was given up of the best step found."""
+    if (exchange := _exchange(plan)) is not None:
+        yield exchange
     ended = plan.provenance.ended_by_time
     if ended:
         yield f"a time limit ended the {' and the '.join(ended)}; repeats may differ"
@@ -162,6 +164,17 @@ def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterato
         what = "fewer moved bytes" if plan.moves is not None else "emptier ranks and tables in fewer blocks"
         share = objective.given_up_s / objective.best_step_s
         yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
+
+
+def _exchange(plan: Plan) -> str | None:
+    """How vectors are exchanged, where that is not as in any plan."""
+    origin, other = plan.provenance, plan.other_exchange
+    if other is not None:
+        return (
+            f"Vectors are exchanged {origin.exchange} (auto): the best plan found under {other.exchange} takes"
+            f" {format_seconds(other.step_s)}, bound {format_seconds(other.lower_bound_s)}."
+        )
+    return None if origin.policy.exchange == "flat" else f"Vectors are exchanged {origin.exchange}."
 
 
 def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> TextGrid:

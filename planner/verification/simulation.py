@@ -45,6 +45,7 @@ def simulate_plan(
         placed_shards(plan),
         replicas=planned_replicas(plan),
         steps=steps,
+        exchange=plan.provenance.exchange,
         conditions=conditions,
         observe=observe,
         progress=progress,

@@ -5,7 +5,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
 from planner.formulation.option_space import EVERY_CUT
+from planner.formulation.question import open_exchanges
 
 
 class Unchecked(NamedTuple):
@@ -63,8 +65,18 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
         yield Unchecked("simulated", UNSTATED)
     if plan.replicas is not None and plan.replicas.others:
         yield Unchecked("replicas.others.*", "of other choices that they fit their verdicts; a search is not repeated")
+    if plan.other_exchange is not None:
+        yield Unchecked("other_exchange.step_s", OF_THE_SEARCH)
+    elif objective is not None and plan.provenance.policy.exchange == "auto" and _has_choice(plan):
+        yield Unchecked("provenance.exchange", f"the bound covers {plan.provenance.exchange} alone")
     if plan.status == "timeout":
         yield Unchecked("status", "that nothing was found in time, and that the memory suffices as a whole")
+
+
+def _has_choice(plan: Plan) -> bool:
+    """Whether the policy leaves more than one exchange of vectors open."""
+    origin = plan.provenance
+    return len(open_exchanges(origin.cost_model, *planned_inputs(plan), origin.policy)) > 1
 
 
 def _of_tables(plan: Plan, *, has_folder: bool) -> Iterator[Unchecked]:

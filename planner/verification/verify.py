@@ -37,6 +37,7 @@ from planner.formulation.option_space import Space
 from planner.formulation.options import fixed_fractions
 from planner.formulation.software import software_warnings
 from planner.verification.error_bars import faults_of_error_bars
+from planner.verification.exchanges import exchange_faults, other_exchange_faults
 from planner.verification.figures import (
     ROUNDED,
     TOLERANCE,
@@ -71,6 +72,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     """
     model, policy = planned_model(plan), plan.provenance.policy
     faults = [*_sources(plan.provenance, model.cluster, model.stated_workload), *_status(plan)]
+    faults += exchange_faults(plan, model.topology, model.workload)
     faults += _coefficients(plan, model)
     faults += _warnings(plan, model.stated_workload)
     faults += faults_of_replicas(plan, model)
@@ -100,6 +102,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += _options(plan, model, choices)
     faults += faults_of_error_bars(plan, model)
     faults += _proof(plan, model, choices)
+    faults += other_exchange_faults(plan, choices)
     faults += _moves(plan, model, choices, former)
     faults += simulation_faults(plan)
     faults += [] if folder is None else faults_of_files(plan, Path(folder))
@@ -242,7 +245,7 @@ def _status(plan: Plan) -> Iterator[str]:
         yield f"status: {plan.status} {'without' if is_placed else 'with'} an objective"
     if plan.objective is None and (plan.stages or plan.tables or plan.ranks):
         yield "status: stages, tables or ranks without an objective"
-    if plan.objective is None and (plan.simulated or plan.proof):
+    if plan.objective is None and (plan.simulated or plan.proof or plan.other_exchange):
         yield "status: a simulated step or the proof of a bound without an objective"
     if plan.status == "optimal" and plan.objective is not None and plan.objective.gap > OPTIMAL_GAP + TOLERANCE:
         yield f"status: optimal, with a gap of {plan.objective.gap!r}"

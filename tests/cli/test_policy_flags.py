@@ -74,3 +74,33 @@ def test_flags_that_say_nothing_useful(run, starter, words, said):
     result = run("plan", "-t", starter / "topology.yaml", *words)
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.slow
+def test_an_exchange_by_a_flag(run, starter, tmp_path):
+    """It is in the plan; `explain` says why, and an export that cannot run it what to do."""
+    plan, topology = tmp_path / "plan.json", starter / "topology.yaml"
+    whole = ("--tiers", "hbm", "--shardings", "table_wise")
+    made = run("plan", "-t", topology, *whole, "--exchange", "sptt", "--effort", 0, "-q", "-o", plan)
+    assert made.exit_code == 0, made.stderr
+    assert "Vectors are exchanged sptt." in made.stdout
+    assert json.loads(plan.read_text())["provenance"]["exchange"] == "sptt"
+    explained = run("explain", plan).stdout
+    assert "Placed like this, flat takes" in explained
+    assert "sptt: permute takes up to" in explained
+    assert run("verify", plan).exit_code == 0
+    refused = run("export", plan, "--to", "torchrec", "-o", tmp_path / "sharding.json")
+    assert refused.exit_code == 3
+    assert "plan with --exchange flat" in refused.stderr
+
+
+def test_an_exchange_that_no_runtime_has_is_refused(run, starter):
+    """Beside a runtime, in a study's commands, and where there is no such word."""
+    topology = starter / "topology.yaml"
+    result = run("plan", "-t", topology, "--exchange", "sptt", "--runtime", "torchrec")
+    assert result.exit_code == 3
+    assert "sptt is no exchange of torchrec" in result.stderr
+    assert run("plan", "-t", topology, "--exchange", "towers").exit_code == 2
+    sized = run("size", "-t", topology, "--max-step", "20ms", "--max-nodes", 2, "--exchange", "auto")
+    assert sized.exit_code == 3
+    assert "auto is for `planner plan`" in sized.stderr
