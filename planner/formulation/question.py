@@ -11,7 +11,7 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
-from planner.formulation.policy import Policy, narrow, policy_document
+from planner.formulation.policy import Policy, narrow, offered, policy_document
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
@@ -35,7 +35,7 @@ class Question:
         cls, topology: Topology, workload: Workload, written_policy: Document, cost_model: str = "physical"
     ) -> "Question":
         """The question with a policy as it was written, and the workload in the software profile of its runtime."""
-        policy = validate(written_policy, Policy)
+        policy = offered(validate(written_policy, Policy), topology, cost_model)
         return cls(topology, priced_as_run(workload, policy), policy, cost_model, written_policy)
 
     def model(self) -> CostModel:
