@@ -10,7 +10,7 @@ from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
 from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
-from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats
+from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats, Ints
 from cost_models.tables import LENGTH_BYTES, Tables
 
 _REVERSED = {LINK_OUT: LINK_IN, LINK_IN: LINK_OUT, NIC_OUT: NIC_IN, NIC_IN: NIC_OUT}
@@ -22,6 +22,16 @@ def _exchanged(blocks: Blocks) -> Floats:
     return np.where(blocks.sharding == DATA_PARALLEL, 0.0, 1.0)
 
 
+def _holders(blocks: Blocks, kind: RankKind) -> tuple[Ints, Ints | int]:
+    """[n] ranks that hold a part of each block, and how many groups of ranks these are: each sums, and sends, by
+    itself."""
+    size = np.array([group.size for group in kind.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
+    if blocks.holders is None:
+        return size, 1
+    holders = np.where(blocks.holders > 0, blocks.holders, size)
+    return holders, holders // size
+
+
 def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, port: float | None = None) -> Loads:
     """Every rank sends the ids of its samples to the holders of the rows, and their numbers to each holder.
 
@@ -30,7 +40,7 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
     world, moving = kind.world, _exchanged(blocks)
     ids = tables.lookups_per_sample[blocks.table] * tables.id_bytes[blocks.table] * moving
     lengths = tables.features[blocks.table] * LENGTH_BYTES * moving
-    holders = np.array([group.size for group in kind.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
+    holders, _ = _holders(blocks, kind)
     got, got_lengths = (all_to_all(world, batching.global_samples * each / world.size) for each in (ids, lengths))
     sent = all_to_all(world, batching.samples_per_rank * (ids + holders * lengths) / world.size)
     link, nic = kind.link_all_to_all if port is None else port, kind.nic_all_to_all
@@ -81,7 +91,8 @@ def _exchange(
     element_sizes: tuple[float, float],
     port: float | None,
 ) -> Loads:
-    """The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond them.
+    """The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond them; where it
+    is on several nodes, the ranks of each do, and what they send is added up where it arrives.
 
     `element_sizes` are bytes of a number of whole vectors, and of sums.
     """
@@ -93,6 +104,7 @@ def _exchange(
         tables.outputs_per_sample[blocks.table] * blocks.columns * element_bytes * _exchanged(blocks) * slowdown
     )
     whole = batching.global_samples * per_sample
+    _, groups = _holders(blocks, kind)
     none = np.zeros(len(blocks))
     out_port, out_card, in_port, in_card, in_port_all, in_card_all = (none.copy() for _ in range(6))
     for number, holders in enumerate(kind.extents):
@@ -106,9 +118,9 @@ def _exchange(
     link, nic = kind.link_all_to_all if port is None else port, kind.nic_all_to_all
     loads = {
         LINK_OUT: BlockLoad(fixed=out_port) / link,
-        LINK_IN: BlockLoad(fixed=in_port, everywhere=in_port_all) / link,
+        LINK_IN: BlockLoad(fixed=in_port, everywhere=in_port_all * groups) / link,
         NIC_OUT: BlockLoad(fixed=out_card) / nic,
-        NIC_IN: BlockLoad(fixed=in_card, everywhere=in_card_all) / nic,
+        NIC_IN: BlockLoad(fixed=in_card, everywhere=in_card_all * groups) / nic,
     }
     own = np.where(extent == RANK, batching.samples_per_rank * per_sample, 0.0)
     return _in_turns(loads, BlockLoad(fixed=own, everywhere=own / world.size) / link, kind)

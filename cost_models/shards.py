@@ -55,8 +55,9 @@ Sharding = Literal[
     "table_row_wise",
     "table_column_wise",
     "grid_shard",
+    "multi_node_row_wise",
 ]
-"""TorchRec's names for the seven ways to cut a table."""
+"""TorchRec's names for its seven ways to cut a table; and rows over several, but not all, nodes."""
 Reach = Literal["rank", "group", "world"]
 """One rank at a choice of all; a group of ranks (rows cut) at a choice of several groups; all ranks (rows cut or
 replicated)."""
@@ -95,6 +96,8 @@ class ShardingRow:
     """Column blocks that it cuts a table into at most; None for as many as its columns allow."""
     is_within_node: bool = False
     """Whether it keeps the ranks of a column block, or all column blocks of a table, to one node."""
+    cuts_into_sites: bool = False
+    """Whether the rows of a column block are first cut into parts, each of which is on another site of the extent."""
 
 
 SHARDING_ROWS: dict[Sharding, ShardingRow] = {
@@ -105,12 +108,24 @@ SHARDING_ROWS: dict[Sharding, ShardingRow] = {
     "table_row_wise": ShardingRow(NODE, most_blocks=1, is_within_node=True),
     "table_column_wise": ShardingRow(RANK, is_within_node=True),
     "grid_shard": ShardingRow(NODE, least_blocks=2, is_within_node=True),
+    "multi_node_row_wise": ShardingRow(NODE, most_blocks=1, cuts_into_sites=True),
 }
 SHARDINGS: tuple[Sharding, ...] = tuple(SHARDING_ROWS)
-DATA_PARALLEL, TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, TABLE_COLUMN_WISE, GRID_SHARD = range(len(SHARDINGS))
+(
+    DATA_PARALLEL,
+    TABLE_WISE,
+    COLUMN_WISE,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    TABLE_COLUMN_WISE,
+    GRID_SHARD,
+    MULTI_NODE_ROW_WISE,
+) = range(len(SHARDINGS))
+USUAL_SHARDINGS: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if not row.cuts_into_sites)
+"""TorchRec's; the others are used where they are named, or where a runtime that has them is."""
 EXTENT_OF_SHARDING: Ints = np.array([row.extent for row in SHARDING_ROWS.values()])
 ROWS_OF_NODE: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.extent == NODE)
-"""Shardings that cut rows over the ranks of one node."""
+"""Shardings that cut rows over the ranks of single nodes, or of several."""
 WITHIN_NODE: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.is_within_node)
 """Shardings that keep to nodes."""
 COLUMNS_CUT: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if row.most_blocks is None)
@@ -123,7 +138,7 @@ class Blocks:
 
     A block is a set of columns of one table, held by one rank, or cut by rows over the ranks of one node or of the
     world (each of k ranks holds ceil(rows/k) rows, in order; tail ranks may hold fewer or none), or replicated
-    (data_parallel).
+    (data_parallel). Over several nodes rows are cut into a part for each node, and each part like that over its ranks.
     """
 
     table: Ints
@@ -140,6 +155,8 @@ class Blocks:
     """Format of the stored rows, an index into DTYPES, or -1 for the table's own; None: of all tables their own."""
     state: Ints | None = None
     """Where the optimizer state is, an index into STATE_PLACES; None: of all blocks with the rows."""
+    holders: Ints | None = None
+    """Ranks that hold a part of the block, where the sharding leaves open how many, else 0; None: 0 of all blocks."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -159,6 +176,8 @@ class Blocks:
             digits.append((self.dtype + 1, int(self.dtype.max(initial=0)) + 2))
         if self.state is not None:
             digits.append((self.state, len(STATE_PLACES)))
+        if self.holders is not None:
+            digits.append((self.holders, int(self.holders.max(initial=0)) + 1))
         key = np.zeros(len(self), dtype=np.int64)
         for digit, base in digits:
             key = key * base + digit
@@ -175,6 +194,7 @@ class Blocks:
             self.cache_fraction[index],
             None if self.dtype is None else self.dtype[index],
             None if self.state is None else self.state[index],
+            None if self.holders is None else self.holders[index],
         )
 
 

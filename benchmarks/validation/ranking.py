@@ -13,12 +13,14 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     GRID_SHARD,
     HBM,
+    MULTI_NODE_ROW_WISE,
     NODE,
     RANK,
-    SHARDINGS,
     TABLE_COLUMN_WISE,
     TABLE_WISE,
+    USUAL_SHARDINGS,
     Blocks,
+    Ints,
     PlacedShards,
     block_rows,
 )
@@ -70,8 +72,9 @@ class Stand:
 
 
 def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:
-    """Every table cut in some way, its blocks on some ranks; in HBM."""
+    """Every table cut in some way, its blocks on some ranks; in HBM. Rows over several nodes: where there are three."""
     parts: list[tuple[int, int, int, int, int, bool]] = []  # table, sharding, columns, rank, rows, opens
+    nodes = int(model.host_of_rank.max()) + 1
     node_of_rank = model.host_of_rank
     for table, (rows, dim) in enumerate(zip(model.tables.rows.tolist(), model.tables.dim.tolist(), strict=True)):
         sharding = int(random.choice(shardings))
@@ -81,14 +84,33 @@ def random_shards(model: CostModel, random: np.random.Generator, shardings: tupl
             if extent == RANK:
                 parts.append((table, sharding, dim // count, int(random.integers(len(node_of_rank))), rows, True))
                 continue
-            node = random.integers(node_of_rank.max() + 1)
+            if sharding == MULTI_NODE_ROW_WISE and nodes > 2:
+                parts += _on_several_nodes(table, rows, dim, node_of_rank, random)
+                continue
+            node = random.integers(nodes)
             members = np.flatnonzero((node_of_rank == node) | (extent != NODE)).tolist()
             for place, rank in enumerate(members):
                 held = rows if sharding == DATA_PARALLEL else int(block_rows(rows, len(members), place))
                 parts.append((table, sharding, dim // count, rank, held, place == 0))
     table_of, cut, columns, rank, held, opens = (np.array(column) for column in zip(*parts, strict=True))
-    blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)))
+    of_several = (cut == MULTI_NODE_ROW_WISE) & (nodes > 2)
+    holders = np.where(of_several, np.bincount(table_of)[table_of], 0) if of_several.any() else None
+    blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)), holders=holders)
     return PlacedShards(blocks, rank, held, opens.astype(bool))
+
+
+def _on_several_nodes(
+    table: int, rows: int, dim: int, node_of_rank: Ints, random: np.random.Generator
+) -> list[tuple[int, int, int, int, int, bool]]:
+    """The shards of a table whose rows are on some nodes, two at least and not all, in any order."""
+    count = int(random.integers(2, int(node_of_rank.max()) + 1))
+    shards = []
+    for number, node in enumerate(random.permutation(int(node_of_rank.max()) + 1)[:count].tolist()):
+        members, part = np.flatnonzero(node_of_rank == node).tolist(), int(block_rows(rows, count, number))
+        for place, rank in enumerate(members):
+            held = int(block_rows(part, len(members), place))
+            shards.append((table, MULTI_NODE_ROW_WISE, dim, rank, held, number == place == 0))
+    return shards
 
 
 def fits(model: CostModel, placed: PlacedShards) -> bool:
@@ -99,7 +121,7 @@ def fits(model: CostModel, placed: PlacedShards) -> bool:
 def feasible_plans(model: CostModel, count: int, seed: int) -> Iterator[PlacedShards]:
     """Random ones; raises ValueError where hardly any fits."""
     random = np.random.default_rng(seed)
-    shardings = tuple(i for i in range(len(SHARDINGS)) if i != DATA_PARALLEL)
+    shardings = tuple(i for i in range(len(USUAL_SHARDINGS)) if i != DATA_PARALLEL)
     found = 0
     for _ in range(100 * count):
         placed = random_shards(model, random, shardings)

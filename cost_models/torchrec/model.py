@@ -17,6 +17,8 @@ from cost_models.shards import (
     HBM,
     MEMORY_HBM,
     RANK,
+    SHARDINGS,
+    USUAL_SHARDINGS,
     WORLD,
     Blocks,
     Floats,
@@ -80,8 +82,9 @@ class TorchRecModel(CostModel):
         return np.arange(len(self.node_of_rank))
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
-        """[T] all tables in HBM, cached or UVM; replicated ones in HBM only."""
+        """[T] all tables in HBM, cached or UVM, cut in its own ways; replicated ones in HBM only."""
         possible = tier == HBM or (tier in (DDR, DDR_CACHED) and sharding != DATA_PARALLEL)
+        possible &= SHARDINGS[sharding] in USUAL_SHARDINGS
         return np.full(len(self.tables.rows), possible)
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:

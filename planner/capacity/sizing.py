@@ -21,7 +21,7 @@ from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
 from planner.document.plan import Plan
 from planner.formulation.formulation import Formulation
-from planner.formulation.policy import Policy, policy_document
+from planner.formulation.policy import Policy, offered, policy_document
 from planner.formulation.question import Question
 from planner.formulation.software import priced_as_run, software_warnings
 from planner.planning.pipeline import Pipeline, Searched, Steps
@@ -300,8 +300,9 @@ class _SizeSearches:
         return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
 
     def _formulation(self, tiers: Sequence[PlacementTier], nodes: int) -> Formulation:
-        policy = self._policy(tiers)
-        question = Question(self._grown(nodes), self.workload, policy, written_policy=self.rules)
+        cluster = self._grown(nodes)
+        policy = offered(self._policy(tiers), cluster, Question.cost_model)
+        question = Question(cluster, self.workload, policy, written_policy=self.rules)
         return Pipeline(policy, SearchLimits()).refined(question.formulation())
 
     def _policy(self, tiers: Sequence[PlacementTier]) -> Policy:

@@ -89,7 +89,7 @@ class GroupBlocks:
     sites: Sites
     blocks: Ints
     row_shares: dict[int, Floats]
-    """[blocks, ranks] of the table's rows on each rank of a site, by the ranks of the site."""
+    """[blocks, ranks] of the block's rows on each rank of a site, by the ranks of the site."""
 
 
 class BranchingRules:
@@ -141,10 +141,9 @@ class BranchingRules:
             placed = self.parts.placed(decisions[table])
             if problem.grouped[table]:
                 marks.append(self._ranks_held(placed).astype(float))
-            if placed and problem.option_colocated[problem.block_option[placed[0].first]]:
-                mark = np.zeros(problem.world)
-                mark[[part.place for part in placed if part.place is not None]] = 1.0
-                marks.append(mark)
+            option = problem.block_option[placed[0].first] if placed else -1
+            if placed and (problem.option_colocated[option] or problem.option_apart[option]):
+                marks.append(self._ranks_held(placed).astype(float))
         color = self._colors
         of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in marks]]))
         of_node = site_labels(problem.nodes, of_rank)
@@ -222,6 +221,9 @@ class BranchingRules:
             ranks = [other.place for other in before if other.place is not None]
             if place in ranks or problem.node_of_rank[place] != problem.node_of_rank[ranks[0]]:
                 return None
+        is_apart = place is not None and problem.option_apart[problem.block_option[part.first]]
+        if is_apart and place in [other.place for other in before]:
+            return None
         decisions = {**state.decisions, table: (*before, part)}
         if place is None:
             return replace(state, decisions=decisions)
@@ -329,7 +331,7 @@ class BranchingRules:
 
 def _group_blocks(problem: Problem, extent: int) -> GroupBlocks:
     sites, blocks = problem.sites[extent], np.flatnonzero(problem.block_extent == extent)
-    rows = problem.table_rows[problem.table_of_block[blocks]]
+    rows = problem.block_rows[blocks]
     sizes = np.unique(sites.sizes).tolist()
     row_shares_of = {n: np.array([row_shares(int(r), n) for r in rows]).reshape(-1, n) for n in sizes}
     return GroupBlocks(extent, sites, blocks, row_shares_of)

@@ -112,7 +112,7 @@ def instances(problem: Problem, kind: int, column: int) -> int:
 
 def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
     """What ranks of a kind get of blocks if they are placed there, for each sort of rank that holds a part."""
-    rows, is_world_wide = problem.table_rows[problem.table_of_block[blocks]], problem.is_world_wide[blocks]
+    rows, is_world_wide = problem.block_rows[blocks], problem.is_world_wide[blocks]
     fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
     of_kind = np.flatnonzero(problem.kind_of_rank == kind)
     whole = problem.is_on_rank[blocks] | problem.block_replicated[blocks]

@@ -95,7 +95,7 @@ def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
 def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
     """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
     blocks, capacity_regions, kinds = len(problem.block_option), problem.capacity_regions, problem.kinds
-    rows = problem.table_rows[problem.option_table[problem.block_option]]
+    rows = problem.block_rows
     size = -(-rows // problem.world)
     least = np.full(blocks, np.inf)
     everywhere, world_wide = np.zeros(blocks), np.zeros(blocks)

@@ -109,14 +109,17 @@ class TableEnumeration:
         problem = self._problem
         start, stop = problem.block_start[option : option + 2].tolist()
         places_of = {block: places[block] for block in range(start, stop)}
-        is_colocated = bool(problem.option_colocated[option])
+        is_colocated, is_apart = bool(problem.option_colocated[option]), bool(problem.option_apart[option])
         for counts in self._counts(option, places_of):
             if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
                 raise WorkExceededError
             groups = [itertools.combinations_with_replacement(places_of[b], n) for b, n in counts]
             for combination in itertools.product(*groups):
                 items = [(b, place) for (b, _), at in zip(counts, combination, strict=True) for place in at]
-                if not is_colocated or self._is_on_one_node([place for _, place in items]):
+                on = [place for _, place in items]
+                if is_apart and len(set(on)) < len(on):
+                    continue
+                if not is_colocated or self._is_on_one_node(on):
                     yield items
 
     def _is_on_one_node(self, ranks: list[int]) -> bool:

@@ -88,7 +88,7 @@ def import_(
         raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
     from cost_models.registry import COST_MODELS
     from planner.document.files import faults_located
-    from planner.formulation.policy import Policy
+    from planner.formulation.policy import Policy, offered
     from planner.importers.adoption import AdoptionInputs, adopted
 
     costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
@@ -96,7 +96,8 @@ def import_(
     cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
-    adopting = AdoptionInputs(cluster, model, costs, Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"))
+    policy = offered(Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"), cluster, costs)
+    adopting = AdoptionInputs(cluster, model, costs, policy)
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)
     streams.doing(f"computing the bound and simulating the plan of {file.name}")

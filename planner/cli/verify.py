@@ -12,6 +12,8 @@ from planner.cli.streams import Format
 from topologies.sentences import counted
 
 if TYPE_CHECKING:
+    from planner.document.plan import Plan
+    from planner.formulation.policy import Policy
     from topologies.documents import Record
 
 SHOWN_DIFFERENCES = 5
@@ -86,7 +88,7 @@ def verify(
         "reserve": reserve,
     }
     rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
-    allowed = None if rules is None else validate(rules, Policy)
+    allowed = None if rules is None else _as_planned(validate(rules, Policy), document)
     if model is not None:
         model = priced_as_run(model, allowed or document.provenance.policy)
     former = None if from_ is None else load_plan(from_)
@@ -107,6 +109,16 @@ def verify(
         streams.say(f"{plan}: {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
     streams.say(f"{plan}: everything holds; as stated, not recomputed: {in_words(stated)}")
+
+
+def _as_planned(policy: "Policy", document: "Plan") -> "Policy":
+    """The policy with the shardings that its runtime has of its own, unless the plan is from before there were any."""
+    from planner.document.planned import planned_topology
+    from planner.formulation.policy import offered
+
+    origin = document.provenance
+    own = offered(policy, planned_topology(document), origin.cost_model)
+    return own if set(own.shardings) <= set(origin.policy.shardings) else policy
 
 
 def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, MemoryTier
+from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
@@ -107,8 +107,8 @@ def _tiers(now: PlanningInputs) -> Iterator[Knob]:
 
 
 def _shardings(now: PlanningInputs) -> Iterator[Knob]:
-    used = now.policy.shardings or SHARDINGS
-    missing = [sharding for sharding in SHARDINGS if sharding not in used]
+    used = now.policy.shardings or USUAL_SHARDINGS
+    missing = [sharding for sharding in USUAL_SHARDINGS if sharding not in used]
     changes = _allowing(
         now, "shardings", SHARDINGS, used, missing, lambda added: added[0] if len(added) == 1 else "every sharding"
     )

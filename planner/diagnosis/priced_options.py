@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDING_ROWS, SHARDINGS
 from planner.certificates.multipliers import Multipliers
 from planner.diagnosis.reasons import MemoryValue, OptionReasons
 from planner.diagnosis.stage_loads import StageLoads
@@ -104,11 +104,17 @@ class PricedOptions:
             planned.sharding,
             planned.tier,
             planned.cache_fraction,
-            int(opens.sum()),
+            self._blocks_of(planned),
             sum(parts.values()),
             parts,
             dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=True)),
         )
+
+    def _blocks_of(self, table: TablePlan) -> int:
+        """Column blocks of a table of the plan; parts of its rows, where these are on several nodes."""
+        if SHARDING_ROWS[table.sharding].cuts_into_sites:
+            return len(np.unique(self._model.node_of_rank[table.shards.rank]))
+        return len(np.unique(table.shards.column_start))
 
     def others(self, table: int) -> tuple[OptionReasons, ...]:
         """The cheapest option of each sharding, tier and number of blocks, but the plan's own."""
@@ -120,8 +126,7 @@ class PricedOptions:
             return ()
         totals = self._fluid.choice_totals(choices, self._multipliers)
         planned = self.tables[table]
-        starts = len(np.unique(planned.shards.column_start))
-        taken = {(planned.sharding, planned.tier, starts)}
+        taken = {(planned.sharding, planned.tier, self._blocks_of(planned))}
         others = []
         for i in np.argsort(values[choices], kind="stable").tolist():
             option = self._option(int(choices[i]), totals[i])

@@ -115,6 +115,8 @@ class TablePlan(Record):
 
     name: str
     sharding: Sharding
+    """How it is cut. `multi_node_row_wise`: a part of ceil(rows / nodes) rows on each of several nodes, in any order of
+    the nodes, is cut over the ranks of the node."""
     tier: PlacementTier
     dtype: Dtype
     cache_fraction: float | None

@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
+from cost_models.shards import PLACEMENT_TIERS, SHARDING_ROWS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
 from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
@@ -73,8 +73,17 @@ def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
         cache_fraction=spread(float(table.cache_fraction or 0.0) for table in tables),
         dtype=spread(DTYPES.index(table.dtype) for table in tables),
         state=spread(STATE_PLACES.index(table.optimizer_state) for table in tables),
+        holders=_holders(tables),
     )
     return PlacedShards(blocks, rank=_joined(tables, "rank"), rows=_joined(tables, "rows"), opens_block=opens)
+
+
+def _holders(tables: Sequence[TablePlan]) -> Ints | None:
+    """[n] the ranks of each table, where its sharding leaves open how many; None where no table's does."""
+    if not any(SHARDING_ROWS[table.sharding].cuts_into_sites for table in tables):
+        return None
+    sizes = [len(table.shards) for table in tables]
+    return np.repeat([n * SHARDING_ROWS[t.sharding].cuts_into_sites for n, t in zip(sizes, tables, strict=True)], sizes)
 
 
 def _joined(tables: Sequence[TablePlan], field: str) -> Ints:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.shards import SHARDING_ROWS, Ints
 from planner.document.plan import Plan
 from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest, Names
@@ -34,13 +35,26 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
         for rank in np.unique(table.shards.rank).tolist():
             matrix[rank].append(name)
     origin = plan.provenance
+    order = _orders_of_nodes(plan, placed.model.node_of_rank)
     return {
         "kind": "hugectr_sharding",
         "planned_with": {
             "cost_model": origin.cost_model,
             "topology": origin.topology.fingerprint,
             "workload": origin.workload.fingerprint,
+            **({"order_of_nodes": order} if order else {}),
         },
         "shard_matrix": matrix,
         "shard_strategy": [[way, names_of_way] for way, names_of_way in strategy.items() if names_of_way],
     }
+
+
+def _orders_of_nodes(plan: Plan, node_of_rank: Ints) -> dict[str, list[int]]:
+    """In which order nodes hold the rows of each table that is on several, where they do not ascend: the matrix does
+    not say."""
+    orders = {}
+    for table in plan.tables:
+        nodes = list(dict.fromkeys(node_of_rank[table.shards.rank].tolist()))
+        if SHARDING_ROWS[table.sharding].cuts_into_sites and nodes != sorted(nodes):
+            orders[table.name] = nodes
+    return orders

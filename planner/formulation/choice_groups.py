@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.shards import EXTENT_OF_SHARDING, EXTENTS, SHARDINGS, TABLE_WISE, Ints
+from cost_models.shards import EXTENT_OF_SHARDING, EXTENTS, SHARDING_ROWS, SHARDINGS, TABLE_WISE, Ints
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import Group
 from planner.formulation.sites import sites_on
@@ -47,7 +47,8 @@ def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) ->
             whole = [sharding == TABLE_WISE for sharding in range(len(SHARDINGS))]
         else:
             sites = sites_on(limits.model.node_of_rank)
-            whole = [_keeps_within(sites[extent], zones) for extent in EXTENT_OF_SHARDING.tolist()]
+            rows = SHARDING_ROWS.values()
+            whole = [_keeps_within(sites[row.extent], zones) and not row.cuts_into_sites for row in rows]
         limits.narrow("shardings", path, words, tables, whole)
     return labels
 

@@ -15,6 +15,7 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
+    USUAL_SHARDINGS,
     WITHIN_NODE,
     Sharding,
 )
@@ -172,7 +173,7 @@ class _Resolver(Narrowing):
         where = f" ({'.'.join(map(str, path))})" if path else ""
         for key, every, usual, words in (
             ("tiers", PLACEMENT_TIERS, USUAL_TIERS, limits.tiers),
-            ("shardings", SHARDINGS, SHARDINGS, limits.shardings),
+            ("shardings", SHARDINGS, USUAL_SHARDINGS, limits.shardings),
         ):
             if words is not None:
                 said += [f"{key} {', '.join(words)}"] if words != usual else []

@@ -12,9 +12,9 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import (
-    EXTENT_OF_SHARDING,
     HOME_OF_TIER,
     PLACEMENT_TIERS,
+    SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
     Ints,
@@ -105,13 +105,15 @@ class Narrowing:
         return matching
 
     def follow_ranks(self) -> None:
-        """A sharding needs all ranks of one of its sites: world-wide ones all, node-wide ones those of a node."""
+        """A sharding needs all ranks of one of its sites: world-wide ones all, node-wide ones those of a node, or
+        of two nodes where it cuts rows into parts."""
         sites = sites_on(self.model.node_of_rank)
         for number in np.unique(self.set_of).tolist():
             ranks, tables = self.sets[number], self.set_of == number
             if ranks.all() or not ranks.any():
                 continue
-            allowed = [bool(sites[extent].all(ranks).any()) for extent in EXTENT_OF_SHARDING.tolist()]
+            whole = [int(of_extent.all(ranks).sum()) for of_extent in sites]
+            allowed = [whole[row.extent] > row.cuts_into_sites for row in SHARDING_ROWS.values()]
             last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
             self.narrow("shardings", last.path, last.words, tables, allowed)
 

@@ -1,9 +1,10 @@
 """The option space: every way to cut and hold a table that is an option, which is what a lower bound covers.
 
 A table is held whole, cut by columns, by rows, by both, or replicated. Rows are cut into blocks of ceil(rows / ranks),
-in the order of the ranks, and only where no rank is left without rows. Columns of single ranks are cut into blocks of
-any widths; blocks that are cut by rows, too, or colocated on the ranks of one node, into widths that are as equal as
-their multiple allows. Where there are too many such cuts to search, the space is narrower, and `Cuts` says so.
+in the order of the ranks; over several nodes first into ceil(rows / nodes), each part on any other node. Columns of
+single ranks are cut into blocks of any widths; blocks that are cut by rows, too, or colocated on the ranks of one node,
+into widths that are as equal as their multiple allows. Where there are too many such cuts to search, the space is
+narrower, and `Cuts` says so.
 """
 
 from collections.abc import Callable, Iterator
@@ -181,7 +182,11 @@ class Space:
     # -- blocks of whole nodes and of the world --------------------------------------------------------------------
 
     def counts(self, sharding: int, tier: int) -> list[int]:
-        """Numbers of column blocks that are tried of a sharding whose blocks are fixed."""
+        """Numbers of column blocks that are tried of a sharding whose blocks are fixed; of parts of the rows, where it
+        cuts these into parts on several sites."""
+        if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
+            sizes = self.sites_of(sharding).sizes
+            return _parts_of_rows(len(sizes)) if sizes.min() == sizes.max() else []
         if SHARDING_ROWS[SHARDINGS[sharding]].most_blocks == 1:
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
         is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
@@ -193,6 +198,8 @@ class Space:
     def applies(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables that may be cut into so many equal column blocks of a sharding with fixed blocks."""
         tables, choices = self.model.tables, self.choices
+        if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
+            return self._applies_on_sites(sharding, tier, splits)
         parts = splits * int(self.sites_of(sharding).sizes.min())
         is_legal = self.may(sharding, tier, splits)
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
@@ -208,6 +215,12 @@ class Space:
         if sharding == COLUMN_WISE:
             is_legal &= tables.dim % (splits * self.steps) == 0  # colocated blocks of a model that cuts evenly
         return np.asarray(is_legal)
+
+    def _applies_on_sites(self, sharding: int, tier: int, parts: int) -> Bools:
+        """[T] tables whose rows may be cut into so many parts on different sites, none of which is left without."""
+        rows, held = self.model.tables.rows, parts * int(self.sites_of(sharding).sizes[0])
+        has_rows = rows > (parts - 1) * -(-rows // parts)
+        return np.asarray(self.may(sharding, tier, parts) & has_rows & (self.choices.max_shards >= held))
 
     def is_usual(self, sharding: int, tier: int, splits: int) -> Bools:
         """[T] tables of which so many column blocks are among few cuts, too: starts of a search keep to these."""
@@ -236,6 +249,8 @@ class Space:
         may_be_split = self.columns_are_splittable and self._known(self.may, COLUMN_WISE, tier, 2)[table]
         if sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and may_be_split:
             return self._outside_splittable(table, tier, widths)
+        if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
+            return self._outside_sites(table, tier, sharding, most_ranks)
         if n not in self.counts(sharding, tier):
             return f"it has {n} column block{'s' * (n > 1)}, and that number is not tried"
         if not self._known(self.applies, sharding, tier, n)[table]:
@@ -243,6 +258,14 @@ class Space:
         step = int(self.steps[table])
         if (widths % step).any() or widths.max() - widths.min() > step:
             return f"its column blocks are not as equal as multiples of {step} columns allow"
+        return None
+
+    def _outside_sites(self, table: int, tier: int, sharding: int, ranks: int) -> str | None:
+        parts = ranks // int(self.sites_of(sharding).sizes[0])
+        if parts not in self.counts(sharding, tier):
+            return f"its rows are on {parts} nodes, and that number is not tried"
+        if not self._known(self.applies, sharding, tier, parts)[table]:
+            return f"rows on {parts} nodes are no option of policy and cost model, or would leave one without any"
         return None
 
     def _outside_splittable(self, table: int, tier: int, widths: Ints) -> str | None:
@@ -269,6 +292,12 @@ class Space:
     @cached_property
     def _answers(self) -> dict[tuple[str, tuple[int, ...]], Bools]:
         return {}
+
+
+def _parts_of_rows(sites: int) -> list[int]:
+    """Numbers of parts into which rows are cut, each on another of so many sites: the powers of two and the divisors
+    below."""
+    return [n for n in range(2, sites) if sites % n == 0 or n & (n - 1) == 0]
 
 
 def _few_units(steps: int) -> int:

@@ -13,8 +13,11 @@ from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
     GRID_SHARD,
+    MULTI_NODE_ROW_WISE,
     PLACEMENT_TIERS,
     ROW_WISE,
+    SHARDING_ROWS,
+    SHARDINGS,
     SIZED_BY_PLAN,
     TABLE_COLUMN_WISE,
     TABLE_ROW_WISE,
@@ -29,7 +32,7 @@ from planner.formulation.allowed_choices import AllowedChoices, allowed_states
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
-from planner.formulation.sites import sites_on
+from planner.formulation.sites import has_place, sites_on
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools
 
@@ -74,6 +77,10 @@ class Options:
     """Which column cuts are among them."""
     block_usual: Bools
     """[B] whether the block is among few cuts, too: starts of a search keep to these, where a table has any."""
+    block_rows: Ints
+    """[B] rows of the block: the table's, or its part of them where the rows are cut into parts on several nodes."""
+    block_holders: Ints
+    """[B] ranks that hold all parts of the rows together, where they are cut so; else 0."""
     fractions: CacheFractions | None = None
     """Cache sizes that are tried; None where these are the same few of every table."""
 
@@ -89,6 +96,7 @@ class Options:
             self.cache_fraction[of],
             self.dtype[of],
             self.state[of] if self.state.any() else None,
+            self.block_holders if self.block_holders.any() else None,
         )
 
 
@@ -154,12 +162,12 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
             parts += [variant.of_tables(kept) for variant in variants]
             way_of_part += [(code, of_table, dtype, state)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
-    parts.append(_Variant(none, none, none, none, none, none.astype(bool)))  # the policy may allow nothing
+    parts.append(_Variant(none, none, none, none, none, none.astype(bool), none, none))  # the policy may allow nothing
     way_of_part.append((0, np.zeros(len(model.tables.rows)), 0, 0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
     joined = _joined(parts)
     order = np.lexsort((joined.units, number, joined.table))
-    table, sharding, columns, count, units, usual = joined.take(order)
+    table, sharding, columns, count, units, usual, rows, holders = joined.take(order)
     number = number[order]
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
@@ -180,6 +188,8 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
         choices=choices,
         cuts=space.cuts,
         block_usual=usual,
+        block_rows=rows,
+        block_holders=holders,
         fractions=fractions,
     )
 
@@ -194,11 +204,21 @@ class _Variant(NamedTuple):
     units: Ints
     usual: Bools
     """See `Options.block_usual`."""
+    rows: Ints
+    holders: Ints
+    """See `Options.block_holders`."""
+
+    @classmethod
+    def of_whole_rows(
+        cls, space: Space, table: Ints, sharding: Ints, columns: Ints, taken: Ints, units: Ints, usual: Bools
+    ) -> "_Variant":
+        """Blocks that have all rows of their tables."""
+        rows = space.model.tables.rows[table]
+        return cls(table, sharding, columns, taken, units, usual, rows, np.zeros_like(rows))
 
     def take(self, index: Ints | Bools) -> "_Variant":
         """Some of the block types, in this order."""
-        table, sharding, columns = self.table[index], self.sharding[index], self.columns[index]
-        return _Variant(table, sharding, columns, self.taken[index], self.units[index], self.usual[index])
+        return _Variant._make(values[index] for values in self)
 
     def of_tables(self, kept: Bools) -> "_Variant":
         """Those of the tables [T] that are kept."""
@@ -207,14 +227,7 @@ class _Variant(NamedTuple):
 
 def _joined(parts: Sequence[_Variant]) -> _Variant:
     """All of them, one after the other."""
-    return _Variant(
-        np.concatenate([part.table for part in parts]),
-        np.concatenate([part.sharding for part in parts]),
-        np.concatenate([part.columns for part in parts]),
-        np.concatenate([part.taken for part in parts]),
-        np.concatenate([part.units for part in parts]),
-        np.concatenate([part.usual for part in parts]),
-    )
+    return _Variant._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _splittable_variant(space: Space, tier: int) -> _Variant:
@@ -230,7 +243,8 @@ def _splittable_variant(space: Space, tier: int) -> _Variant:
         ones = np.ones(len(table), dtype=np.int64)
         sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
         usual = space.is_usual_width(tier, width)[table]
-        variants.append(_Variant(table, sharding, width * space.unit_columns[table], ones, width * ones, usual))
+        columns = width * space.unit_columns[table]
+        variants.append(_Variant.of_whole_rows(space, table, sharding, columns, ones, width * ones, usual))
     return _joined(variants)
 
 
@@ -246,19 +260,22 @@ def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
         columns = np.tile(distinct[::-1], n) * space.unit_columns[table]
         sharding = np.full(len(table), COLUMN_WISE, dtype=np.int64)
         usual = np.ones(len(table), dtype=bool)
-        yield _Variant(table, sharding, columns, np.tile(taken[::-1], n), np.zeros_like(sharding), usual)
+        counts, none = np.tile(taken[::-1], n), np.zeros_like(sharding)
+        yield _Variant.of_whole_rows(space, table, sharding, columns, counts, none, usual)
 
 
 def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
-    """(sharding, column blocks) of the fixed options that are tried in a tier."""
+    """(sharding, column blocks, or parts of the rows) of the fixed options that are tried in a tier."""
     kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_splittable else [COLUMN_WISE])]
-    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL]
+    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL, MULTI_NODE_ROW_WISE]
     return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
 
 def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant:
     """One way of cutting, for the tables to which it applies: up to two widths, a step apart."""
     index = np.flatnonzero(space.applies(sharding, tier, splits))
+    if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
+        return _cut_into_sites(space, index, sharding, tier, splits)
     step = space.steps[index]
     steps = space.model.tables.dim[index] // step
     table = np.repeat(index, 2)
@@ -267,7 +284,23 @@ def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Vari
     occurs = count > 0
     whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
     usual = space.is_usual(sharding, tier, splits)[table[occurs]]
-    return _Variant(table[occurs], whole, columns[occurs], count[occurs], np.zeros_like(whole), usual)
+    none = np.zeros_like(whole)
+    return _Variant.of_whole_rows(space, table[occurs], whole, columns[occurs], count[occurs], none, usual)
+
+
+def _cut_into_sites(space: Space, index: Ints, sharding: int, tier: int, parts: int) -> _Variant:
+    """The rows of these tables in so many parts, each on another node: all of one size but the last."""
+    rows, table = space.model.tables.rows[index], np.repeat(index, 2)
+    most = -(-rows // parts)
+    last = rows - (parts - 1) * most
+    part_rows = np.stack([most, last], axis=1).ravel()
+    alike = last == most
+    count = np.stack([np.where(alike, parts, parts - 1), ~alike], axis=1).ravel().astype(np.int64)
+    table, part_rows, count = table[count > 0], part_rows[count > 0], count[count > 0]
+    whole, none = np.full(len(table), sharding, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
+    holders = np.full_like(whole, parts * int(space.sites_of(sharding).sizes[0]))
+    usual = space.is_usual(sharding, tier, parts)[table]
+    return _Variant(table, whole, space.model.tables.dim[table], count, none, usual, part_rows, holders)
 
 
 def build_problem(model: CostModel, options: Options) -> Problem:
@@ -278,7 +311,7 @@ def build_problem(model: CostModel, options: Options) -> Problem:
 def within_capacity(problem: Problem) -> Problem:
     """The problem without the blocks that fit on no empty hardware that may hold them."""
     fits_alone = (problem.extremes.pool_demand <= 1).all(axis=2)
-    return replace(problem, allowed=problem.allowed & fits_alone & _has_place(problem))
+    return replace(problem, allowed=problem.allowed & fits_alone & has_place(problem))
 
 
 def uncapped_problem(model: CostModel, options: Options) -> Problem:
@@ -288,6 +321,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     columns = model.columns
     colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
+    of_part, of_parts = _parts_of_rows(model, options)
     return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
@@ -303,17 +337,19 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         option_table=options.table,
         option_units=options.units,
         option_colocated=np.isin(options.block_sharding[opens], colocated) & (options.units == 0),
+        option_apart=options.block_holders[opens] > 0,
         block_option=options.block_option,
         block_count=options.block_count,
         block_units=options.block_units,
         block_usual=options.block_usual,
         block_extent=EXTENT_OF_SHARDING[blocks.sharding],
         block_replicated=blocks.sharding == DATA_PARALLEL,
+        block_rows=options.block_rows,
         fixed=np.stack([cost.fixed for cost in costs]),
-        by_rows=np.stack([cost.by_rows for cost in costs]),
-        everywhere=np.stack([cost.everywhere for cost in costs]),
+        by_rows=np.stack([cost.by_rows * of_part for cost in costs]),
+        everywhere=np.stack([cost.everywhere / of_parts for cost in costs]),
         bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
-        bytes_by_rows=np.stack([cost.bytes_by_rows for cost in costs]),
+        bytes_by_rows=np.stack([cost.bytes_by_rows * of_part for cost in costs]),
         allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
         rank_sets=options.choices.rank_sets,
         table_rank_set=options.choices.table_rank_set,
@@ -327,13 +363,24 @@ def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     costs = [model.exchange_costs(options.blocks, kind) for kind in range(model.kind_count)]
     stages = [model.stages.index(stage) for stage in model.protocol_stages]
     bent = np.isin(problem.stage_of_column, stages)
+    of_part, of_parts = _parts_of_rows(model, options)
     return replace(
         problem,
         stage_constants=model.constants,
         fixed=np.where(bent, np.stack([cost.fixed for cost in costs]), problem.fixed),
-        by_rows=np.where(bent, np.stack([cost.by_rows for cost in costs]), problem.by_rows),
-        everywhere=np.where(bent, np.stack([cost.everywhere for cost in costs]), problem.everywhere),
+        by_rows=np.where(bent, np.stack([cost.by_rows * of_part for cost in costs]), problem.by_rows),
+        everywhere=np.where(bent, np.stack([cost.everywhere / of_parts for cost in costs]), problem.everywhere),
     )
+
+
+def _parts_of_rows(model: CostModel, options: Options) -> tuple[Floats | float, Floats | float]:
+    """[B, 1] the share that each block has of its table's rows, and the parts that these are cut into; 1 where no
+    option cuts rows into parts."""
+    if not options.block_holders.any():
+        return 1.0, 1.0
+    taken = np.bincount(options.block_option, weights=options.block_count)[options.block_option]
+    share = options.block_rows / model.tables.rows[options.table[options.block_option]]
+    return share[:, None], np.where(options.block_holders > 0, taken, 1.0)[:, None]
 
 
 def _within_parts(model: CostModel, options: Options) -> Bools:
@@ -348,15 +395,3 @@ def _within_parts(model: CostModel, options: Options) -> Bools:
                 ranks = int(sites.sizes[sites.of_rank[model.kind_of_rank == k]].max())
                 within[k, here] = (ranks * blocks[options.block_option] <= most)[here]
     return within
-
-
-def _has_place(problem: Problem) -> Bools:
-    """[K, B] whether the rank set of the block's table holds a whole site for it on ranks of the kind."""
-    has_place = np.zeros_like(problem.allowed)
-    which = problem.table_rank_set[problem.table_of_block]
-    for extent, sites in enumerate(problem.sites):
-        here, is_whole = problem.block_extent == extent, sites.all(problem.rank_sets)
-        for k in range(problem.kinds):
-            of_kind = (problem.kind_of_rank[sites.first] == k) | (sites.reach == "world")
-            has_place[k, here] = np.asarray(is_whole[:, of_kind].any(axis=1))[which[here]]
-    return has_place

@@ -20,6 +20,7 @@ from cost_models.shards import (
     SHARDINGS,
     STATE_PLACES,
     TIERS,
+    USUAL_SHARDINGS,
     WITHIN_NODE,
     PlacementTier,
     Sharding,
@@ -31,7 +32,7 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.words import Dtype
 from planner.formulation.replica_choices import ReplicaChoices
-from topologies.cluster import LATER
+from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
 from topologies.shelf import what_is_missing
@@ -212,7 +213,7 @@ class Policy(Limits):
     """What is to execute the plan: only what it executes correctly is used, and times are those of its software profile
     unless the workload's user chose one."""
     tiers: Tiers = USUAL_TIERS
-    shardings: Shardings = SHARDINGS
+    shardings: Shardings = USUAL_SHARDINGS
     exchange: Annotated[Exchange, Field(exclude_if=lambda exchange: exchange == "flat")] = "flat"
     """How vectors come to the ranks of their samples, and gradients back: at once (flat), inside each scale-up domain
     first and then among the ranks at one place in all domains (sptt), or whichever makes the step shorter (auto). No
@@ -268,12 +269,13 @@ class RuntimeRules:
 RUNTIMES: dict[Runtime, RuntimeRules] = {
     # All seven were run with 2 and 4 processes and matched the unsharded model, with widths in multiples of 4 and row
     # blocks of ceil(rows / ranks). Kernels of its default planner: fused, fused_uvm_caching, fused_uvm; key_value (SSD)
-    # is none of them. Node-wide shardings take the local world size for that of every node. Sequences
+    # is none of them. Node-wide shardings take the local world size for that of every node; row_wise takes a shard for
+    # every rank (rw_sharding.py, `_shard`), so that rows over some ranks crash. Sequences
     # (EmbeddingCollection) know none of the three that keep to nodes.
     # Source: TorchRec 1.8.0 (distributed/sharding, distributed/embedding.py, planner/enumerators.py).
     "torchrec": RuntimeRules(
         ("hbm", "ddr_cached", "ddr"),
-        SHARDINGS,
+        USUAL_SHARDINGS,
         4,
         needs_equal_nodes=ROWS_OF_NODE,
         pooled_only=WITHIN_NODE,
@@ -282,14 +284,18 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         precise_caches=("ddr_cached",),
     ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
-    # them, those of a node, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by columns.
+    # them, those of a node or of several, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by
+    # columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
     # Rows and their state are stored as float, whatever travels: EmbeddingTableParam has no format, static tables are
     # tensors of ScalarType::Float, dynamic ones DynamicEmbeddingTable<key_t, float>; `emb_type` (float or half) is that
     # of vectors and gradients. Source: its HugeCTR/embedding_storage/common.hpp, ragged_static_embedding.cu and
     # dynamic_embedding.cu.
     "hugectr": RuntimeRules(
-        ("hbm",), ("data_parallel", "table_wise", "row_wise", "table_row_wise"), 1, dtypes=("fp32",)
+        ("hbm",),
+        ("data_parallel", "table_wise", "row_wise", "table_row_wise", "multi_node_row_wise"),
+        1,
+        dtypes=("fp32",),
     ),
     "any": RuntimeRules(
         PLACEMENT_TIERS,
@@ -312,6 +318,19 @@ def policy_document(source: Policy | str | Path | None) -> Document:
     if not (path.is_file() or path.is_fifo()):
         raise InputError.at(str(source), what_is_missing(str(source), "a policy", ()))
     return read_yaml(path)
+
+
+def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:
+    """The policy with the shardings that none but its runtime has, where it leaves open which there are.
+
+    Rows over several nodes need three nodes with as many ranks each, and the cost model of steps.
+    """
+    own = [sharding for sharding in RUNTIMES[policy.runtime].shardings if sharding not in USUAL_SHARDINGS]
+    ranks = {group.accelerators.count for group in topology.nodes}
+    is_open = policy.runtime != "any" and "shardings" not in policy.model_fields_set
+    if not (own and is_open and cost_model == "physical" and topology.node_count > 2 and len(ranks) == 1):
+        return policy
+    return policy.model_copy(update={"shardings": (*policy.shardings, *own)})
 
 
 def narrow(document: Document, key: str, value: Any, words: str, match: str | None = None) -> None:

@@ -15,7 +15,7 @@ from planner.formulation.allowed_choices import model_of_replicas, planning_mode
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
-from planner.formulation.policy import RUNTIMES, Policy, narrow, policy_document
+from planner.formulation.policy import RUNTIMES, Policy, narrow, offered, policy_document
 from planner.formulation.replica_choices import candidates
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
@@ -42,7 +42,7 @@ class Question:
         cls, topology: Topology, workload: Workload, written_policy: Document, cost_model: str = "physical"
     ) -> "Question":
         """The question with a policy as it was written, and the workload in the software profile of its runtime."""
-        policy = validate(written_policy, Policy)
+        policy = offered(validate(written_policy, Policy), topology, cost_model)
         return cls(topology, priced_as_run(workload, policy), policy, cost_model, written_policy)
 
     @property

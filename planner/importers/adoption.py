@@ -94,7 +94,7 @@ def adopted(
     ways that the bound does not cover (`Objective.outside`). Raises InputError with every table that is not covered the
     way its sharding says, and where the inputs have no plan at all.
     """
-    tables = _covered_tables(placed, inputs, source)
+    tables = costed(placed, inputs, source)
     model = inputs.model.linearised_at(placed_tables(tables))
     try:
         bound = _bound(inputs, effort)
@@ -110,8 +110,8 @@ def adopted(
     return with_simulation(plan) if simulate else plan
 
 
-def _covered_tables(placed: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) -> tuple[TablePlan, ...]:
-    """The tables as the document has them, without bytes. Raises InputError with every one that is not covered."""
+def costed(placed: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) -> tuple[TablePlan, ...]:
+    """The tables in the words that costs know, without bytes. Raises InputError with every one that is not covered."""
     tables = [
         TablePlan(
             name=profile.name,

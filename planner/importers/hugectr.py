@@ -55,7 +55,7 @@ def differences(document: Mapping[str, Any], inputs: AdoptionInputs, tables: Seq
         yield (
             f"{spread[0]!r} ({len(spread)} in all) has its rows cut over some GPUs, which the rating writes as"
             " column_wise in equal blocks: the same rating and bytes, not the same shards; --cost-model physical keeps"
-            " rows over the GPUs of one node (table_row_wise)"
+            " rows over the GPUs of one node (table_row_wise) or of several (multi_node_row_wise)"
         )
 
 
@@ -75,7 +75,7 @@ def hugectr_tables(document: Mapping[str, Any], inputs: AdoptionInputs, source: 
             reader.fault("shard_strategy" if way is None else "shard_matrix", f"lacks table {profile.name!r}")
             continue
         try:
-            tables.append(_held(profile, every if way == "dp" else ranks[table], way == "dp", inputs))
+            tables.append(_held(profile, every if way == "dp" else ranks[table], way == "dp", inputs, document))
         except ValueError as error:
             reader.fault(profile.name, str(error))
     if reader.faults:
@@ -135,7 +135,9 @@ class _HugeCTRReader:
         return {str(i): i for i in range(len(tables))} | {table.name: i for i, table in enumerate(tables)}
 
 
-def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: AdoptionInputs) -> AdoptedTable:
+def _held(
+    profile: TableProfile, ranks: list[int], replicated: bool, inputs: AdoptionInputs, document: Mapping[str, Any]
+) -> AdoptedTable:
     model, on = inputs.model, np.array(ranks)
     count, rows = len(ranks), inputs.workload.stored_rows(profile)
     zero, whole = np.zeros(count, dtype=np.int64), np.full(count, rows)
@@ -153,9 +155,26 @@ def _held(profile: TableProfile, ranks: list[int], replicated: bool, inputs: Ado
             raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
         part = profile.dim // count
         return AdoptedTable("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
-    if np.array_equal(on, np.flatnonzero(model.node_of_rank == model.node_of_rank[on[0]])):
-        return AdoptedTable("table_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
+    nodes, first, held = np.unique(model.node_of_rank[on], return_index=True, return_counts=True)
+    if np.array_equal(on, np.flatnonzero(np.isin(model.node_of_rank, nodes))) and len(set(held.tolist())) == 1:
+        if len(nodes) == 1:
+            return AdoptedTable("table_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
+        order = _order_of_nodes(profile.name, nodes, document)
+        on = np.concatenate([on[first[at] : first[at] + held[at]] for at in order])
+        parts = block_rows(np.array(rows), len(nodes), np.arange(len(nodes)))
+        rows_of_rank = np.concatenate([block_rows(part, held[0], np.arange(held[0])) for part in parts])
+        start = np.cumsum(rows_of_rank) - rows_of_rank
+        return AdoptedTable("multi_node_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     raise ValueError(
-        f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which is neither a node nor all of them;"
+        f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which are neither nodes nor all of them;"
         " only --cost-model hugectr costs that"
     )
+
+
+def _order_of_nodes(table: str, nodes: Ints, document: Mapping[str, Any]) -> list[int]:
+    """In which order the nodes hold the rows of a table: as a file of ours says, else ascending."""
+    origin = document.get("planned_with")
+    told = origin.get("order_of_nodes") if isinstance(origin, dict) else None
+    order = told.get(table) if isinstance(told, dict) else None
+    known: list[int] = nodes.tolist()
+    return [known.index(node) for node in order] if order and sorted(order) == known else list(range(len(known)))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from cost_models.shards import SHARDINGS, Ints, PlacementTier, Sharding, block_rows
+from cost_models.shards import USUAL_SHARDINGS, Ints, PlacementTier, Sharding, block_rows
 from cost_models.torchrec.constants import torchrec_coefficients
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.models import TableProfile
@@ -193,8 +193,8 @@ class _TorchRecReader:
     def _held(self, profile: TableProfile, entry: Mapping[str, Any]) -> AdoptedTable | None:
         name, kernel, word = profile.name, entry["compute_kernel"], entry["sharding_type"]
         before = len(self.faults)
-        if word not in SHARDINGS:
-            self._fault(name, f"{shown(word)} is no sharding_type{did_you_mean(str(word), SHARDINGS)}")
+        if word not in USUAL_SHARDINGS:
+            self._fault(name, f"{shown(word)} is no sharding_type{did_you_mean(str(word), USUAL_SHARDINGS)}")
         if kernel not in TIER_OF_KERNEL:
             self._fault(name, f"{shown(kernel)} is no compute_kernel that can be costed{_near_kernel(kernel)}")
         for key, own in (("num_embeddings", self._rows(profile)), ("embedding_dim", profile.dim)):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cost_models.shards import ROWS_OF_NODE, SHARDINGS
+from cost_models.shards import ROWS_OF_NODE, USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.formulation.policy import Policy
 from planner.integrations.torchrec_collections import (
@@ -144,13 +144,13 @@ class ModuleReader:
         """What the sharder, the table's rows and the constraints leave. Raises InputError for a table without any."""
         named = list(told.sharding_types or ()) if told is not None else []
         for word in named:
-            if word not in SHARDINGS:
+            if word not in USUAL_SHARDINGS:
                 raise InputError.at(
                     config.name,
-                    f"has constraints that leave no sharding: {word!r} is none{did_you_mean(word, SHARDINGS)}",
+                    f"has constraints that leave no sharding: {word!r} is none{did_you_mean(word, USUAL_SHARDINGS)}",
                 )
         offered = sharder.sharding_types(self.compute_device)
-        shardings: list[str] = [sharding for sharding in SHARDINGS if sharding in offered]
+        shardings: list[str] = [sharding for sharding in USUAL_SHARDINGS if sharding in offered]
         if not shardings:
             what = f"its {type(sharder).__name__} has no sharding for {self.compute_device}"
             raise InputError.at(config.name, f"cannot be sharded: {what}")

@@ -149,7 +149,7 @@ def _tables(
     plans = []
     for table, items in enumerate(_items_of_tables(problem, placement, incumbent)):
         option = int(option_of_table[table])
-        matrix = _shard_matrix(problem, options, table, items)
+        matrix = _shard_matrix(problem, options, items)
         shards = Shards.from_matrix(np.round(matrix).astype(np.int64), model.memories)
         np.add.at(rank_bytes, shards.rank, matrix[:, 5:])
         sharding = SHARDINGS[options.block_sharding[items[0][0]]]
@@ -178,8 +178,8 @@ def _tables(
 def _items_of_tables(
     problem: Problem, placement: Placement, incumbent: IncumbentPlacement | None
 ) -> Iterator[list[tuple[int, int]]]:
-    """For each table its (block, place) pairs in the order of their columns: by block and place, or as the incumbent
-    placement says."""
+    """For each table its (block, place) pairs in the order of their columns, or rows: by block and place, or as the
+    incumbent placement says."""
     order = np.lexsort((placement.item_place, placement.item_block))
     block, place = placement.item_block[order], placement.item_place[order]
     if incumbent is not None:
@@ -190,23 +190,26 @@ def _items_of_tables(
         yield list(zip(block[start:stop].tolist(), place[start:stop].tolist(), strict=True))
 
 
-def _shard_matrix(problem: Problem, options: Options, table: int, items: list[tuple[int, int]]) -> Floats:
+def _shard_matrix(problem: Problem, options: Options, items: list[tuple[int, int]]) -> Floats:
     """[n, 5 + M] the shards of a table in the order of the document's keys; bytes not yet rounded."""
-    rows = int(problem.table_rows[table])
-    parts, column = [], 0
+    parts, column, row = [], 0, 0
     for block, place in items:
-        width = int(options.block_columns[block])
-        ranks, row_start, held = rank_rows(problem, block, place, rows)
+        width, rows = int(options.block_columns[block]), int(problem.block_rows[block])
+        ranks, row_start, held = rank_rows(problem, block, place)
         kinds = problem.kind_of_rank[ranks]
         size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (held / rows)[:, None]
         columns = np.tile([column, width], (len(ranks), 1))
-        parts.append(np.column_stack([ranks, row_start, held, columns, size]))
-        column += width
+        parts.append(np.column_stack([ranks, row + row_start, held, columns, size]))
+        if problem.option_apart[problem.block_option[block]]:
+            row += rows
+        else:
+            column += width
     return np.concatenate(parts)
 
 
-def rank_rows(problem: Problem, block: int, place: int, rows: int) -> tuple[Ints, Ints, Ints]:
-    """Ranks, first rows and row counts of one placed block."""
+def rank_rows(problem: Problem, block: int, place: int) -> tuple[Ints, Ints, Ints]:
+    """Ranks, first rows and row counts of one placed block; of its own rows, where these are a part of the table's."""
+    rows = int(problem.block_rows[block])
     ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)

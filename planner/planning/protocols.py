@@ -208,14 +208,15 @@ def bounds_elsewhere(
 def shards_of(formulation: Formulation, placement: Placement) -> PlacedShards:
     """The shards of a placement, block by block."""
     problem, blocks = formulation.problem, formulation.options.blocks
-    index, ranks, rows, opens = [], [], [], []
+    index, ranks, rows, opens, begun = [], [], [], [], set[int]()
     for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
-        of_table = int(problem.table_rows[problem.table_of_block[block]])
-        members, _, held = rank_rows(problem, block, place, of_table)
+        members, _, held = rank_rows(problem, block, place)
         index.append(np.full(len(members), block))
         ranks.append(members)
         rows.append(held)
-        opens.append(np.arange(len(members)) == 0)
+        is_part = problem.option_apart[problem.block_option[block]]
+        opens.append((np.arange(len(members)) == 0) & (not is_part or problem.block_option[block] not in begun))
+        begun.add(int(problem.block_option[block]))
     if not index:
         none = np.zeros(0, dtype=np.int64)
         return PlacedShards(blocks.take(none), none, none, none.astype(bool))

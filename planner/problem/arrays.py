@@ -59,6 +59,9 @@ class Problem:
     """[O] column units that the blocks of a splittable option must tile; 0 for a fixed option."""
     option_colocated: Bools
     """[O] whether the option's blocks must be on different ranks of one node."""
+    option_apart: Bools
+    """[O] whether the option's blocks must be on different sites: each is a part of the table's rows, the last one in
+    the order of the blocks that of the last rows."""
     block_option: Ints
     """[B] ascending."""
     block_count: Ints
@@ -71,10 +74,12 @@ class Problem:
     """[B] index into `sites`."""
     block_replicated: Bools
     """[B] of world-wide blocks: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
+    block_rows: Ints
+    """[B] rows of the block: the table's, or those of its part of them."""
     fixed: Floats
     """[K, B, C] load of each rank that takes part in the block, whatever rows it holds."""
     by_rows: Floats
-    """[K, B, C] load times the share of the table's rows that the rank holds."""
+    """[K, B, C] load times the share of the block's rows that the rank holds."""
     everywhere: Floats
     """[K, B, C] load of every rank of the world, once per block."""
     bytes_fixed: Floats

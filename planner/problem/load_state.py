@@ -143,7 +143,7 @@ def place_on_groups(problem: Problem, state: LoadState, blocks: Ints, places: In
 
     A `sign` of -1 takes them away.
     """
-    rows = problem.table_rows[problem.table_of_block[blocks]]
+    rows = problem.block_rows[blocks]
     for extent in np.unique(problem.block_extent[blocks]).tolist():
         of_extent, sites = problem.block_extent[blocks] == extent, problem.sites[extent]
         block, first, size = blocks[of_extent], sites.first[places[of_extent]], sites.sizes[places[of_extent]]

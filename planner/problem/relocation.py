@@ -120,6 +120,8 @@ class IncumbentPlacement:
         end = np.cumsum(width)
         opens = np.searchsorted(table, table)
         column = end - width - (end - width)[opens]
+        rows_before = _rows_before(problem, block)
+        column[problem.option_apart[problem.block_option[block]]] = 0
         first, ranks = ranks_of(problem, block, place)
         item = np.repeat(np.arange(len(block)), ranks)
         position = np.arange(len(item)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
@@ -127,7 +129,7 @@ class IncumbentPlacement:
         parts = Rectangles(
             table=table[item],
             rank=first[item] + position,
-            row_start=row_start,
+            row_start=rows_before[item] + row_start,
             rows=rows,
             column_start=column[item],
             columns=width[item],
@@ -147,13 +149,31 @@ class IncumbentPlacement:
         for first, last, of in zip(start[cut].tolist(), stop[cut].tolist(), table[cut].tolist(), strict=True):
             if self._table_start[of + 1] > self._table_start[of]:
                 items = order[first:last]
-                order[first:last] = items[self._best_order(problem, of, placement, items)]
+                is_part = problem.option_apart[problem.block_option[placement.item_block[items[0]]]]
+                ordered = self._row_order if is_part else self._best_order
+                order[first:last] = items[ordered(problem, of, placement, items)]
         return placement.item_block[order], placement.item_place[order]
 
     @cached_property
     def _table_start(self) -> Ints:
         """[T + 1] where each table's parts begin."""
         return np.searchsorted(self.rectangles.table, np.arange(len(self.rows_before) + 1))
+
+    def _row_order(self, problem: Problem, table: int, placement: Placement, items: Ints) -> Ints:
+        """An order of the parts of one table's rows in which those that held a part of the same rows do so again; the
+        last part, where it is shorter, stays last."""
+        block, place = placement.item_block[items], placement.item_place[items]
+        before = self.rectangles.take(np.arange(*self._table_start[table : table + 2]))
+        count, size = int((block == block[0]).sum()), int(problem.block_rows[block[0]])
+        slots: dict[int, int] = {}
+        first, _ = ranks_of(problem, block, place)
+        for item in range(count):
+            here = np.flatnonzero(before.rank == first[item])
+            slot = int(before.row_start[here[0]]) // size if len(here) else count
+            if slot < count:
+                slots.setdefault(slot, item)
+        left = iter(sorted(set(range(count)) - set(slots.values())))
+        return np.array([*(slots[s] if s in slots else next(left) for s in range(count)), *range(count, len(items))])
 
     def _best_order(self, problem: Problem, table: int, placement: Placement, items: Ints) -> Ints:
         """The order of some blocks of one table in which the most cells are kept."""
@@ -237,11 +257,18 @@ def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints]:
 
 
 def _rows(problem: Problem, block: Ints, ranks: Ints, position: Ints) -> tuple[Ints, Ints]:
-    """First row and number of rows that the rank at a position of its block holds."""
-    rows = problem.table_rows[problem.option_table[problem.block_option[block]]]
+    """First of the block's rows, and how many of them, that the rank at a position of its site holds."""
+    rows = problem.block_rows[block]
     size = -(-rows // np.where(problem.block_replicated[block], 1, ranks))
     start = np.minimum(np.where(problem.block_replicated[block], 0, position * size), rows)
     return start, np.minimum(size, rows - start)
+
+
+def _rows_before(problem: Problem, block: Ints) -> Ints:
+    """[n] rows of its table that come before those of each block, of blocks in order of table."""
+    rows = np.where(problem.option_apart[problem.block_option[block]], problem.block_rows[block], 0)
+    before = np.cumsum(rows) - rows
+    return np.asarray(before - before[np.searchsorted(problem.table_of_block[block], problem.table_of_block[block])])
 
 
 def best_order(kept_before: Floats, width: Ints) -> Ints:

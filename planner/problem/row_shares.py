@@ -1,4 +1,4 @@
-"""Rows of blocks that are cut by rows: over how many ranks, and which share each rank holds."""
+"""Rows of blocks that are cut by rows: over how many ranks, and which share of the block's each rank holds."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,28 +34,28 @@ class RowShares:
 
     @cached_property
     def cuts(self) -> Ints:
-        """[K, B] ranks over which the table's rows are cut, if the block is on a site of the kind."""
+        """[K, B] ranks over which the block's rows are cut, if it is on a site of the kind."""
         cuts = np.where(self.problem.is_world_wide, self.problem.world, self.holders)
         return np.where(self.problem.block_replicated, 1, cuts)
 
     def on_site(self, block: int, ranks: int) -> Floats:
-        """[ranks] share of the table's rows that each rank of a site of `ranks` ranks holds of the block."""
+        """[ranks] share of the block's rows that each rank of a site of `ranks` ranks holds."""
         problem = self.problem
         if problem.block_replicated[block]:
             return np.ones(ranks)
-        rows = int(problem.table_rows[problem.option_table[problem.block_option[block]]])
+        rows = int(problem.block_rows[block])
         if (rows, ranks) not in self._known:
             self._known[rows, ranks] = row_shares(rows, ranks)
         return self._known[rows, ranks]
 
     def on_every_site(self, block: int) -> Floats:
-        """[W] share of the table's rows that each rank holds of the block, were it on every site."""
+        """[W] share of the block's rows that each rank holds, were it on every site."""
         problem, sites = self.problem, self.problem.sites_of(block)
         if problem.block_replicated[block]:
             return np.ones(problem.world)
         size = np.repeat(sites.sizes, sites.sizes)
         place = np.arange(problem.world) - np.repeat(sites.first, sites.sizes)
-        return shares_at(np.asarray(problem.table_rows[problem.table_of_block[block]]), size, place)
+        return shares_at(np.asarray(problem.block_rows[block]), size, place)
 
 
 def row_shares(rows: int, ranks: int) -> Floats:

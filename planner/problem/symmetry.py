@@ -81,7 +81,7 @@ def _row_shares(problem: Problem) -> list[Floats]:
     by_rows &= ~problem.block_replicated & ~problem.is_on_rank
     shares = []
     for extent, sites in enumerate(problem.sites):
-        rows = np.unique(problem.table_rows[problem.table_of_block[(problem.block_extent == extent) & by_rows]])
+        rows = np.unique(problem.block_rows[(problem.block_extent == extent) & by_rows])
         shares += [np.concatenate([row_shares(int(n), ranks) for ranks in sites.sizes.tolist()])[None] for n in rows]
     return shares
 

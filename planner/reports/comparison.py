@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cost_models.registry import COST_MODELS
-from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, USUAL_SHARDINGS
 from planner.capacity.prices import PriceSheet, bill
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs, planned_model
@@ -96,7 +96,7 @@ def _tables(plan: Plan) -> Record:
     """How many tables there are of each sharding, and in each tier."""
     shardings, tiers = Counter(table.sharding for table in plan.tables), Counter(table.tier for table in plan.tables)
     return {
-        **{f"tables_{name}": shardings[name] for name in SHARDINGS},
+        **{f"tables_{name}": shardings[name] for name in SHARDINGS if name in USUAL_SHARDINGS or shardings[name]},
         **{f"tables_{name}": tiers[name] for name in PLACEMENT_TIERS},
     }
 

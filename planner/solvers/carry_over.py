@@ -99,7 +99,7 @@ class CarryOver:
         """Return the bytes [I, M] that each block takes on the rank where it takes most."""
         problem, block = self._problem, placement.item_block
         _, count = ranks_of(problem, block, placement.item_place)
-        rows = problem.table_rows[problem.table_of_block[block]]
+        rows = problem.block_rows[block]
         share = np.where(problem.block_replicated[block], 1.0, -(-rows // count) / rows)[:, None]
         size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block] * share
         return np.asarray(size.max(axis=0))

@@ -21,7 +21,7 @@ from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards
 from planner.formulation.formulation import Formulation
-from planner.formulation.policy import Policy
+from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.placement import Placement
@@ -157,8 +157,9 @@ def _answer(job: Job) -> Answer:
     search = job.search
     limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed)
     steps = Steps(proves=search.prove, simulates=search.simulate)
-    pipeline = Pipeline(job.policy, limits, steps)
-    formulation = pipeline.refined(Question(job.topology, job.workload, job.policy).formulation())
+    policy = offered(job.policy, job.topology, Question.cost_model)
+    pipeline = Pipeline(policy, limits, steps)
+    formulation = pipeline.refined(Question(job.topology, job.workload, policy).formulation())
     start = _placement(job.start, formulation)
     outcome = known = None
     enough = search.gap

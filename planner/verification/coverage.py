@@ -39,6 +39,8 @@ def coverage_fault(
     if sharding in colocated and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
     site_of_rank = EXTENTS[EXTENT_OF_SHARDING[sharding]].site_of_rank(node_of_rank)
+    if SHARDING_ROWS[table.sharding].cuts_into_sites:
+        return _parts_fault(table, rows, site_of_rank)
     for _, _, index in blocks:
         ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])
         if not np.array_equal(shards.rank[index], ranks):
@@ -49,6 +51,29 @@ def coverage_fault(
             rank_rows, start = np.full(len(ranks), rows), np.zeros(len(ranks), dtype=np.int64)
         if not (np.array_equal(shards.rows[index], rank_rows) and np.array_equal(shards.row_start[index], start)):
             return f"its row blocks are not those of {table.sharding}: ceil(rows / ranks) each, in order"
+    return None
+
+
+def _parts_fault(table: TablePlan, rows: int, site_of_rank: Ints) -> str | None:
+    """What is wrong with a table whose rows are cut into parts of ceil(rows / sites), in any order of the sites, each
+    of which is cut over the ranks of its site; `site_of_rank` [W]."""
+    shards = table.shards
+    site = site_of_rank[shards.rank]
+    begins = np.flatnonzero(np.diff(site, prepend=-1) != 0)
+    sites, world = site[begins], len(np.unique(site_of_rank))
+    if len(np.unique(sites)) < len(sites) or not 1 < len(sites) < world:
+        return f"{table.sharding} needs several of the nodes, not all, each of them once"
+    ranks = [np.flatnonzero(site_of_rank == each) for each in sites.tolist()]
+    if len(np.unique(np.bincount(site_of_rank))) > 1:
+        return f"{table.sharding} needs as many ranks on every node"
+    if not np.array_equal(shards.rank, np.concatenate(ranks)):
+        return f"{table.sharding} needs one shard on each rank of its nodes, in their order"
+    parts = block_rows(np.array(rows), len(sites), np.arange(len(sites)))
+    held = [block_rows(part, len(ranks[0]), np.arange(len(ranks[0]))) for part in parts]
+    rank_rows = np.concatenate(held)
+    start = np.cumsum(rank_rows) - rank_rows
+    if (parts == 0).any() or not (np.array_equal(shards.rows, rank_rows) and np.array_equal(shards.row_start, start)):
+        return f"its row blocks are not those of {table.sharding}: ceil(rows / nodes) each, cut over the node's ranks"
     return None
 
 

@@ -12,6 +12,7 @@ from cost_models.resources import Resource
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    MULTI_NODE_ROW_WISE,
     NODE,
     RANK,
     ROW_WISE,
@@ -234,3 +235,50 @@ def test_a_sequence_sends_a_vector_for_every_id() -> None:
     bag, sequence = Case(CLUSTERS["two nodes"]), Case(CLUSTERS["two nodes"], pooled=False)
     for resource in ("link_out", "nic_in"):
         assert sequence.total(sequence.outputs, resource) == pytest.approx(IDS * bag.total(bag.outputs, resource))
+
+
+def over_nodes(case: Case, model: StepModel, nodes: int) -> dict[str, Loads]:
+    """The exchanges of a block whose rows are over so many nodes."""
+    zeros = np.zeros(1, dtype=np.int64)
+    holders = zeros + nodes * case.kind.node_ranks
+    blocks = Blocks(zeros, zeros + MULTI_NODE_ROW_WISE, zeros, zeros + DIM, np.zeros(1), holders=holders)
+    given = (model.tables, blocks, case.kind, model.batching)
+    return {
+        "ids": collectives.id_exchange(*given),
+        "outputs": collectives.output_exchange(*given),
+        "gradients": collectives.gradient_exchange(*given),
+    }
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_rows_over_all_nodes_exchange_what_rows_over_the_world_do(ranks: int, takes_turns: bool) -> None:
+    """Sums of every node to the samples, or sums of all reduced in a ring: as many bytes on every port and card."""
+    cluster = topology(node_group("a", nodes=4, ranks=ranks))
+    table = {"rows": 1000, "dim": DIM, "pooling_factor": IDS}
+    model = StepModel(cluster, workload([table], global_batch=BATCH, communication={"backward": "fp16"}))
+    case = Case(cluster, takes_turns=takes_turns)
+    for name, loads in over_nodes(case, model, 4).items():
+        for resource, load in getattr(case, name).items():
+            world = np.broadcast_to(load.fixed + load.by_rows / (4 * ranks) + load.everywhere, len(SHARDINGS))
+            own = loads[resource]
+            total = np.sum(np.broadcast_to(own.fixed + own.by_rows / (4 * ranks) + own.everywhere, 1))
+            assert total == pytest.approx(world[ROW_WISE], rel=1e-12), (name, resource)
+
+
+def test_rows_over_two_nodes_send_as_much_from_each_as_rows_over_one() -> None:
+    """A holder sends the same, every rank gets twice as much; ids go once, and their numbers to twice the ranks."""
+    cluster = topology(node_group("a", nodes=4, ranks=2))
+    table = {"rows": 1000, "dim": DIM, "pooling_factor": IDS}
+    model = StepModel(cluster, workload([table], global_batch=BATCH, communication={"backward": "fp16"}))
+    case = Case(cluster)
+    loads = over_nodes(case, model, 2)
+    for name, part, times in (("outputs", "fixed", 1), ("outputs", "everywhere", 2), ("ids", "by_rows", 1)):
+        for resource in ("link_out", "link_in", "nic_out", "nic_in"):
+            own = getattr(loads[name].get(Resource.parse(resource), BlockLoad()), part)
+            rate = case.kind.nic_all_to_all if resource.startswith("nic") else case.kind.link_all_to_all
+            of_one = case.part(getattr(case, name), resource, part)[TABLE_ROW_WISE]
+            assert own * rate == pytest.approx(times * of_one, rel=1e-12)
+    sent = float(loads["ids"][Resource.parse("nic_out")].everywhere[0]) * case.kind.nic_all_to_all
+    samples, beyond = BATCH / 8, 6 / 8
+    assert sent == pytest.approx(samples * (IDS * 8 + 2 * 2 * 4) * beyond, rel=1e-12)

@@ -21,7 +21,8 @@ from tests.oracles.tilings import tilings
 MOST_KEPT = 4000
 """Choices of a table that are kept; of more, the shortest by themselves and some at random."""
 WHOLE_WORLD = ("data_parallel", "row_wise")
-WHOLE_NODE = ("table_row_wise", "grid_shard")
+SEVERAL_NODES = "multi_node_row_wise"
+WHOLE_NODE = ("table_row_wise", "grid_shard", SEVERAL_NODES)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Family:
     """[widths, places, R]"""
     supported: np.ndarray
     """[widths, places]"""
+    nodes: int = 1
+    """Over which the rows of a block are cut: then its parts take the place of widths, the last one apart."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,10 @@ class Cluster:
         """All choices of a table that fit by themselves and alone take less than `limit_s`."""
         rules, families, parts = self.rules.tables[table], [], []
         complete = True
-        for sharding in rules.shardings:
-            cover, unit = _covers(self, rules, sharding, seed)
+        for sharding, nodes in self._ways(rules):
+            cover, unit = _covers(self, rules, sharding, seed, nodes)
             cover = self.kept(cover, rules, sharding)
-            for family in self._families(table, sharding, unit, cover) if len(cover.counts) else ():
+            for family in self._families(table, sharding, unit, cover, nodes) if len(cover.counts) else ():
                 own = cover
                 if self._is_free(sharding) and not cover.complete and limit_s < np.inf:
                     own = self._all_within(family, rules, cover, limit_s)
@@ -123,6 +126,14 @@ class Cluster:
                 families.append(family)
                 complete &= own.complete
         return self._joined(families, parts, complete, seed)
+
+    def _ways(self, rules: TableRules) -> list[tuple[str, int]]:
+        """Shardings of a table, and over how many nodes they cut its rows, where that is open."""
+        nodes = len(self.nodes)
+        several = [n for n in range(2, nodes) if n in (2, 4, 8, 16, 32) or nodes % n == 0]
+        equal = len({len(ranks) for ranks in self.nodes}) == 1 and self.model.name == "physical"
+        ways = {sharding: [1] for sharding in rules.shardings} | {SEVERAL_NODES: several if equal else []}
+        return [(sharding, n) for sharding in rules.shardings for n in ways[sharding]]
 
     def _is_free(self, sharding: str) -> bool:
         """Whether its blocks may be on any ranks, in any widths."""
@@ -180,7 +191,7 @@ class Cluster:
             return [list(range(self.world))]
         return self.nodes if sharding in WHOLE_NODE else [[rank] for rank in range(self.world)]
 
-    def _families(self, table: int, sharding: str, unit: int, cover: Covers) -> list[Family]:
+    def _families(self, table: int, sharding: str, unit: int, cover: Covers, nodes: int) -> list[Family]:
         """What the blocks of each variant add, on each place."""
         variants = self.rules.tables[table].variants
         if sharding == "data_parallel":
@@ -200,21 +211,25 @@ class Cluster:
             cache_fraction=np.array(fractions, dtype=float),
             dtype=np.array([DTYPES.index(dtype) for dtype in dtypes]),
             state=np.array([STATE_PLACES.index(state) for state in states]),
+            holders=None if nodes == 1 else np.full(n, nodes * len(self.nodes[0])),
         )
         costs = [self.model.block_costs(blocks, kind) for kind in range(self.model.kind_count)]
         places, rows = self._places(sharding), self.rules.tables[table].rows
         pieces = np.zeros((n, len(places), self.size))
         supported = np.ones((n, len(places)), dtype=bool)
         for rank in range(self.world):
-            pieces[:, :, self.at[:, rank]] += costs[self.model.kind_of_rank[rank]].everywhere[:, None, :]
+            pieces[:, :, self.at[:, rank]] += costs[self.model.kind_of_rank[rank]].everywhere[:, None, :] / nodes
         for p, ranks in enumerate(places):
-            for rank, (_, held) in zip(ranks, row_blocks(rows, len(ranks), sharding), strict=True):
+            of_part = [row_blocks(part, len(ranks), sharding) for part in _parts(rows, nodes)]
+            for number, rank in enumerate(ranks):
                 cost = costs[self.model.kind_of_rank[rank]]
-                pieces[:, p, self.at[:, rank]] += cost.fixed + cost.by_rows * (held / rows)
-                pieces[:, p, self.pool_at[:, rank]] += cost.bytes_fixed + cost.bytes_by_rows * (held / rows)
+                held = np.array([blocks[number][1] for blocks in (of_part[0], of_part[-1])[: min(nodes, 2)]])
+                share = np.tile(np.resize(held, each), len(variants))[:, None] / rows
+                pieces[:, p, self.at[:, rank]] += cost.fixed + cost.by_rows * share
+                pieces[:, p, self.pool_at[:, rank]] += cost.bytes_fixed + cost.bytes_by_rows * share
                 supported[:, p] &= cost.supported
         return [
-            Family(Variant(sharding, *variant), unit, cover.widths, of_variant, has)
+            Family(Variant(sharding, *variant), unit, cover.widths, of_variant, has, nodes)
             for variant, of_variant, has in zip(
                 variants,
                 pieces.reshape(len(variants), each, len(places), self.size),
@@ -241,15 +256,18 @@ class Cluster:
         """A choice as the document writes it; without bytes."""
         rules, variant = self.rules.tables[table], family.variant
         places = self._places(variant.sharding)
-        shards, column = [], 0
-        for w, p in np.argwhere(counts)[::-1].tolist():
-            width = family.widths[w] * family.unit
+        shards, column, first = [], 0, 0
+        is_cut = variant.sharding == SEVERAL_NODES
+        parts = _parts(rules.rows, family.nodes)
+        for w, p in np.argwhere(counts)[:: 1 if is_cut else -1].tolist():
+            width, part = family.widths[w] * family.unit, parts[-1 if is_cut and w else 0]
             for _ in range(int(counts[w, p])):
-                rows = row_blocks(rules.rows, len(places[p]), variant.sharding)
+                rows = row_blocks(part, len(places[p]), variant.sharding)
                 shards += [
-                    (rank, start, held, column, width) for rank, (start, held) in zip(places[p], rows, strict=True)
+                    (rank, first + start, held, column, width)
+                    for rank, (start, held) in zip(places[p], rows, strict=True)
                 ]
-                column += width
+                first, column = (first + part, 0) if is_cut else (0, column + width)
         matrix = np.array(shards, dtype=np.int64)
         hot = remap = None
         if variant.tier.endswith("_split"):
@@ -277,7 +295,12 @@ def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
     return [(min(k * size, rows), min(size, max(rows - k * size, 0))) for k in range(ranks)]
 
 
-def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tuple[Covers, int]:
+def _parts(rows: int, nodes: int) -> list[int]:
+    """Rows of each node over which they are cut: ceil(rows / nodes), the last one the rest."""
+    return [held for _, held in row_blocks(rows, nodes, SEVERAL_NODES)]
+
+
+def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int, parts: int = 1) -> tuple[Covers, int]:
     """The covers of a table under a sharding, and the columns of a unit of their widths."""
     world, allowed = cluster.world, set(rules.ranks)
     unit = rules.step or rules.dim
@@ -293,6 +316,10 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int) -> tu
         return Covers((units,), np.eye(len(cluster.nodes), dtype=np.int64)[kept][:, None, :], True), unit
     if sharding == "table_wise":
         return Covers((units,), np.eye(world, dtype=np.int64)[sorted(allowed)][:, None, :], True), unit
+    if sharding == SEVERAL_NODES:
+        is_whole = _parts(rules.rows, parts)[-1] > 0 and parts * len(cluster.nodes[0]) <= rules.max_shards
+        found = covers.on_several_nodes(parts, nodes, len(cluster.nodes)) if is_whole else none.counts
+        return Covers((units, units), found, True), unit
     if sharding == "grid_shard":
         sizes = [len(ranks) for ranks in cluster.nodes]
         return covers.in_grids(units, sizes, nodes, rules.max_shards), unit

@@ -173,3 +173,13 @@ def _counted(found: list[list[tuple[int, int]]], units: int, places: int) -> Int
         for width, place in blocks:
             counts[number, width - 1, place] += 1
     return counts
+
+
+def on_several_nodes(parts: int, nodes: Sequence[int], every: int) -> Ints:
+    """[n, 2, nodes] parts of rows on different ones of some nodes: the last part, and all others, which are alike."""
+    counts = np.zeros((math.comb(len(nodes), parts) * parts, 2, every), dtype=np.int64)
+    ways = itertools.product(itertools.combinations(nodes, parts), range(parts))
+    for cover, (chosen, last) in zip(counts, ways, strict=True):
+        cover[0, list(chosen)] = 1
+        cover[:, chosen[last]] = 0, 1
+    return counts

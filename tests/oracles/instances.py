@@ -163,6 +163,8 @@ def select_options(options: Options, kept: np.ndarray, blocks: np.ndarray) -> Op
         choices=options.choices,
         cuts=options.cuts,
         block_usual=options.block_usual[blocks],
+        block_rows=options.block_rows[blocks],
+        block_holders=options.block_holders[blocks],
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.model import CostModel
 from planner.document.plan import TablePlan
 from planner.document.planned import placed_tables
-from tests.oracles.choices import row_blocks
+from tests.oracles.choices import SEVERAL_NODES, row_blocks
 from tests.oracles.document_rules import Rules, TableRules
 
 ROUNDED_BYTES = 1.0
@@ -49,6 +49,9 @@ def _faults_of_table(model: CostModel, rules: TableRules, table: TablePlan) -> I
         yield f"has column blocks of {widths}, not of multiples of {rules.step}"
     node_of_rank = np.asarray(model.node_of_rank)
     nodes: list[int] = []
+    if table.sharding == SEVERAL_NODES:
+        yield from _faults_of_parts(node_of_rank, rules, table)
+        return
     for start, width in zip(starts, widths, strict=True):
         block = np.flatnonzero(shards.column_start == start)
         ranks = shards.rank[block].tolist()
@@ -65,6 +68,25 @@ def _faults_of_table(model: CostModel, rules: TableRules, table: TablePlan) -> I
         elif rows != row_blocks(rules.rows, len(ranks), table.sharding):
             yield f"columns from {start} have rows {rows}"
     yield from _faults_of_blocks(model, table, widths, nodes, rules.step)
+
+
+def _faults_of_parts(node_of_rank: np.ndarray, rules: TableRules, table: TablePlan) -> Iterator[str]:
+    shards, ranks_of_node = table.shards, np.bincount(node_of_rank)
+    ranks = shards.rank.tolist()
+    each, world = int(ranks_of_node[0]), len(ranks_of_node)
+    nodes = [int(node_of_rank[rank]) for rank in ranks[::each]]
+    if len(set(ranks_of_node.tolist())) > 1 or not 1 < len(nodes) < world or len(set(nodes)) < len(nodes):
+        yield f"its rows are over nodes {nodes} of {ranks_of_node.tolist()} ranks"
+    if ranks != [rank for node in nodes for rank in np.flatnonzero(node_of_rank == node).tolist()]:
+        yield f"its rows are on ranks {ranks}, which are not all of some nodes"
+    expected, first = [], 0
+    for _, part in row_blocks(rules.rows, len(nodes), table.sharding):
+        expected += [(first + start, held) for start, held in row_blocks(part, each, table.sharding)]
+        first += part
+    if expected != list(zip(shards.row_start.tolist(), shards.rows.tolist(), strict=True)):
+        yield "its row blocks are not those of nodes and then ranks"
+    if shards.column_start.any() or (shards.columns != rules.dim).any():
+        yield "its columns are cut, too"
 
 
 def _faults_of_blocks(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.registry import cost_model
-from cost_models.shards import SHARDINGS, PlacedShards
+from cost_models.shards import SHARDINGS, USUAL_SHARDINGS, PlacedShards
 from cost_models.simulator.simulation import simulate
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -103,7 +103,7 @@ def cases(draw: st.DrawFn) -> Case:
     }
     model = cost_model("physical", cluster, workload(tables, **fields))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return Case(cluster, tables, fields, random_shards(model, random, tuple(range(len(SHARDINGS)))))
+    return Case(cluster, tables, fields, random_shards(model, random, tuple(range(len(USUAL_SHARDINGS)))))
 
 
 factors = st.sampled_from([1.0001, 1.01, 1.1, 1.5, 2.0, 8.0])

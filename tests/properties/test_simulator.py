@@ -17,7 +17,7 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     NODE,
     RANK,
-    SHARDINGS,
+    USUAL_SHARDINGS,
     WORLD,
     PlacedShards,
 )
@@ -31,7 +31,7 @@ from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 
 CASES = 40
-OVERLAP_NOTHING = tuple(i for i in range(len(SHARDINGS)) if i != DATA_PARALLEL)
+OVERLAP_NOTHING = tuple(i for i in range(len(USUAL_SHARDINGS)) if i != DATA_PARALLEL)
 CLUSTERS = (
     topology(node_group("a", ranks=4)),
     topology(node_group("a", nodes=3, ranks=2)),
@@ -42,7 +42,7 @@ CLUSTERS = (
 
 
 def cases(
-    pipeline: str, shardings: tuple[int, ...] = tuple(range(len(SHARDINGS)))
+    pipeline: str, shardings: tuple[int, ...] = tuple(range(len(USUAL_SHARDINGS)))
 ) -> Iterator[tuple[CostModel, PlacedShards]]:
     for seed in range(CASES):
         random = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ from torchrec.distributed.types import (
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig
 
 from benchmarks.gloo.model import Tables
-from cost_models.shards import SHARDINGS
+from cost_models.shards import USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
@@ -48,15 +48,15 @@ def all_ways(nodes: int = 1, each: int = 2, tiers: tuple[str, ...] = ("hbm",)) -
     """One table for each of the seven shardings, with rows that do not divide evenly, and two that are free."""
     tables = [
         {"name": f"t_{sharding}", "rows": 37 + i, "dim": 32, "pooling_factor": 2}
-        for i, sharding in enumerate(SHARDINGS)
+        for i, sharding in enumerate(USUAL_SHARDINGS)
     ]
     tables += [{"name": f"free_{i}", "rows": 101, "dim": 16, "pooling_factor": 5} for i in range(2)]
     workload = Workload.model_validate({"name": "small", "global_batch": 64, "tables": tables})
-    rules = [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in SHARDINGS]
+    rules = [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in USUAL_SHARDINGS]
     policy = Policy.model_validate({"runtime": "torchrec", "tiers": list(tiers), "tables": rules})
     found = plan(cluster(nodes, each), workload, policy=policy, effort=0, simulate=False)
     if each * nodes > 1 and nodes > 1:
-        assert {table.sharding for table in found.tables} >= set(SHARDINGS)
+        assert {table.sharding for table in found.tables} >= set(USUAL_SHARDINGS)
     return found, workload
 
 
@@ -205,7 +205,7 @@ def test_every_field_of_a_plan_comes_in_and_goes_out(tmp_path):
     """Settings of kernels of tables in HBM, cached and in DDR: a pickled plan, brought in and exported, is the same."""
     workload = all_ways(2, 2)[1]
     rules = [{"match": "free_0", "tiers": ["ddr"]}, {"match": "t_row_wise", "tiers": ["ddr_cached"]}]
-    rules += [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in SHARDINGS]
+    rules += [{"match": f"t_{sharding}", "shardings": [sharding]} for sharding in USUAL_SHARDINGS]
     policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
     found = plan(cluster(2, 2), workload, policy=policy, effort=0, simulate=False)
     module = Tables(workload, "meta")

@@ -7,7 +7,7 @@ import torch
 from benchmarks.gloo.model import first_weights
 from benchmarks.gloo.processes import Processes
 from benchmarks.gloo.training import train, unsharded
-from cost_models.shards import SHARDINGS
+from cost_models.shards import USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
@@ -16,7 +16,7 @@ from planner.planning.planning import plan
 from topologies.loading import load_topology
 
 SEEDS, LOCAL, BATCH, STEPS = range(25), 2, 6, 3
-SEQUENCES = [way for way in SHARDINGS if way not in (*RUNTIMES["torchrec"].pooled_only, "data_parallel")]
+SEQUENCES = [way for way in USUAL_SHARDINGS if way not in (*RUNTIMES["torchrec"].pooled_only, "data_parallel")]
 """Of tables that are not pooled, on CPU."""
 
 
@@ -54,7 +54,7 @@ def planned(seed: int) -> tuple[Workload, Plan]:
     workload, draw = random_workload(seed), np.random.default_rng(1000 + seed)
     rules = []
     for table in workload.tables:
-        legal = list(SHARDINGS) if table.pooled else SEQUENCES
+        legal = list(USUAL_SHARDINGS) if table.pooled else SEQUENCES
         ways = draw.choice(legal, size=draw.integers(1, 4), replace=False).tolist() if seed % 2 else legal
         rules.append({"match": table.name, "shardings": ways})
     overrides = [f"nodes.0.accelerators.count={LOCAL}", f"nodes.0.links.scale_out.count={LOCAL}"]
@@ -94,4 +94,4 @@ def test_training_equals_the_unsharded_model(
             )
         before = first_weights(workload)
         assert all(float((before[name] - value).abs().max()) > 1e-4 for name, value in expected.weights.items())
-    assert ways[world] == set(SHARDINGS)
+    assert ways[world] == set(USUAL_SHARDINGS)

@@ -130,6 +130,20 @@ def test_ranks_that_hash_names_otherwise_are_refused() -> None:
         weights_after(alone, workload, [before, after], moved=True)
 
 
+def test_rows_over_some_of_the_ranks_crash() -> None:
+    """So that no plan for TorchRec has them: its row_wise looks for a shard on every rank."""
+    found, workload = made(BEFORE)
+    file = torchrec_plan(found, modules=["tables"], compute_device="cpu")
+    table = file["plan"]["tables"]["t4"]
+    first, last = table["shards"]
+    whole_table = {**last, "shard_offsets": [0, 0], "shard_sizes": [24, 32]}
+    some = {**table, "ranks": [1], "shards": [whole_table]}
+    assert first["shard_sizes"] == last["shard_sizes"] == [12, 32]
+    changed = {**file, "plan": {"tables": {**file["plan"]["tables"], "t4": some}}}
+    with Processes(WORLD, WORLD) as alone, pytest.raises(RuntimeError, match=r"rw_sharding\.py"):
+        alone.run(train_resharded, workload.model_dump_json(), [changed, changed], None, 8, 3)
+
+
 def test_the_objects_are_the_files(tmp_path) -> None:
     """Tables by path with their new shards, and the megabytes of these."""
     (before, workload), (after, _) = made(BEFORE), made(AFTER)

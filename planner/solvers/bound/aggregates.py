@@ -38,9 +38,8 @@ def row_share_of_kind(problem: Problem, kind: int) -> Floats:
     if of_kind.all():
         share[world] = 1.0
     else:
-        table = problem.option_table[problem.block_option]
         for block in np.flatnonzero(world & ~problem.block_replicated):
-            share[block] = row_shares(int(problem.table_rows[table[block]]), problem.world)[of_kind].sum()
+            share[block] = row_shares(int(problem.block_rows[block]), problem.world)[of_kind].sum()
     share[world & problem.block_replicated] = of_kind.sum()
     return share
 

@@ -49,10 +49,12 @@ class BlockPlacer:
         return True
 
     def put_on_group(self, block: int) -> bool:
-        """Put a group-wide block on the site where the potential grows least."""
-        sites = self._problem.sites_of(block)
+        """Put a group-wide block on the site where the potential grows least; a part of rows apart from the others."""
+        sites, option = self._problem.sites_of(block), int(self._problem.block_option[block])
         growth, size = self._potential.by_block_on_group(block)
         of_site = sites.sum(growth)
+        if self._problem.option_apart[option]:
+            of_site[self._partial.taken_by(option)] = np.inf
         for site in np.argsort(of_site, kind="stable").tolist():
             if of_site[site] == np.inf:
                 return False

@@ -93,9 +93,10 @@ def _first_fit(problem: Problem, choices: Ints, share: Floats) -> tuple[Placemen
         return None, table[placed]
     where = np.full(len(blocks), NOWHERE)
     order = np.lexsort((np.arange(len(blocks)), -share[blocks], ~problem.is_on_group[blocks]))
-    together = problem.option_colocated[problem.block_option[blocks]]
+    option = problem.block_option[blocks]
+    is_tied = problem.option_colocated[option] | problem.option_apart[option]
     for i in order[~placed[order]].tolist():
-        taken = where[(table == table[i]) & placed] if together[i] else where[:0]
+        taken = where[(table == table[i]) & placed] if is_tied[i] else where[:0]
         place = _place_for(problem, state, int(blocks[i]), taken)
         if place is not None:
             place_block(problem, state, int(blocks[i]), place)
@@ -117,9 +118,9 @@ def _to_cut(table: Ints, share: Floats, placed: Bools) -> Ints:
 
 def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> int | None:
     """Return the first rank (or group) with room for the block; of a node-colocated option's, beside its other blocks'
-    ranks `taken`."""
+    ranks `taken`; of a part of rows, not on the groups `taken` by the others."""
     if problem.is_on_group[block]:
-        return _group_for(problem, state, block)
+        return _group_for(problem, state, block, taken)
     size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
     fits = (state.free >= size[problem.kind_of_rank].T).all(axis=0) & problem.may_hold(block)
     if len(taken):
@@ -129,12 +130,14 @@ def _place_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> i
     return rank if fits[rank] else None
 
 
-def _group_for(problem: Problem, state: LoadState, block: int) -> int | None:
-    """Return the first group of ranks whose pools have room for what all its ranks hold of the block."""
+def _group_for(problem: Problem, state: LoadState, block: int, taken: Ints) -> int | None:
+    """Return the first group of ranks, but for those `taken`, whose pools have room for what all its ranks hold of the
+    block."""
     _, size = spread(problem, block, problem.row_shares.on_every_site(block), problem.kind_of_rank)
     fits = problem.may_hold(block).copy()
     for m, pool in enumerate(problem.pool_of_rank):
         fits &= np.bincount(pool, weights=size[m])[pool] <= state.free[m]
     is_roomy = problem.sites_of(block).all(fits)
+    is_roomy[taken] = False
     site = int(is_roomy.argmax())
     return site if is_roomy[site] else None

@@ -36,6 +36,11 @@ class PartialPlacement:
         self._places: list[int] = [] if preplaced is None else preplaced.item_place.tolist()
         self.open_ranks = OpenRanks(problem, [])
 
+    def taken_by(self, option: int) -> list[int]:
+        """Return the places of an option's blocks so far."""
+        of = self.problem.block_option
+        return [place for block, place in zip(self._blocks, self._places, strict=True) if of[block] == option]
+
     def charge_everywhere(self, blocks: Ints) -> None:
         """Charge what all blocks that are to be placed cost every rank, and give the world-wide ones their place."""
         place_everywhere(self.problem, self.state, blocks)

@@ -93,7 +93,7 @@ class ExchangeIndex:
         possible = wide & problem.allowed.all(axis=0) & everywhere[problem.table_rank_set[problem.table_of_block]]
         options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
         blocks = np.flatnonzero(np.isin(problem.block_option, options))
-        rows = problem.table_rows[problem.table_of_block[blocks]]
+        rows = problem.block_rows[blocks]
         share = np.where(problem.block_replicated[blocks], 1.0, -(-rows // problem.world) / rows)[:, None]
         count = problem.block_count[blocks, None]
         load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count

@@ -29,7 +29,8 @@ def _repartition(state: SearchState, smoothing: Smoothing, extent: int, kind: in
     order = mine[np.argsort(state.group_site[mine], kind="stable")]
     partners = state.partners(left, right, len(of_kind))
     partner = of_kind[partners[np.searchsorted(of_kind, state.group_site[order])]]
-    order = order[_may_be_there(state, state.group_block[order], sites, partner)]
+    may_move = _may_be_there(state, state.group_block[order], sites, partner)
+    order = order[may_move & ~_meets_another_part(state, order, partner)]
     if not len(order):
         return 0
     load, size = _amounts(state, state.group_block[order], kind, ranks)
@@ -47,6 +48,14 @@ def _repartition(state: SearchState, smoothing: Smoothing, extent: int, kind: in
         state.group_site[order[moved]] = of_kind[target]
         state.charge_groups(order[moved], 1.0)
     return len(moved)
+
+
+def _meets_another_part(state: SearchState, items: Ints, places: Ints) -> Bools:
+    """Return which of the `items` [n] are parts of rows that would meet another part of their table on these places."""
+    problem = state.problem
+    option = problem.block_option[state.group_block]
+    held, wanted = option * problem.world + state.group_site, option[items] * problem.world + places
+    return np.asarray(problem.option_apart[option[items]] & np.isin(wanted, held))
 
 
 def _may_be_there(state: SearchState, blocks: Ints, sites: Sites, places: Ints) -> Bools:

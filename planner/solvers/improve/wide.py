@@ -34,7 +34,8 @@ class WideBlocks:
             problem = self._problem
             asked = (problem.fixed, problem.by_rows, problem.bytes_fixed, problem.bytes_by_rows, problem.allowed)
             table, extent = int(problem.table_of_block[block]), int(problem.block_extent[block])
-            kept = bytes([extent, bool(problem.block_replicated[block])]), table.to_bytes(8, "little")
+            rows = int(problem.block_rows[block])
+            kept = bytes([extent, bool(problem.block_replicated[block])]), table.to_bytes(8), rows.to_bytes(8)
             key = (*kept, *(amounts[:, block].tobytes() for amounts in asked))
             self._alike[block] = self._known.setdefault(key, block)
         return self._alike[block]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cost_models.shards import SHARDINGS
+from cost_models.shards import USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.shards import Shards
@@ -18,10 +18,12 @@ from topologies.loading import load_topology
 @pytest.fixture(scope="module")
 def found() -> Plan:
     """One table per sharding on 2 nodes of 8, one cached, rows that do not divide evenly."""
-    tables = [{"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(SHARDINGS)]
+    tables = [
+        {"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(USUAL_SHARDINGS)
+    ]
     tables.append({"name": "cached", "rows": 5000, "dim": 32, "pooling_factor": 1, "zipf_alpha": 1.1})
     workload = Workload.model_validate({"name": "w", "global_batch": 1024, "tables": tables})
-    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"]} for s in SHARDINGS]
+    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"]} for s in USUAL_SHARDINGS]
     rules.append({"match": "cached", "tiers": ["ddr_cached"]})
     policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
     return plan(load_topology("dgx-a100-80", nodes=2), workload, policy=policy, effort=0, simulate=False)
@@ -52,7 +54,7 @@ def test_shards_stand_as_torchrec_wants_them(found):
         for rank, shard in zip(entry["ranks"], entry["shards"], strict=True):
             assert shard["placement"] == f"rank:{rank}/cuda:{rank % 8}"
     rows = [shard["shard_sizes"][0] for shard in entries["t_row_wise"]["shards"]]
-    assert rows == [63] * 15 + [1003 + SHARDINGS.index("row_wise") - 63 * 15]
+    assert rows == [63] * 15 + [1003 + USUAL_SHARDINGS.index("row_wise") - 63 * 15]
     assert entries["cached"]["compute_kernel"] == "fused_uvm_caching"
     assert entries["cached"]["cache_params"]["load_factor"] > 0
 
@@ -130,7 +132,7 @@ def test_sequences_keep_to_what_torchrec_has_for_them():
 
 def test_no_rank_has_blocks_of_several_widths(found):
     """Blocks of one rank, 12 and 8 columns wide, become one; equally wide ones stay: TorchRec crashes otherwise."""
-    name, rows = "t_column_wise", 1003 + SHARDINGS.index("column_wise")
+    name, rows = "t_column_wise", 1003 + USUAL_SHARDINGS.index("column_wise")
 
     def written(*blocks: tuple[int, int]) -> list[tuple[int, int, int]]:
         starts = np.cumsum([0, *(columns for _, columns in blocks)])

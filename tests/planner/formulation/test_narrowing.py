@@ -112,7 +112,8 @@ def test_shardings_follow_the_ranks(kept: tuple[int, ...], limits: Narrowing) ->
     limits.keep_within(("ranks",), "some", _tables("users"), _ranks(*kept))
     limits.follow_ranks()
     nodes, world = ((0, 1), (2, 3)), ((0, 1, 2, 3),)
-    groups = {"table_row_wise": nodes, "grid_shard": nodes, "row_wise": world, "data_parallel": world}
+    groups = {"table_row_wise": nodes, "grid_shard": nodes}
+    groups |= dict.fromkeys(("row_wise", "data_parallel", "multi_node_row_wise"), world)
     for sharding, may in zip(SHARDINGS, limits.shardings[0].tolist(), strict=True):
         members = groups.get(sharding, ((0,), (1,), (2,), (3,)))
         assert may == any(set(group) <= set(kept) for group in members), sharding

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cost_models.registry import COST_MODELS
-from cost_models.shards import DDR, DDR_CACHED, DDR_SPLIT, HBM, PLACEMENT_TIERS, SHARDINGS
+from cost_models.shards import DDR, DDR_CACHED, DDR_SPLIT, HBM, PLACEMENT_TIERS, SHARDINGS, USUAL_SHARDINGS
 from cost_models.step import StepModel
 from planner import plan
 from planner.document.plan import Plan
@@ -114,7 +114,8 @@ def test_no_policy_limits_nothing(model: StepModel) -> None:
     choices = allowed_choices(model, Policy())
     assert choices.tiers[:, [HBM, DDR_CACHED, DDR]].all()
     assert not choices.tiers[:, DDR_SPLIT].any()
-    assert choices.shardings.all()
+    usual = [sharding in USUAL_SHARDINGS for sharding in SHARDINGS]
+    assert (choices.shardings == usual).all()
     assert (choices.max_shards == NO_LIMIT).all()
     assert choices.rank_sets.all()
     assert not choices.rules
@@ -145,7 +146,7 @@ def test_ranks_decide_which_shardings_are_left(model: StepModel) -> None:
     left = [{SHARDINGS[i] for i in np.flatnonzero(of)} for of in choices.shardings[:3]]
     assert left[0] == {"table_wise", "column_wise", "table_column_wise"}
     assert left[1] == left[0] | {"table_row_wise", "grid_shard"}
-    assert left[2] == set(SHARDINGS)
+    assert left[2] == set(USUAL_SHARDINGS)
 
 
 def test_names_that_match_nothing_and_ranks_that_do_not_exist(model: StepModel) -> None:
@@ -240,7 +241,7 @@ def test_unequal_nodes_have_no_node_wide_shardings_in_torchrec() -> None:
     unequal = StepModel(topology(node_group("g"), node_group("h", ranks=3)), workload(TABLES))
     choices = allowed_choices(unequal, policy(runtime="torchrec"))
     left = {SHARDINGS[i] for i in np.flatnonzero(choices.shardings.any(axis=0))}
-    assert left == set(SHARDINGS) - {"table_row_wise", "grid_shard"}
+    assert left == set(USUAL_SHARDINGS) - {"table_row_wise", "grid_shard"}
 
 
 # -- plans and their verification --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from cost_models.shards import SHARDINGS
+from cost_models.shards import USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs
@@ -23,10 +23,12 @@ from topologies.loading import load_topology
 @pytest.fixture(scope="module")
 def found() -> Plan:
     """One table per sharding on 2 nodes of 8, one cached, one in DDR."""
-    tables = [{"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(SHARDINGS)]
+    tables = [
+        {"name": f"t_{s}", "rows": 1003 + i, "dim": 64, "pooling_factor": 3} for i, s in enumerate(USUAL_SHARDINGS)
+    ]
     tables += [{"name": n, "rows": 5000, "dim": 32, "pooling_factor": 1} for n in ("cached", "uvm")]
     workload = Workload.model_validate({"name": "w", "global_batch": 1024, "tables": tables})
-    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"], "column_multiple": 32} for s in SHARDINGS]
+    rules = [{"match": f"t_{s}", "shardings": [s], "tiers": ["hbm"], "column_multiple": 32} for s in USUAL_SHARDINGS]
     rules += [{"match": "cached", "tiers": ["ddr_cached"]}, {"match": "uvm", "tiers": ["ddr"]}]
     policy = Policy.model_validate({"runtime": "torchrec", "tables": rules})
     return plan(load_topology("dgx-a100-80", nodes=2), workload, policy=policy, effort=0)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cost_models.shards import SHARDINGS
+from cost_models.shards import USUAL_SHARDINGS
 from planner import plan
 from planner.document.plan import Plan
 from planner.verification.unchecked import unchecked
@@ -21,7 +21,9 @@ TABLES = [{"rows": 1001, "dim": 64}, {"rows": 5003, "dim": 32}, {"rows": 20_000,
 def documents() -> dict[str, str]:
     """A plan of each sharding as text, on two nodes of two ranks; `cached` has its tables in DDR behind a cache."""
     cluster = topology(node_group("a", nodes=2))
-    made = {sharding: plan(cluster, workload(TABLES), tiers=["hbm"], shardings=[sharding]) for sharding in SHARDINGS}
+    made = {
+        sharding: plan(cluster, workload(TABLES), tiers=["hbm"], shardings=[sharding]) for sharding in USUAL_SHARDINGS
+    }
     made["cached"] = plan(cluster, workload(TABLES), tiers=["ddr_cached"], shardings=["table_wise"])
     assert {found.status for found in made.values()} <= {"optimal", "feasible"}
     return {name: found.to_json() for name, found in made.items()}
@@ -31,7 +33,7 @@ def shards(document: Document, table: int = 0) -> list[Document]:
     return document["tables"][table]["shards"]
 
 
-@pytest.mark.parametrize("kind", [*SHARDINGS, "cached"])
+@pytest.mark.parametrize("kind", [*USUAL_SHARDINGS, "cached"])
 def test_a_right_plan_has_no_violations(documents: dict[str, str], kind: str) -> None:
     """Of every sharding, and behind a cache."""
     document = json.loads(documents[kind])

@@ -1,0 +1,32 @@
+"""What HugeCTR's planner makes over several nodes: inside our bound, and no better than our plans."""
+
+import pytest
+
+from benchmarks.hugectr_nodes import NODES, SETTINGS, Pair, pairs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [3, 6, 16])
+def test_its_plans_are_options_of_ours(nodes: int) -> None:
+    """With rows over some of the nodes; `python -m benchmarks.hugectr_nodes --check` tries 2 to 16."""
+    assert nodes in NODES
+    found = list(pairs("dgx-h100", nodes, effort=1))
+    assert [pair.settings for pair in found] == list(SETTINGS)
+    assert any("multi_node_row_wise" in pair.ways for pair in found)
+    assert all(pair.holds for pair in found), found
+
+
+@pytest.mark.parametrize(
+    ("outside", "theirs_s", "ours_s", "bound_s", "expected"),
+    [
+        ({}, 3.0, 2.0, 1.0, True),
+        ({"t": "why"}, 3.0, 2.0, 1.0, False),
+        ({}, 1.0, 1.0, 2.0, False),
+        ({}, 1.5, 2.0, 1.0, False),
+    ],
+)
+def test_what_is_checked(
+    outside: dict[str, str], theirs_s: float, ours_s: float, bound_s: float, *, expected: bool
+) -> None:
+    """A table outside, a plan below the bound, a plan faster than ours."""
+    assert Pair("t", 3, "4.0", {}, outside, theirs_s, ours_s, bound_s).holds == expected
