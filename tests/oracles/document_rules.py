@@ -80,6 +80,13 @@ def rules_of(model: CostModel, policy: Policy, listed: dict[str, dict[str, Seque
     return Rules(tables, tuple(_groups(model, policy)), _capacity(model, policy))
 
 
+def _has_rows_over_nodes(model: CostModel, policy: Policy) -> bool:
+    """Whether a policy that leaves the shardings open lets HugeCTR cut rows over several nodes."""
+    ranks = np.bincount(model.host_of_rank).tolist()
+    is_open = policy.runtime == "hugectr" and "shardings" not in policy.model_fields_set
+    return is_open and model.name == "physical" and len(ranks) > 2 and len(set(ranks)) == 1
+
+
 def _names(model: CostModel, patterns: Sequence[str]) -> set[str]:
     every = [table.name for table in model.workload.tables]
     return {name for name in every for pattern in patterns if name == pattern or fnmatch.fnmatchcase(name, pattern)}
@@ -102,7 +109,8 @@ def _table(model: CostModel, policy: Policy, number: int, listed: dict[str, dict
     for limit in limits:
         tiers &= set(PLACEMENT_TIERS if limit.tiers is None else limit.tiers)
         tiers -= set(limit.forbid_tiers or ())
-        shardings &= set(SHARDINGS if limit.shardings is None else limit.shardings)
+        is_open = limit.shardings is None or (limit is policy and _has_rows_over_nodes(model, policy))
+        shardings &= set(SHARDINGS if is_open else limit.shardings or ())
         ranks &= ranks if limit.ranks is None else set(limit.ranks)
         ranks &= ranks if limit.nodes is None else {r for r in ranks if model.host_of_rank[r] in limit.nodes}
         ranks -= set(limit.forbid_ranks or ())
