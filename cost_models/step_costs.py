@@ -214,12 +214,12 @@ class StepCosts(CostModel):
                 summing = self._summing_kinds[k]
                 reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
-        if self._replication is not None and "replica_sync" in self.stages:
-            latency_s = self.schedule.lines["replica_sync"][-1].latency_s
-            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averagings
             if self.schedule.has_towers and workload.tower_modules:
                 for term, loads in towers.module_loads(workload, kind, self.batching, software).items():
                     self._put(base[k], term, loads, k)
+        if self._replication is not None and "replica_sync" in self.stages:
+            latency_s = self.schedule.lines["replica_sync"][-1].latency_s
+            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averagings
         return base
 
     @property
