@@ -12,6 +12,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import (
     COLUMN_WISE,
+    MULTI_NODE_ROW_WISE,
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
@@ -109,7 +110,12 @@ class _Resolver(Narrowing):
         )
 
     def _apply_towers(self) -> None:
-        """The tables of each tower stay on the ranks of one scale-up domain."""
+        """The tables of each tower stay on the ranks of one scale-up domain; none has rows in several where vectors
+        travel through towers."""
+        if self.model.exchange == "sptt":
+            every = np.ones(len(self.names), dtype=bool)
+            allowed = [sharding != SHARDINGS[MULTI_NODE_ROW_WISE] for sharding in SHARDINGS]
+            self.narrow("shardings", ("exchange",), "exchange sptt, which sums inside a host", every, allowed)
         for number, tower in enumerate(self.model.workload.tower_parts):
             tables = np.isin(np.arange(len(self.names)), tower.tables)
             words = f"tower {number} of the workload"

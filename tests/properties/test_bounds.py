@@ -149,8 +149,9 @@ def test_the_order_of_ranks_does_not_change_what_a_placement_takes(seed: int, dr
     instance = tiny_instance(seed)
     workload = even(instance.model.workload)
     topology, new_rank, new_node = reordered(instance.model.topology)
-    before = build_problem(StepModel(instance.model.topology, workload), instance.options)
-    after = build_problem(StepModel(topology, workload), instance.options)
+    model, options = StepModel(instance.model.topology, workload), instance.options
+    options = replace(options, block_rows=model.tables.rows[options.table[options.block_option]])
+    before, after = build_problem(model, options), build_problem(StepModel(topology, workload), options)
     placement = random_placement(before, np.random.default_rng(draw))
     extent = before.block_extent[placement.item_block]
     place = placement.item_place.copy()

@@ -8,13 +8,13 @@ import pytest
 from benchmarks.validation.ranking import random_shards
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
-from cost_models.shards import DATA_PARALLEL, SHARDINGS, TABLE_WISE, Blocks, PlacedShards
+from cost_models.shards import DATA_PARALLEL, TABLE_WISE, USUAL_SHARDINGS, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 
 CASES = 28
-OVERLAP_NOTHING = tuple(i for i in range(len(SHARDINGS)) if i != DATA_PARALLEL)
+OVERLAP_NOTHING = tuple(i for i in range(len(USUAL_SHARDINGS)) if i != DATA_PARALLEL)
 
 
 def racks(nodes: int, domain: int) -> Topology:
