@@ -87,6 +87,7 @@ class _Resolver(Narrowing):
         part(self, apart, labels)
         self.follow_ranks()
         self._refuse_formats_of_runtime()
+        self._refuse_caches_of_copies()
         self.precision.widen(self.tiers)
         self.leave_what_there_is()
         self.refuse_nothing_left()
@@ -173,6 +174,16 @@ class _Resolver(Narrowing):
                         f" has not; use {' or '.join(AVERAGED_BY_TORCHREC)}, or no replicas"
                     )
                     self.fault(("replicas",), message)
+
+    def _refuse_caches_of_copies(self) -> None:
+        """Caches of full precision, whose rows averaging would miss, too."""
+        if self.model.replicas is None:
+            return
+        stated = np.array([table.precision_cache is not None for table in self.model.workload.tables], dtype=bool)
+        cached = np.flatnonzero(stated | self.precision.has_cache)
+        if len(cached):
+            message = "averaging copies misses what a precision cache has not written back; leave the cache out, of"
+            self.fault(("replicas",), f"{message} {self.names[int(cached[0])]!r} and any other, or replicas")
 
     def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
         said: list[str] = []

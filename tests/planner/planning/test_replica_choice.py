@@ -159,3 +159,17 @@ def test_where_nothing_fits_every_choice_says_so() -> None:
     assert found.replicas.factor == 1
     assert {each.rejected for each in found.replicas.others} == {"infeasible"}
     assert verify(found) == []
+
+
+@pytest.mark.parametrize("by", ["workload", "policy"])
+def test_a_precision_cache_is_refused(by: str) -> None:
+    """Averaging would miss the rows that it has not written back."""
+    rules: dict[str, Any] = {"replicas": {"factor": 2, "layout": "intra"}}
+    tables = [{"rows": 100_000, "dim": 64, "dtype": "fp16"} for _ in range(4)]
+    if by == "workload":
+        tables[0]["precision_cache"] = 0.1
+    else:
+        rules["precision_caches"] = [0.1]
+    given = workload(tables, software="torchrec", global_batch=16384)
+    with pytest.raises(InputError, match="precision cache has not written back"):
+        plan(cluster(), given, policy=Policy.model_validate(rules), effort=0)
