@@ -63,7 +63,9 @@ def plan(
     seed: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Seed: same inputs and seed, same plan, unless a time limit ends the search."
+            metavar="N",
+            min=0,
+            help="Seed: same inputs, seed and machine, same plan, unless a time limit ends the search.",
         ),
     ] = 0,
     from_: Annotated[
